@@ -1,7 +1,10 @@
-"""Domains of nexusform besides its engine, one entry each: their contents, and their allowed imports.
+"""Domains of nexusform besides its engine, one entry each.
 
-The engine imports no domain. It reads this table, and imports the objects of an entry on demand, for a configuration, a
-state or a command line: a plan loads only the domains it uses. An entry without a folder counts as absent.
+Their contents, and their allowed imports.
+
+The engine imports no domain. It reads this table, and imports the objects of an entry on demand,
+for a configuration, a state or a command line: a plan loads only the domains it uses. An entry
+without a folder counts as absent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,8 +24,8 @@ class DiagnosticTraits(Struct, frozen=True):
 
     `level`: its level (diagnostics/levels.py). `cause`: the only way a plan can cause it, a word of
     planning/conclusion/existing_findings.py; "" if every plan that reports it counts as the cause.
-    `is_placement_advice`: advice on placements, dropped if the plan has errors. `hides_capacity`: data is
-    missing, and the capacity of unknown VMs counts as free.
+    `is_placement_advice`: advice on placements, dropped if the plan has errors. `hides_capacity`:
+    data is missing, and the capacity of unknown VMs counts as free.
     """
 
     level: str = "warning"
@@ -32,20 +35,24 @@ class DiagnosticTraits(Struct, frozen=True):
 
 
 class DomainDeclaration(Struct, frozen=True, kw_only=True):
-    """Entry of one domain. Modules are named relative to its folder, objects as `module:NAME`.
+    """Entry of one domain.
 
-    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may access files,
-    clocks and sockets. `resource_types` and `data_sources`: names of types, to their modules in types/, with the
-    type as NAME. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows,
-    to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
-    `page_parts`: its `DomainPageParts` (rendering/page/page_data.py). `providers` and `backends`: configured names,
-    to their `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
-    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
-    objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
-    (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
-    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state
-    (cli/report_output.py). `simulates`: questions of `simulate` about many sites. `checkers`: programs of `plan
-    -check-with=` to their checks (workflow/program_checks.py). `diagnostic_traits`: traits of its diagnostics by id.
+    Modules are named relative to its folder, objects as `module:NAME`.
+
+    `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may
+    access files, clocks and sockets. `resource_types` and `data_sources`: names of types, to their
+    modules in types/, with the type as NAME. `phases`: its `Phases` (planning/phases.py), "" for
+    none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
+    computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
+    (rendering/page/page_data.py). `providers` and `backends`: configured names, to their
+    `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
+    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`:
+    the `Explainer` of objects of its types. `show_renderers`: types to the functions that render
+    them for `show` instead of attributes (cli/show.py). `imports`: sources of `import -from=`, DIR
+    for any directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources
+    of `reconcile -from=` to their comparison with state (cli/report_output.py). `simulates`:
+    questions of `simulate` about many sites. `checkers`: programs of `plan -check-with=` to their
+    checks (workflow/program_checks.py). `diagnostic_traits`: traits of its diagnostics by id.
     """
 
     name: str

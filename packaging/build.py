@@ -1,8 +1,9 @@
 """Build the sdist, the wheel and the zipapp: `python packaging/build.py [--wheel] DIRECTORY`.
 
-`--wheel` builds no zipapp. The zipapp contains all dependencies of constraints.txt and runs on CPython 3.11,
-linux-x86_64; only there can it be built. Two builds of one commit with the same Python are equal in bytes: the
-time is SOURCE_DATE_EPOCH (default: the time of the commit), and all tools have pinned versions and hashes.
+`--wheel` builds no zipapp. The zipapp contains all dependencies of constraints.txt and runs on
+CPython 3.11, linux-x86_64; only there can it be built. Two builds of one commit with the same
+Python are equal in bytes: the time is SOURCE_DATE_EPOCH (default: the time of the commit), and all
+tools have pinned versions and hashes.
 """
 
 from __future__ import annotations
@@ -166,7 +167,10 @@ def call(*command: str, cwd: Path | None = None, env: dict[str, str]) -> None:
 
 
 def rewrite_sdist(sdist: Path, epoch: int, target: Path) -> Path:
-    """Rewrite an sdist in sorted order with fixed times, owners and modes; unpack it and return its folder."""
+    """Rewrite an sdist in sorted order with fixed times, owners and modes.
+
+    Unpack it and return its folder.
+    """
     with tarfile.open(sdist) as archive:
         members = sorted(archive.getmembers(), key=lambda member: member.name)
         contents = [archive.extractfile(member) if member.isfile() else None for member in members]

@@ -1,7 +1,9 @@
-"""Write domains/pods/importers/assets/kubernetes_fields.txt: the fields of Kubernetes' own kinds and what each holds.
+"""Write domains/pods/importers/assets/kubernetes_fields.txt.
 
-From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install lightkube and
-lightkube-models, run this, and write what it prints to that file.
+The fields of Kubernetes' own kinds and what each holds.
+
+From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install
+lightkube and lightkube-models, run this, and write what it prints to that file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Draw the pictures of README and docs: `python packaging/pictures.py [DIRECTORY]` (needs Chromium).
+"""Draw the pictures of README and docs.
 
-One plan of a site: plan.svg as a terminal shows it, comment.webp as a comment on GitHub, page.webp as its
-page. predict.svg asks where a plan of Terraform lands, fleet.webp is the page of a fleet's plan. texts.json
-beside them has a digest of the words that each shows, so that a test sees when they are old.
+`python packaging/pictures.py [DIRECTORY]` (needs Chromium).
+
+One plan of a site: plan.svg as a terminal shows it, comment.webp as a comment on GitHub, page.webp
+as its page. predict.svg asks where a plan of Terraform lands, fleet.webp is the page of a fleet's
+plan. texts.json beside them has a digest of the words that each shows, so that a test sees when
+they are old.
 """
 
 from __future__ import annotations
@@ -182,7 +185,10 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
 
 
 def texts(place: Path) -> dict[str, str]:
-    """Return a digest of the text of each picture: output, Markdown, a page without scripts and styles."""
+    """Return a digest of the text of each picture.
+
+    Output, Markdown, a page without scripts and styles.
+    """
     files = {
         "plan": "plan.txt",
         "comment": "plan.md",

@@ -1,8 +1,8 @@
 """Build the documentation as a site: `python packaging/site.py DIRECTORY` (needs zensical).
 
-DIRECTORY/pages gets a copy of every page in the layout of the repository, so that links between pages hold;
-links to what is no page lead to the repository (PROJECT_URL), or are text without one. docs/README.md is the
-navigation. DIRECTORY/site is the site.
+DIRECTORY/pages gets a copy of every page in the layout of the repository, so that links between
+pages hold; links to what is no page lead to the repository (PROJECT_URL), or are text without one.
+docs/README.md is the navigation. DIRECTORY/site is the site.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def stage(build: Path) -> None:
 
 
 def with_links(page: Path, pages: set[Path], build: Path) -> str:
-    """Return the text of a page. Links to other files lead to the repository; without one they are text."""
+    """Return the text of a page.
+
+    Links to other files lead to the repository; without one they are text.
+    """
 
     def replacement(match: re.Match[str]) -> str:
         text = match[0]
@@ -144,8 +147,10 @@ def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
 
 
 def navigation() -> dict[str, list[Path]]:
-    """Return the pages of the site by section: pages linked in docs/README.md, under the heading of the first link.
-    The pages of types have their own section.
+    """Return the pages of the site by section.
+
+    Pages linked in docs/README.md, under the heading of the first link. The pages of types have
+    their own section.
     """
     sections = {"nexusform": AROUND["nexusform"]}
     of_types = [

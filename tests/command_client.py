@@ -1,5 +1,7 @@
-"""Client of `nexusform` as a program: it sends arguments, directory, environment and files to the process at the
-socket of its first argument (commands.py in the same directory), and exits like the command.
+"""Client of `nexusform` as a program.
+
+It sends arguments, directory, environment and files to the process at the socket of its first
+argument (commands.py in the same directory), and exits like the command.
 
 python -I -S tests/command_client.py SOCKET WORD...
 """

@@ -1,12 +1,13 @@
 """`nexusform` as a program, for tests of output, files and exit code of a command.
 
-A start of Python with all modules of a plan takes 0.4 s of processor time. Here each command is a separate process,
-too, but forked from a process with all modules loaded, and takes a twentieth of that. Additional modules of a
-command are loaded in the parent process after its end, for later commands. Start it by
-`subprocess.run([*commands.nexusform(), "plan"])`.
+A start of Python with all modules of a plan takes 0.4 s of processor time. Here each command is a
+separate process, too, but forked from a process with all modules loaded, and takes a twentieth of
+that. Additional modules of a command are loaded in the parent process after its end, for later
+commands. Start it by `subprocess.run([*commands.nexusform(), "plan"])`.
 
-Differences: resource limits and the hash seed are those of the parent process, and three files are always open. A
-test of these, of imports at the start, or of a killed process starts `python -m nexusform`.
+Differences: resource limits and the hash seed are those of the parent process, and three files are
+always open. A test of these, of imports at the start, or of a killed process starts `python -m
+nexusform`.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ output "o" {
 
 @cache
 def nexusform() -> tuple[str, ...]:
-    """Return the program and its first arguments to start a command. The parent process of the command ends with
-    this process."""
+    """Return the program and its first arguments to start a command.
+
+    The parent process of the command ends with this process.
+    """
     folder = tempfile.mkdtemp(prefix="nexusform-commands-")
     path = f"{folder}/socket"
     owner = os.getpid()
@@ -199,7 +202,10 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def execute_command(task: list[bytes], files: list[int], report: int) -> None:
-    """Execute the command in this process; never return. `report` is the file for the names of its loaded modules."""
+    """Execute the command in this process; never return.
+
+    `report` is the file for the names of its loaded modules.
+    """
     code, before = 99, list_modules()
     try:
         for number, file in enumerate(files):

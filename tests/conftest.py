@@ -1,5 +1,6 @@
-"""Configuration of all tests: a recursion limit as on the command line, on request; and results of hypothesis
-independent of machine load and equal between runs.
+"""Configuration of all tests: a recursion limit as on the command line, on request.
+
+And results of hypothesis independent of machine load and equal between runs.
 
 Runs in search of errors (many cases, a seed) are free to find new ones.
 """
@@ -48,7 +49,10 @@ def deep_calls() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two workers per processor for `-n auto`: tests also wait for leases, servers and programs."""
+    """Return two workers per processor for `-n auto`.
+
+    Tests also wait for leases, servers and programs.
+    """
     return (
         len(os.sched_getaffinity(0)) * 2
         if hasattr(os, "sched_getaffinity")
@@ -64,8 +68,10 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def _import_share(config: pytest.Config) -> None:
-    """Import the test files of this worker's share before all others: a worker rewrites the assertions of its share
-    only, and reads the other files as rewritten by the other workers.
+    """Import the test files of this worker's share before all others.
+
+    A worker rewrites the assertions of its share only, and reads the other files as rewritten by
+    the other workers.
     """
     worker = getattr(config, "workerinput", None)
     if worker is not None and not sys.dont_write_bytecode:
@@ -86,9 +92,12 @@ def _import_share(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None]:
-    """Disable garbage collection: modules and tests live until the end, so it takes time and finds nothing. They are
-    not frozen afterwards: the parser requests the number of frozen objects, and this would count them each time.
-    Instead, collections are rare, because each of them visits all these objects."""
+    """Disable garbage collection.
+
+    Modules and tests live until the end, so it takes time and finds nothing. They are not frozen
+    afterwards: the parser requests the number of frozen objects, and this would count them each
+    time. Instead, collections are rare, because each of them visits all these objects.
+    """
     gc.disable()
     _import_share(session.config)
     yield
@@ -98,8 +107,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start each worker with its share of the slow tests, so that none of them is left for the end. Tests with the same
-    server start in one worker, so that only this one starts the server."""
+    """Start each worker with its share of the slow tests, so that none of them is left for the end.
+
+    Tests with the same server start in one worker, so that only this one starts the server.
+    """
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     with_server = [item for item in items if item.get_closest_marker("one_worker") is not None]
     first = {*with_server}
@@ -140,8 +151,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def _find_required_domains(test: Path) -> set[str]:
-    """Return the domains imported by a test at collection, directly or through shared modules, and the domains
-    required by these modules."""
+    """Return the domains imported by a test at collection, directly or through shared modules, and the domains required by these modules."""
     domains: set[str] = set()
     seen, open_ones = {test}, [test]
     while open_ones:

@@ -8,14 +8,19 @@ from typing import Any
 
 
 class CrowdedServer(ThreadingHTTPServer):
-    """HTTP server with a long queue: fifty processes connect at once, and a short queue would reset some
-    connections."""
+    """HTTP server with a long queue.
+
+    Fifty processes connect at once, and a short queue would reset some connections.
+    """
 
     request_queue_size = 128
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Disable Nagle's algorithm: head and body of a response are two writes, and the second would wait 40 ms for
-        the acknowledgement of the first."""
+        """Disable Nagle's algorithm.
+
+        Head and body of a response are two writes, and the second would wait 40 ms for the
+        acknowledgement of the first.
+        """
         connection, address = super().get_request()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection, address

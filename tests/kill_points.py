@@ -1,5 +1,6 @@
-"""Points at which a test kills a command, and long or random cases: an eighth of them per commit, all of them with
-NEXUSFORM_CRASH_POINTS=all.
+"""Points at which a test kills a command, and long or random cases.
+
+An eighth of them per commit, all of them with NEXUSFORM_CRASH_POINTS=all.
 
 NEXUSFORM_CRASH_POINTS=2/6 runs the second of six shares; the six shares together cover all points.
 """
@@ -21,7 +22,10 @@ SHARE = 8
 
 @cache
 def choose_share(share: int = SHARE) -> int:
-    """Return the eighth (or other share) of this commit, from 0; 0 outside of git, and if all points are tried."""
+    """Return the eighth (or other share) of this commit, from 0.
+
+    0 outside of git, and if all points are tried.
+    """
     if tries_all():
         return 0
     command = ["git", "rev-parse", "HEAD"]
@@ -42,15 +46,20 @@ def select_share(points: Sequence[Point]) -> list[Point]:
 
 
 def select_cases(cases: Sequence[Point]) -> list[Point]:
-    """Return an eighth of long cases by commit, at least one; if every point is tried, all of them or a share."""
+    """Return an eighth of long cases by commit, at least one.
+
+    If every point is tried, all of them or a share.
+    """
     if tries_all():
         return select_share(cases)
     return list(cases[choose_share() % min(SHARE, len(cases)) :: SHARE])
 
 
 def select_groups(groups: Sequence[Point]) -> list[Point]:
-    """Return an eighth of groups of points by commit, at least one; if every point is tried, all groups, because a
-    share has points of each."""
+    """Return an eighth of groups of points by commit, at least one.
+
+    If every point is tried, all groups, because a share has points of each.
+    """
     return list(groups) if tries_all() else select_cases(groups)
 
 
@@ -68,7 +77,10 @@ def run_at_eighth(number: int) -> pytest.MarkDecorator:
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
-    """Return the points of this run, at most `maximum` of them spread evenly; the first one depends on the commit."""
+    """Return the points of this run, at most `maximum` of them spread evenly.
+
+    The first one depends on the commit.
+    """
     if tries_all():
         return select_share(points)
     chosen = select_cases(points) if points else []

@@ -60,8 +60,8 @@ MANIFEST = (
 class Feature(Struct, frozen=True):
     """A feature needing a package: a command prints `shown` with it and not without.
 
-    `domain` is the owner of the command or configuration, "" for the engine. `before` was applied earlier in the
-    same directory, `elsewhere` in another one.
+    `domain` is the owner of the command or configuration, "" for the engine. `before` was applied
+    earlier in the same directory, `elsewhere` in another one.
     """
 
     package: str
@@ -187,7 +187,10 @@ def test_feature_fails_without_its_package(feature: Feature, tmp_path: Path) -> 
 
 
 class Extra(Struct, frozen=True):
-    """A package, its extra, and a command needing it. `domain` is the owner of the command, "" for the engine."""
+    """A package, its extra, and a command needing it.
+
+    `domain` is the owner of the command, "" for the engine.
+    """
 
     package: str
     extra: str

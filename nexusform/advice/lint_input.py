@@ -1,6 +1,8 @@
-"""Input of lint rules: pools with their placements, sites and their machines (frozen); and the format of findings.
-Measured statements ("6 machines will run two VMs because of it") come from `LintSite.simulate`, which places the site's
-pools in another order or with other zones; without it (`validate`) rules use only the literals of the configuration.
+"""Input of lint rules: pools with their placements, sites and their machines (frozen).
+
+And the format of findings. Measured statements ("6 machines will run two VMs because of it") come
+from `LintSite.simulate`, which places the site's pools in another order or with other zones;
+without it (`validate`) rules use only the literals of the configuration.
 """
 
 from collections import Counter
@@ -30,14 +32,17 @@ from nexusform.scheduling.sku_catalogue import find_largest_sku
 
 
 class LintPool(Struct, frozen=True):
-    """One pool of VMs after the plan. Rules report pools with `new_numbers` (no-surge-capacity all of their
-    site). `owner` is the cluster's id (site and name), `address` the resource instance with the pool, `block`
-    its header for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
-    placement order), `vms` the placed ones by number. `is_existing`: the plan places none of them, and they
-    are checked as if it placed all (`new_numbers`) again. `removals` are the existing VMs removed after some
-    of the new ones are placed (handles on the site), by the number of placed ones. `surge` is the number of
-    VMs that an upgrade adds first. `zones_span` is the availability_zones argument, `span` the pool's block.
-    `ignored_rules` are the ids of comments before the resource, the pool's block or that argument.
+    """One pool of VMs after the plan.
+
+    Rules report pools with `new_numbers` (no-surge-capacity all of their site). `owner` is the
+    cluster's id (site and name), `address` the resource instance with the pool, `block` its header
+    for messages. `numbers` are all VMs of the pool, `new_numbers` those placed by this plan (in
+    placement order), `vms` the placed ones by number. `is_existing`: the plan places none of them,
+    and they are checked as if it placed all (`new_numbers`) again. `removals` are the existing VMs
+    removed after some of the new ones are placed (handles on the site), by the number of placed
+    ones. `surge` is the number of VMs that an upgrade adds first. `zones_span` is the
+    availability_zones argument, `span` the pool's block. `ignored_rules` are the ids of comments
+    before the resource, the pool's block or that argument.
     """
 
     address: str
@@ -86,10 +91,12 @@ class LintPool(Struct, frozen=True):
 
 
 class SimulationResult(Struct, frozen=True):
-    """Result of a simulated placement. `unplaced_count` VMs found no capacity. By owner: `shared` is the
-    number of machines with more than one VM of the cluster, `maximum` the largest number of its VMs on one
-    machine, `machines` the number of machines with any, `vms` its number of VMs. `free_largest` is the number
-    of additional VMs of `largest` (the largest SKU in use) that would fit afterwards.
+    """Result of a simulated placement.
+
+    `unplaced_count` VMs found no capacity. By owner: `shared` is the number of machines with more
+    than one VM of the cluster, `maximum` the largest number of its VMs on one machine, `machines`
+    the number of machines with any, `vms` its number of VMs. `free_largest` is the number of
+    additional VMs of `largest` (the largest SKU in use) that would fit afterwards.
     """
 
     unplaced_count: int
@@ -106,8 +113,10 @@ CountFree: TypeAlias = Callable[[Demand], Interval]
 
 
 class LintSite(Struct, frozen=True):
-    """A site: its machines in order of rack, slot and name. `simulate(pools)` places the new VMs of these pools in this
-    order on the site before the plan. `count_free(demand)` is the number of further such VMs that fit after the plan.
+    """A site: its machines in order of rack, slot and name.
+
+    `simulate(pools)` places the new VMs of these pools in this order on the site before the plan.
+    `count_free(demand)` is the number of further such VMs that fit after the plan.
     """
 
     id: str
@@ -139,8 +148,11 @@ class LintSite(Struct, frozen=True):
 
 
 class LintInput(Struct, frozen=True):
-    """Input of all rules. `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without a state
-    (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable benefit, too.
+    """Input of all rules.
+
+    `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without a state
+    (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable
+    benefit, too.
     """
 
     pools: tuple[LintPool, ...]
@@ -174,15 +186,19 @@ MAXIMUM_ITEMS: Final = 6
 def build_finding(
     rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str
 ) -> Diagnostic:
-    """Build a warning of a rule about a pool, at `subject` or its block. `summary` is its short form, `NAME: TEXT`."""
+    """Build a warning of a rule about a pool, at `subject` or its block.
+
+    `summary` is its short form, `NAME: TEXT`.
+    """
     return build_warning(
         rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary
     )
 
 
 def build_placement_simulator(before: RackScheduler) -> Simulate:
-    """Return a function to place the new VMs of pools, in order, on a copy of `before`: the site before the plan. Its
-    result counts spare capacity for the largest of the pools' SKUs.
+    """Return a function to place the new VMs of pools, in order, on a copy of `before`.
+
+    The site before the plan. Its result counts spare capacity for the largest of the pools' SKUs.
     """
 
     def simulate(pools: Sequence[LintPool]) -> SimulationResult:
@@ -197,8 +213,10 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
 
 
 def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:
-    """Place the new VMs of a pool in the scheduler and yield its answer for each. VMs replaced in batches are removed
-    in between: `pool.removals` has their handles by the number of VMs placed before.
+    """Place the new VMs of a pool in the scheduler and yield its answer for each.
+
+    VMs replaced in batches are removed in between: `pool.removals` has their handles by the number
+    of VMs placed before.
     """
     demands = list(map(pool.build_demand, pool.new_numbers))
     placed_count = 0

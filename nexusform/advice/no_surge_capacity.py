@@ -1,5 +1,7 @@
-"""no-surge-capacity: a Kubernetes upgrade of the pool would lack capacity for its surge VMs. An upgrade adds
-`max_surge` VMs before it removes any (the control plane one); without capacity for them it fails.
+"""no-surge-capacity: a Kubernetes upgrade of the pool would lack capacity for its surge VMs.
+
+An upgrade adds `max_surge` VMs before it removes any (the control plane one); without capacity for
+them it fails.
 """
 
 from typing import Final
@@ -13,8 +15,10 @@ ID: Final = "no-surge-capacity"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool without capacity for an upgrade, on sites with VMs placed by this plan. A
-    rolling upgrade adds `pool.surge` VMs before it removes others, so the site needs capacity for as many more VMs.
+    """Return one finding for every pool without capacity for an upgrade, on sites with VMs placed by this plan.
+
+    A rolling upgrade adds `pool.surge` VMs before it removes others, so the site needs capacity for
+    as many more VMs.
     """
     changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
     findings: list[Diagnostic] = []
@@ -35,7 +39,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, str]:
-    """Return the detail (with remedies) and the summary of a shortage: `needed` surge VMs, of which `free` fit."""
+    """Return the detail (with remedies) and the summary of a shortage.
+
+    `needed` surge VMs, of which `free` fit.
+    """
     zone_text = (
         f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     )

@@ -1,4 +1,7 @@
-"""Lint rules, in the order of their findings. To add one, write its file and its line."""
+"""Lint rules, in the order of their findings.
+
+To add one, write its file and its line.
+"""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -18,7 +21,10 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning, su
 
 
 class LintRule(Struct, frozen=True):
-    """Lint rule. `literal` rules also run in `validate`, on literals. `help`: reason and fix, for code hosts."""
+    """Lint rule.
+
+    `literal` rules also run in `validate`, on literals. `help`: reason and fix, for code hosts.
+    """
 
     id: str
     check: Callable[[LintInput], list[Diagnostic]]
@@ -81,7 +87,10 @@ RULE_IDS: Final = tuple(rule.id for rule in RULES)
 
 
 def check_ignored_rules(ignored_rules: Iterable[tuple[str, Span]]) -> list[Diagnostic]:
-    """Return warnings about ignored rules that do not exist, from their ids and places. "": a comment without an id."""
+    """Return warnings about ignored rules that do not exist, from their ids and places.
+
+    "": a comment without an id.
+    """
     problems: list[Diagnostic] = []
     for rule_id, span in ignored_rules:
         if rule_id not in RULE_IDS:
@@ -98,8 +107,10 @@ def check_ignored_rules(ignored_rules: Iterable[tuple[str, Span]]) -> list[Diagn
 def run_rules(
     facts: LintInput, disabled_rules: Collection[str] = (), *, literal_only: bool = False
 ) -> list[Diagnostic]:
-    """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
-    everywhere. `literal_only` (for `validate`) runs only the `literal` rules, about arguments alone.
+    """Return the findings of all rules, in order of rule and creation.
+
+    `disabled_rules` are rule ids disabled everywhere. `literal_only` (for `validate`) runs only the
+    `literal` rules, about arguments alone.
     """
     # rules ignored by a pool, by the position of a finding about it: its block or zones.
     ignored = {

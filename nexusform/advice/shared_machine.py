@@ -12,8 +12,9 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs. Clusters
-    with such machines only because of pinned zones are left to the rule zones-pinned.
+    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs.
+
+    Clusters with such machines only because of pinned zones are left to the rule zones-pinned.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
@@ -39,7 +40,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
-    """Return the pool of each VM on machines with several VMs of a cluster: `{"rack1-bm01": ["a", "a"]}`."""
+    """Return the pool of each VM on machines with several VMs of a cluster.
+
+    `{"rack1-bm01": ["a", "a"]}`.
+    """
     pools_by_machine: dict[str, list[str]] = {}
     for pool in pools:
         for vm in pool.vms.values():
@@ -49,6 +53,7 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Return a sentence about the first machine needed for the quorum of a cluster's control plane, or "".
+
     A quorum is a majority of the control-plane VMs. A single VM has no quorum to lose.
     """
     control_plane = next((pool for pool in pools if pool.is_control_plane), None)

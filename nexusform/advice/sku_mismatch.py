@@ -1,6 +1,7 @@
-"""sku-mismatch: a VM SKU made for other hardware than the pool's zones have. SKUs of one type and one memory
-size differ in vCPUs: the one with vCPUs per GiB nearest to those of a NUMA cell fills the cell evenly; any
-other strands vCPUs or memory.
+"""sku-mismatch: a VM SKU made for other hardware than the pool's zones have.
+
+SKUs of one type and one memory size differ in vCPUs: the one with vCPUs per GiB nearest to those of
+a NUMA cell fills the cell evenly; any other strands vCPUs or memory.
 """
 
 from collections.abc import Sequence
@@ -66,7 +67,10 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
 def _format_inefficient_sku(
     pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]
 ) -> str:
-    """Return a sentence on a SKU of the same type and size, better on all hardware of the machines; "" without one."""
+    """Return a sentence on a SKU of the same type and size, better on all hardware of the machines.
+
+    "" without one.
+    """
     # One machine of each.
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
     better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
@@ -102,8 +106,10 @@ def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
 
 
 def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
-    """Return the SKU that fits a cell of the machine best; None if none fits better than `sku`. It must have the same
-    type, memory and number of NUMA cells. The closer its vCPUs per GiB are to those of the cell, the better it fits.
+    """Return the SKU that fits a cell of the machine best; None if none fits better than `sku`.
+
+    It must have the same type, memory and number of NUMA cells. The closer its vCPUs per GiB are to
+    those of the cell, the better it fits.
     """
     # Of no known type.
     if not sku.kind:

@@ -1,5 +1,7 @@
-"""small-before-large: a smaller cluster or pool is (or was) created before a larger one. Larger means more host memory
-in total. VMs are placed in order of creation, and small ones break cells that extra-large ones need whole.
+"""small-before-large: a smaller cluster or pool is (or was) created before a larger one.
+
+Larger means more host memory in total. VMs are placed in order of creation, and small ones break
+cells that extra-large ones need whole.
 """
 
 from collections.abc import Sequence
@@ -39,13 +41,17 @@ class CreationGroup(NamedTuple):
 
     @property
     def is_newly_placed(self) -> bool:
-        """Whether this plan places all VMs of the group, or a check assumes so. Then another order is possible."""
+        """Whether this plan places all VMs of the group, or a check assumes so.
+
+        Then another order is possible.
+        """
         new_count = sum(len(pool.new_numbers) for pool in self.pools)
         return new_count > 0 and new_count == sum(pool.count for pool in self.pools)
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return findings for clusters placed before larger ones, then for pools placed before larger ones of the cluster.
+
     Only clusters with all VMs placed by this plan count: for them another order is possible.
     """
     findings: list[Diagnostic] = []
@@ -107,8 +113,9 @@ def _check_cluster_order(
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster. If another order
-    gains nothing, return none unless `includes_costless`.
+    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster.
+
+    If another order gains nothing, return none unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
     # pools with the larger pools after them.
@@ -163,8 +170,10 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 def _measure_order(
     names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite
 ) -> _OrderGain:
-    """Measure the gain of placing `pools` in the order `better`, called `names` in the text. Both orders are simulated.
-    More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count. `validate` has no simulation.
+    """Measure the gain of placing `pools` in the order `better`, called `names` in the text.
+
+    Both orders are simulated. More fitting VMs, fewer machines with two VMs of a cluster, and more
+    capacity count. `validate` has no simulation.
     """
     if site.simulate is None:
         return _OrderGain()

@@ -1,5 +1,7 @@
-"""zones-pinned: a pool names its availability zones. Pinning is the main reason for VMs of one cluster to share a
-machine. It is right for a pool of two or three VMs on non-adjacent racks: an upgrade proceeds rack by rack.
+"""zones-pinned: a pool names its availability zones.
+
+Pinning is the main reason for VMs of one cluster to share a machine. It is right for a pool of two
+or three VMs on non-adjacent racks: an upgrade proceeds rack by rack.
 """
 
 from itertools import pairwise
@@ -23,8 +25,10 @@ MAXIMUM_SIMULATIONS: Final = 16
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool pinned to zones, with the cost of the pin. The cost is measured by placing the
-    VMs of the site with and without the pin, for the first pools of a plan.
+    """Return one finding for every pool pinned to zones, with the cost of the pin.
+
+    The cost is measured by placing the VMs of the site with and without the pin, for the first
+    pools of a plan.
     """
     findings: list[Diagnostic] = []
     # By site id.
@@ -86,8 +90,10 @@ class _ZonePinCost(Struct, frozen=True):
 
 
 def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
-    """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another. If the racks
-    of the zones are not known, several zones are enough. Return False for other pool sizes.
+    """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another.
+
+    If the racks of the zones are not known, several zones are enough. Return False for other pool
+    sizes.
     """
     # pinning is right for so few VMs only: an upgrade proceeds rack by rack.
     if count not in {2, 3}:

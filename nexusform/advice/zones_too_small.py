@@ -42,8 +42,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list[str]:
-    """Return the fewest zones, including these, with a machine for each of `count` VMs. Zones with most machines are
-    added first. If even all zones have too few machines, return all.
+    """Return the fewest zones, including these, with a machine for each of `count` VMs.
+
+    Zones with most machines are added first. If even all zones have too few machines, return all.
     """
     selected = set(zones)
     # Of all zones.
@@ -66,7 +67,10 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
 def _format_gain(
     pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput
 ) -> str:
-    """Return the effect of wider zones: simulated, or without a simulation (`validate`) their number of machines."""
+    """Return the effect of wider zones.
+
+    Simulated, or without a simulation (`validate`) their number of machines.
+    """
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:

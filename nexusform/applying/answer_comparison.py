@@ -1,5 +1,7 @@
-"""Comparison of a provider's answer with the plan. A known planned value must be returned as planned, unless
-the schema marks it as predicted: then the platform decides, and its value is recorded as observed.
+"""Comparison of a provider's answer with the plan.
+
+A known planned value must be returned as planned, unless the schema marks it as predicted: then the
+platform decides, and its value is recorded as observed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,7 +18,10 @@ PROVENANCE: Final = "provenance"
 
 
 class WrongPrediction(Struct, frozen=True):
-    """Wrong prediction: its path, the predicted and the observed value; or a `text` about all of them."""
+    """Wrong prediction: its path, the predicted and the observed value.
+
+    Or a `text` about all of them.
+    """
 
     address: str
     path: Path
@@ -26,8 +31,10 @@ class WrongPrediction(Struct, frozen=True):
 
 
 class ProviderAnswerComparison(Struct, frozen=True):
-    """Result: `attributes` are to be recorded (with provenance for observed values); `disagreements` the paths of
-    planned values that differ without permission; `hits` counts correct predictions, `wrong_predictions` the others.
+    """Result: `attributes` are to be recorded (with provenance for observed values).
+
+    `disagreements` the paths of planned values that differ without permission; `hits` counts
+    correct predictions, `wrong_predictions` the others.
     """
 
     attributes: Mapping[str, Any]
@@ -88,8 +95,10 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        """Count the prediction at `entry`, the path of a VM or of a value. It is a hit, unless one of `different_paths`
-        (at or below it) has a predicted value and another observed one. The first such path is recorded as wrong.
+        """Count the prediction at `entry`, the path of a VM or of a value.
+
+        It is a hit, unless one of `different_paths` (at or below it) has a predicted value and
+        another observed one. The first such path is recorded as wrong.
         """
         prediction, observed = get_part(planned, entry), get_part(answer, entry)
         if (
@@ -126,10 +135,12 @@ _CELLS: Final = ("numa_cells", "cells")
 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values. Values
-    unknown at planning may become anything. A part absent on one side counts as null. Mappings, and lists of equal
-    length, are compared part by part: ("nodes", "web-1", "machine") if only this machine differs. Of other values, such
-    as lists of different lengths, the path of the whole value is yielded.
+    """Yield the paths at which the answer of a provider differs from the plan.
+
+    `path` is that of the two values. Values unknown at planning may become anything. A part absent
+    on one side counts as null. Mappings, and lists of equal length, are compared part by part:
+    ("nodes", "web-1", "machine") if only this machine differs. Of other values, such as lists of
+    different lengths, the path of the whole value is yielded.
     """
     if planned is UNKNOWN:
         return
@@ -155,13 +166,19 @@ _UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")
 
 
 def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
-    """Return the schema of the attribute at a path; _UNKNOWN_ATTRIBUTE for blocks, unknown paths or without schema."""
+    """Return the schema of the attribute at a path.
+
+    _UNKNOWN_ATTRIBUTE for blocks, unknown paths or without schema.
+    """
     attribute = find_schema(schema, path) if schema else None
     return attribute if isinstance(attribute, AttributeSchema) else _UNKNOWN_ATTRIBUTE
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
-    """Return the innermost placed object (with a `provenance`) around each path, else the path itself; each once."""
+    """Return the innermost placed object around each path, else the path itself; each once.
+
+    With a `provenance`.
+    """
     # A set in order.
     entries: dict[Path, None] = {}
     for path in paths:
@@ -182,8 +199,10 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with the placed objects among `entries` (paths) marked as observed. If a VM is on another
-    machine than planned, cells equal to the plan were not read there: they become None (unknown).
+    """Return the answer with the placed objects among `entries` (paths) marked as observed.
+
+    If a VM is on another machine than planned, cells equal to the plan were not read there: they
+    become None (unknown).
     """
     changed = dict(answer)
     for entry in entries:

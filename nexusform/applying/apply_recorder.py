@@ -1,9 +1,10 @@
 """Journal of one apply and the resulting state; its first records precede any provider call.
 
-At the end: the outcomes of steps that an interrupted run started, found by reading the objects. The intent of a step is
-written before its provider call. An intent without an outcome means that the run ended in between: the object may have
-been created, changed or deleted, or not. Only reading it by its key decides: the state is from before the step, the
-plan has the intended values, and the provider knows the actual ones.
+At the end: the outcomes of steps that an interrupted run started, found by reading the objects. The
+intent of a step is written before its provider call. An intent without an outcome means that the
+run ended in between: the object may have been created, changed or deleted, or not. Only reading it
+by its key decides: the state is from before the step, the plan has the intended values, and the
+provider knows the actual ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,14 +54,19 @@ from nexusform.state.state_draft import StateDraft, UnfinishedApply
 
 
 class ApplyRecorder:
-    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after a flush of
-    its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing follows an outcome not on disk.
+    """Recorder of records one by one; `flush` makes all of them durable at once.
+
+    A step may start only after a flush of its intent. Outcomes may wait for the next flush: the
+    journal is ordered, so nothing follows an outcome not on disk.
     """
 
     def __init__(
         self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None
     ) -> None:
-        """Start from the state `base`. `remaining` is the rest of a plan with an apply that was interrupted."""
+        """Start from the state `base`.
+
+        `remaining` is the rest of a plan with an apply that was interrupted.
+        """
         self._backend = backend
         self._draft = StateDraft(base, remaining)
         # records not written yet.
@@ -86,8 +92,10 @@ class ApplyRecorder:
         self._lines.append(encode_journal_record(record))
 
     def record_intent(self, call: ProviderCall) -> None:
-        """Record that a step is about to start. Written before the provider call: an intent without an effect
-        costs one read after a crash, an effect without an intent would be an unknown object.
+        """Record that a step is about to start.
+
+        Written before the provider call: an intent without an effect costs one read after a crash,
+        an effect without an intent would be an unknown object.
         """
         change, step = call.change, call.step
         planned = None
@@ -125,8 +133,10 @@ class ApplyRecorder:
     def record_outcome(
         self, call: ProviderCall, instance: InstanceState | None, error: str
     ) -> None:
-        """Record the end of a step and the instance at its address. The whole instance is written, not the
-        difference: replaying an outcome twice gives the same state.
+        """Record the end of a step and the instance at its address.
+
+        The whole instance is written, not the difference: replaying an outcome twice gives the same
+        state.
         """
         # A failed step is not completed.
         number = NO_STEP if error else call.step.id
@@ -135,8 +145,10 @@ class ApplyRecorder:
         )
 
     def flush(self) -> None:
-        """Write all pending records in order: a journal cut off by a crash has the first events without gaps. Then
-        write a checkpoint if it is time. Raises BackendProblem; the records stay pending then.
+        """Write all pending records in order.
+
+        A journal cut off by a crash has the first events without gaps. Then write a checkpoint if
+        it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
             # Nothing is pending.
@@ -186,7 +198,10 @@ class ApplyRecorder:
 
 
 def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> ApplyStart:
-    """Return the first record of an apply. A new state gets this `lineage`; `plan_digest` is that of a saved plan."""
+    """Return the first record of an apply.
+
+    A new state gets this `lineage`; `plan_digest` is that of a saved plan.
+    """
     return ApplyStart(
         lineage=state.lineage or lineage,
         serial=state.serial + 1,
@@ -198,8 +213,10 @@ def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str 
 
 
 def build_opening_records(plan: Plan, state: State) -> list[Record]:
-    """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
-    A change without a provider is an import, or new metadata such as the dependencies of an object.
+    """Return the records between the start and the first step.
+
+    Moves, observed objects, and changes without a provider. A change without a provider is an
+    import, or new metadata such as the dependencies of an object.
     """
     # With the records so far.
     draft = StateDraft(state)
@@ -235,7 +252,10 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
 
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
-    """Return the instance after the part of a change without a provider call; None if this part changes nothing."""
+    """Return the instance after the part of a change without a provider call.
+
+    None if this part changes nothing.
+    """
     # Only the provider deletes it.
     if change.deposed:
         return None
@@ -264,7 +284,10 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
 def _read_intent_objects(
     intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider]
 ) -> dict[int, ReadResult]:
-    """Read the object of each intent as it is now, by one call per provider; return it by position in `intents`."""
+    """Read the object of each intent as it is now, by one call per provider.
+
+    Return it by position in `intents`.
+    """
     answers: dict[int, ReadResult] = {}
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
@@ -288,9 +311,11 @@ def recover_step_outcomes(
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return the outcome of every open intent (a step recorded as started, not as ended), in order, as read now. The
-    outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
-    ProviderProblem if a provider cannot be read: then nothing may be planned.
+    """Return the outcome of every open intent, in order, as read now.
+
+    A step recorded as started, not as ended. The outcome of an unfinished step is followed by its
+    running operation, taken from `operations` (by step). Raises ProviderProblem if a provider
+    cannot be read: then nothing may be planned.
     """
     # By position in `intents`.
     answers = _read_intent_objects(intents, providers)
@@ -321,8 +346,10 @@ def recover_step_outcomes(
 
 
 def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
-    """Return whether the step need not be repeated. A create is completed if the object exists and no change of it is
-    in progress, a delete if it is missing (no attributes). An update that may be incomplete is repeated.
+    """Return whether the step need not be repeated.
+
+    A create is completed if the object exists and no change of it is in progress, a delete if it is
+    missing (no attributes). An update that may be incomplete is repeated.
     """
     exists = answer.attributes is not None
     if intent.kind == StepKind.CREATE:
@@ -331,7 +358,10 @@ def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
 
 
 def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
-    """Return the recorded object of a step: the deposed one of its key, else the current one; None without any."""
+    """Return the recorded object of a step: the deposed one of its key, else the current one.
+
+    None without any.
+    """
     if open_intent.prior is None:
         return None
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
@@ -360,8 +390,10 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 def _merge_provider_note(
     instance: InstanceState | None, intent: Intent, answer: ReadResult
 ) -> InstanceState | None:
-    """Return the instance with the private note of the provider's answer. After a failed create it is tainted instead:
-    the next plan replaces it, so its note is not needed.
+    """Return the instance with the private note of the provider's answer.
+
+    After a failed create it is tainted instead: the next plan replaces it, so its note is not
+    needed.
     """
     current = get_current_object(instance)
     # The object does not exist.
@@ -400,8 +432,10 @@ def _build_instance_as_read(
 def _compute_after_create(
     intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]
 ) -> InstanceState:
-    """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
-    sensitivity and similar belong to the configuration and were written with the intent.
+    """Return the new object as read, not as planned, because it includes the platform's values.
+
+    Dependencies, sensitivity and similar belong to the configuration and were written with the
+    intent.
     """
     # Without a planned object in the intent, only the creation number is known (and the attributes
     # just read).

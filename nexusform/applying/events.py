@@ -1,4 +1,7 @@
-"""Options and events of the executor. Listeners return nothing, so they cannot influence it."""
+"""Options and events of the executor.
+
+Listeners return nothing, so they cannot influence it.
+"""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -10,9 +13,11 @@ from nexusform.plans.plan import StepKind
 
 
 class ExecutionOptions(Struct, frozen=True):
-    """Options of an apply. `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining
-    steps; `should_stop` is called before every step; `waits_for_user`: a user is present for actions that a
-    provider cannot do. `write_only` are write-only arguments by address.
+    """Options of an apply.
+
+    `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining steps;
+    `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
+    a provider cannot do. `write_only` are write-only arguments by address.
     """
 
     parallelism: int = 10
@@ -36,9 +41,11 @@ class StepOutcome(StrEnum):
 
 
 class StepEvent(Struct, frozen=True):
-    """Start, progress or end (`outcome` set) of a step. `elapsed` in seconds; `error` is the message of a
-    failure, or the reason of skipping. `message` is the provider's progress message or remark, "" for none.
-    `is_delegated`: it waits because a person must do it on the site. `not_verified` describes unread results.
+    """Start, progress or end (`outcome` set) of a step.
+
+    `elapsed` in seconds; `error` is the message of a failure, or the reason of skipping. `message`
+    is the provider's progress message or remark, "" for none. `is_delegated`: it waits because a
+    person must do it on the site. `not_verified` describes unread results.
     """
 
     address: str

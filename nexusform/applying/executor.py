@@ -1,6 +1,8 @@
-"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the caller's,
-makes all decisions: it passes ready steps to the workers and receives their answers. The intent of a step is in the
-journal before it is passed on. The same flush writes earlier outcomes, so a busy run needs one per iteration.
+"""Execution of a plan's steps in the order of their graph.
+
+Start reading at `execute_plan`. One thread, the caller's, makes all decisions: it passes ready
+steps to the workers and receives their answers. The intent of a step is in the journal before it is
+passed on. The same flush writes earlier outcomes, so a busy run needs one per iteration.
 """
 
 from __future__ import annotations
@@ -77,10 +79,13 @@ MAXIMUM_IDLE: Final = 19
 
 
 class ApplyResult(Struct, frozen=True):
-    """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`, `changed`,
-    `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed by a
-    provider, `ties` those with another tied machine as result, `predictions` those of the plan that were verified.
-    `problem` is the reason if the journal could not be written any more, "" otherwise.
+    """Result of applying a plan.
+
+    `end_events` are the ends of the steps in the plan's order; `added`, `changed`, `destroyed` and
+    `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed
+    by a provider, `ties` those with another tied machine as result, `predictions` those of the plan
+    that were verified. `problem` is the reason if the journal could not be written any more, ""
+    otherwise.
     """
 
     state: State
@@ -113,8 +118,10 @@ def execute_plan(
     listener: StepListener,
     options: ExecutionOptions = DEFAULT_OPTIONS,
 ) -> ApplyResult:
-    """Execute the steps of a plan until none can run any more. The recorder has the state, and the records of changes
-    without a step, such as moves. `providers` are by name. A failed step skips its dependents; the others continue.
+    """Execute the steps of a plan until none can run any more.
+
+    The recorder has the state, and the records of changes without a step, such as moves.
+    `providers` are by name. A failed step skips its dependents; the others continue.
     """
     run = _PlanExecution(
         plan, recorder, providers, types, clock=clock, listener=listener, options=options
@@ -128,8 +135,10 @@ class _StepTiming(Struct):
 
 
 class _StepGraph(Struct):
-    """Waits between steps. Followers wait for the end of a step, dependents for its success. `open_waits` counts the
-    waits of a step, `ready` is a heap of the steps without any: smallest id first.
+    """Waits between steps.
+
+    Followers wait for the end of a step, dependents for its success. `open_waits` counts the waits
+    of a step, `ready` is a heap of the steps without any: smallest id first.
     """
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
@@ -139,7 +148,10 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
-        """Build the graph of `steps` (by id). Waits for other steps, done by an earlier run, are dropped."""
+        """Build the graph of `steps` (by id).
+
+        Waits for other steps, done by an earlier run, are dropped.
+        """
         graph = _StepGraph()
         for step in steps.values():
             # To succeed first.
@@ -164,7 +176,10 @@ class _StepGraph(Struct):
         self._complete_dependency_of_steps(self.followers.pop(step, ()))
 
     def _complete_dependency_of_steps(self, steps: Iterable[int]) -> None:
-        """Reduce the number of waits of these steps by one. Steps without a further wait are ready."""
+        """Reduce the number of waits of these steps by one.
+
+        Steps without a further wait are ready.
+        """
         for step in steps:
             self.open_waits[step] -= 1
             if not self.open_waits[step]:
@@ -196,7 +211,10 @@ class _PlanExecution:
         listener: StepListener,
         options: ExecutionOptions,
     ) -> None:
-        """Index the steps by id, and list the operations started by an earlier run; no step is started yet."""
+        """Index the steps by id, and list the operations started by an earlier run.
+
+        No step is started yet.
+        """
         self._plan = plan
         self._steps = {step.id: step for step in plan.steps}
         self._providers = providers
@@ -240,7 +258,10 @@ class _PlanExecution:
         self._unrecorded_steps: set[int] = set()
 
     def run(self) -> ApplyResult:
-        """Start steps and process results until no step can run. Calls start only if their intents are on disk."""
+        """Start steps and process results until no step can run.
+
+        Calls start only if their intents are on disk.
+        """
         while True:
             calls = self._collect_startable_calls()
             # Else nothing may start.
@@ -294,8 +315,10 @@ class _PlanExecution:
                 self._listener.report_step_progress(self._build_step_event(self._steps[step]))
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
-        """Return the calls to start, after recording each as an intent. Steps without a call end here: gates (for the
-        order of other steps only), forgets (removals from state), and steps without a provider.
+        """Return the calls to start, after recording each as an intent.
+
+        Steps without a call end here: gates (for the order of other steps only), forgets (removals
+        from state), and steps without a provider.
         """
         calls: list[ProviderCall] = []
         # calls only waiting for the platform: up to a limit they occupy no slot.
@@ -327,9 +350,11 @@ class _PlanExecution:
         return calls
 
     def _adjust_queue_depth(self) -> None:
-        """Start more steps at once while steps end faster than the journal is written. Each iteration needs
-        one flush: if all running steps ended during it, the disk is the bottleneck, and more steps per flush
-        are faster. Never with a parallelism of 1 or with fail_fast.
+        """Start more steps at once while steps end faster than the journal is written.
+
+        Each iteration needs one flush: if all running steps ended during it, the disk is the
+        bottleneck, and more steps per flush are faster. Never with a parallelism of 1 or with
+        fail_fast.
         """
         minimum = max(self._options.parallelism, 1)
         if not self._allows_extra_steps or not self._workers.running_count:
@@ -341,8 +366,10 @@ class _PlanExecution:
             self._depth = max(self._depth // 2, minimum)
 
     def _may_start_step(self) -> bool:
-        """Return whether another step may start. No step starts after an interruption (remembered here) or a failed
-        write of the journal. With -fail-fast, none starts after a failed step.
+        """Return whether another step may start.
+
+        No step starts after an interruption (remembered here) or a failed write of the journal.
+        With -fail-fast, none starts after a failed step.
         """
         if not self._is_interrupted:
             self._is_interrupted = self._options.should_stop()
@@ -364,8 +391,10 @@ class _PlanExecution:
         self._workers.submit(call)
 
     def _remove_from_state(self, step: Step) -> None:
-        """Record the end of a `forget` step: the object leaves the state, and no provider is called. The journal closes
-        a step by address and creation number, which distinguishes the objects of one address.
+        """Record the end of a `forget` step.
+
+        The object leaves the state, and no provider is called. The journal closes a step by address
+        and creation number, which distinguishes the objects of one address.
         """
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
@@ -379,7 +408,10 @@ class _PlanExecution:
     def _handle_provider_call_progress(
         self, progress: ProviderCallProgress[ProviderCall, StepProgress]
     ) -> None:
-        """Record and report the progress of a call; its provider waits for the next flush of the journal."""
+        """Record and report the progress of a call.
+
+        Its provider waits for the next flush of the journal.
+        """
         self._unacknowledged.append(progress)
         if progress.news.operation is not None:
             self._recorder.record_operation(progress.task, progress.news.operation)
@@ -392,7 +424,10 @@ class _PlanExecution:
     def _process_completed_call(
         self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]
     ) -> None:
-        """Record the outcome of an ended call and the end of its step; an unfinished call gets no outcome."""
+        """Record the outcome of an ended call and the end of its step.
+
+        An unfinished call gets no outcome.
+        """
         call = completed_call.task
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
@@ -444,7 +479,10 @@ class _PlanExecution:
         *,
         is_delegated: bool = False,
     ) -> None:
-        """Record the end of a step, reported after the next flush. Unless it is done, its dependents are skipped."""
+        """Record the end of a step, reported after the next flush.
+
+        Unless it is done, its dependents are skipped.
+        """
         event = replace(self._build_step_event(step, outcome, error), is_delegated=is_delegated)
         if answer is not None:
             event = replace(event, message=answer.remark, not_verified=answer.not_verified)
@@ -488,8 +526,10 @@ class _PlanExecution:
             self._skip_step(step, reason)
 
     def _flush_journal(self) -> bool:
-        """Write the journal. Return False after a failed write (now or before). Providers waiting for a record of
-        their progress continue after the write, or get its problem.
+        """Write the journal.
+
+        Return False after a failed write (now or before). Providers waiting for a record of their
+        progress continue after the write, or get its problem.
         """
         try:
             self._recorder.flush()
@@ -513,8 +553,10 @@ class _PlanExecution:
         return self._clock.read_time().timestamp()
 
     def _compute_report_interval(self) -> float:
-        """Return the seconds between two progress reports of a running step. Idle steps and quick steps started in
-        advance may exceed the parallelism. Each step then reports less often.
+        """Return the seconds between two progress reports of a running step.
+
+        Idle steps and quick steps started in advance may exceed the parallelism. Each step then
+        reports less often.
         """
         running_steps = len(self._timings)
         return PROGRESS_SECONDS * max(running_steps / max(self._options.parallelism, 1), 1.0)
@@ -540,9 +582,10 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 def build_machine_outcome(
     call: ProviderCall, answer: ChangeResult | None, state: State
 ) -> InstanceOutcome | None:
-    """Return the change of a machine's recorded facts by a machine action, as an outcome of the machine's resource, or
-    else of its rack. None for other steps, and if neither is in the state. None also for a disruptive action at a real
-    site, where the facts are read.
+    """Return the change of a machine's recorded facts by a machine action, as an outcome of the machine's resource, or else of its rack.
+
+    None for other steps, and if neither is in the state. None also for a disruptive action at a
+    real site, where the facts are read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

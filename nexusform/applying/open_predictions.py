@@ -1,6 +1,7 @@
-"""Unverified predictions of plans, in the private note of the object with the VMs. A pool is one line of JSON
-with a row per rack, and in it a column per attribute: one value if it is the same for all VMs there. That
-needs about 20 bytes per VM, compared to 80 with a row per VM.
+"""Unverified predictions of plans, in the private note of the object with the VMs.
+
+A pool is one line of JSON with a row per rack, and in it a column per attribute: one value if it is
+the same for all VMs there. That needs about 20 bytes per VM, compared to 80 with a row per VM.
 """
 
 import re
@@ -26,9 +27,10 @@ OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
 
 
 class PredictedVm(Struct, frozen=True):
-    """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement,
-    None if unobserved. `is_machine_certain` and `is_count_certain`: the plan reported certainty over all
-    samples. `tied_machines`: machines allowed by the rule for the pool.
+    """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement, None if unobserved.
+
+    `is_machine_certain` and `is_count_certain`: the plan reported certainty over all samples.
+    `tied_machines`: machines allowed by the rule for the pool.
     """
 
     number: int | str
@@ -48,9 +50,11 @@ _Ties: TypeAlias = "int | list[int]"
 
 
 class _RackVms(Struct, frozen=True, array_like=True):
-    """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
-    if a name has a comma; `certain` flags and count figures apply to the whole rack. `ties` of the first row apply to
-    the pool: whether they are certain, and the machines, consecutive ones as `rack1-bm01..16`.
+    """VMs of a pool on one rack.
+
+    `machines` are the suffixes after `prefix`, separated by commas, or a list if a name has a
+    comma; `certain` flags and count figures apply to the whole rack. `ties` of the first row apply
+    to the pool: whether they are certain, and the machines, consecutive ones as `rack1-bm01..16`.
     """
 
     rack: str
@@ -72,7 +76,10 @@ _T = TypeVar("_T")
 
 
 def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
-    """Return the open (not verified) predictions in a private note, by pool; none for a pool with an invalid entry."""
+    """Return the open (not verified) predictions in a private note, by pool.
+
+    None for a pool with an invalid entry.
+    """
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, text in get_mapping(private, OPEN_PREDICTIONS_KEY).items():
         with suppress(msgspec.DecodeError, ValueError):
@@ -81,7 +88,10 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 
 
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
-    """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
+    """Yield the predictions of a pool from its line of JSON.
+
+    Raises DecodeError or ValueError if it is invalid.
+    """
     rows = msgspec.json.decode(text, type=list[_RackVms])
     # Of the whole pool.
     ties = rows[0].ties if rows else None
@@ -105,7 +115,10 @@ def set_open_predictions(
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield the compact rows of a pool. The VMs of a row have the same rack, flags and figures of the rack count."""
+    """Yield the compact rows of a pool.
+
+    The VMs of a row have the same rack, flags and figures of the rack count.
+    """
     members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
     # equal for all VMs of the pool.
     ties: tuple[bool, list[str]] | None = None
@@ -128,10 +141,13 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
 
 
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
-    """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
-    Differing figures form a column with one entry per VM. A column of equal entries becomes a single value. The
-    machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` holds whether
-    the tied machines of the pool are certain, and their names, for its first row; None for the other rows.
+    """Build the compact row of VMs on one rack.
+
+    They agree in everything except number, machine and its certainty. Differing figures form a
+    column with one entry per VM. A column of equal entries becomes a single value. The machines
+    "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` holds
+    whether the tied machines of the pool are certain, and their names, for its first row; None for
+    the other rows.
     """
     first_vm, certainties = members[0], [prediction.certainty for prediction in members]
     # numbers of equally good results: racks, machines and rack counts.
@@ -167,7 +183,10 @@ _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 
 
 def _fold_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield names, with consecutive numbers of the same width folded into one text: `rack1-bm01..16`."""
+    """Yield names, with consecutive numbers of the same width folded into one text.
+
+    `rack1-bm01..16`.
+    """
     runs: list[list[str]] = []
     for name in names:
         if runs and _is_next_number(runs[-1][-1], name):
@@ -179,7 +198,10 @@ def _fold_names(names: Iterable[str]) -> Iterator[str]:
 
 
 def _expand_folded_name(folded: str) -> list[str]:
-    """Return the names of a text of `_fold_names`. Raises ValueError for too many names."""
+    """Return the names of a text of `_fold_names`.
+
+    Raises ValueError for too many names.
+    """
     match = _FOLDED_NAMES.fullmatch(folded)
     if match is None:
         return [folded]
@@ -203,7 +225,10 @@ def _is_next_number(name: str, following: str) -> bool:
 
 
 def _collapse_equal_values(values: list[_T]) -> _T | list[_T]:
-    """Return a column as one value if all values are equal: 0.5 for [0.5, 0.5]. `_expand_column` reverses this."""
+    """Return a column as one value if all values are equal: 0.5 for [0.5, 0.5].
+
+    `_expand_column` reverses this.
+    """
     return values[0] if values.count(values[0]) == len(values) else values
 
 
@@ -218,8 +243,10 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 def _build_predictions(
     row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool
 ) -> Iterator[PredictedVm]:
-    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them. The columns are
-    expanded to a value per VM and read in parallel. `_build_row` builds such rows.
+    """Yield the predictions of a row.
+
+    Each of its columns has a value per VM, or one for all of them. The columns are expanded to a
+    value per VM and read in parallel. `_build_row` builds such rows.
     """
     length = len(row.numbers)
     machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines

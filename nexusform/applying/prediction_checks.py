@@ -1,6 +1,8 @@
-"""Verification of a plan's predictions for its VMs by provider observations, recorded with their site. Only
-an observation verifies a prediction; a failed step verifies nothing. Unobserved predictions stay open with
-their object (`open_claims` in its private note), until an apply or `reconcile` observes all VMs of that pool.
+"""Verification of a plan's predictions for its VMs by provider observations, recorded with their site.
+
+Only an observation verifies a prediction; a failed step verifies nothing. Unobserved predictions
+stay open with their object (`open_claims` in its private note), until an apply or `reconcile`
+observes all VMs of that pool.
 """
 
 from collections import Counter
@@ -58,7 +60,9 @@ def verify_predictions(
     waiting: Collection[str] = (),
 ) -> PredictionResults:
     """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there.
-    `waiting` are those with a step left to another process: their VMs to move are still at their former machines.
+
+    `waiting` are those with a step left to another process: their VMs to move are still at their
+    former machines.
     """
     objects = {
         address: current
@@ -73,8 +77,10 @@ def verify_object_predictions(
     types: Mapping[str, ResourceType],
     new: Mapping[Address, OpenPredictions],
 ) -> PredictionResults:
-    """Verify the open predictions of observed `objects`. An earlier apply recorded them in the private note of their
-    object, because nothing was observed then. The predictions in `new` replace those of the same pools.
+    """Verify the open predictions of observed `objects`.
+
+    An earlier apply recorded them in the private note of their object, because nothing was observed
+    then. The predictions in `new` replace those of the same pools.
     """
     # By site id.
     verified: dict[str, list[VerifiedPrediction]] = {}
@@ -135,8 +141,10 @@ def verify_open_predictions(
 def _collect_predictions(
     plan: Plan, completed: Collection[str], waiting: Collection[str]
 ) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
-    """Return the plan's predictions for the VMs of completed objects, by address and pool. No prediction is certain on
-    a site with incomplete objects, because the plan was certain only for the case with all of their VMs.
+    """Return the plan's predictions for the VMs of completed objects, by address and pool.
+
+    No prediction is certain on a site with incomplete objects, because the plan was certain only
+    for the case with all of their VMs.
     """
     # The certainty of pools.
     tables = _index_tables(plan)
@@ -186,7 +194,10 @@ def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
 def select_tied(
     plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State
 ) -> list[WrongPrediction]:
-    """Return the wrong predictions about ties: the VM runs on another machine, equally good by the placement rule."""
+    """Return the wrong predictions about ties.
+
+    The VM runs on another machine, equally good by the placement rule.
+    """
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
@@ -240,7 +251,10 @@ def list_vms_without_machine(
 def list_completed_objects(
     events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()
 ) -> frozenset[str]:
-    """Return the addresses with all steps done: by this run (`events`), or by an earlier one (the steps `earlier`)."""
+    """Return the addresses with all steps done.
+
+    By this run (`events`), or by an earlier one (the steps `earlier`).
+    """
     completed = {str(plan.changes[step.change].address) for step in earlier}
     incomplete: set[str] = set()
     for event in events:
@@ -254,7 +268,10 @@ def list_completed_objects(
 def _verify_pool_predictions(
     pool: str, predictions: Sequence[PredictedVm]
 ) -> Iterator[VerifiedPrediction]:
-    """Yield verified predictions of a pool: rack and machine of observed VMs, VMs per rack if all are observed."""
+    """Yield verified predictions of a pool.
+
+    Rack and machine of observed VMs, VMs per rack if all are observed.
+    """
     pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
     observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]
     yield from _verify_single_vm_predictions(observed)
@@ -292,9 +309,11 @@ def _verify_pool_predictions(
 def _verify_single_vm_predictions(
     observed: Sequence[tuple[PredictedVm, Placement]],
 ) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of single VMs: rack, machine, and tied machines (equally good by the placement
-    rule). VMs of a pool are interchangeable, so a VM on a machine counts for the most certain prediction of this
-    machine. Only a machine predicted in every sample (simulated placement) was certain.
+    """Yield the verified predictions of single VMs.
+
+    Rack, machine, and tied machines (equally good by the placement rule). VMs of a pool are
+    interchangeable, so a VM on a machine counts for the most certain prediction of this machine.
+    Only a machine predicted in every sample (simulated placement) was certain.
     """
     # VMs not yet counted for a prediction.
     racks = Counter(placement.rack for _, placement in observed)
@@ -343,7 +362,10 @@ def _verify_single_vm_predictions(
 
 
 def _take_observed_vm(counts: Counter[str], name: str) -> bool:
-    """Subtract one VM from the observed VMs of the rack or machine `name`; return whether one was left."""
+    """Subtract one VM from the observed VMs of the rack or machine `name`.
+
+    Return whether one was left.
+    """
     counts[name] -= 1
     return counts[name] >= 0
 

@@ -1,4 +1,7 @@
-"""Instances before and after a change, and steps as provider calls: small pure functions on InstanceState."""
+"""Instances before and after a change, and steps as provider calls.
+
+Small pure functions on InstanceState.
+"""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -87,8 +90,10 @@ def build_object_state(
 
 
 class ProviderCall(Struct, frozen=True):
-    """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete removes, ""
-    for the current one. `resumed_operation` was started by an earlier run, `unfinished` is an earlier failed change.
+    """Step with all data for its provider call.
+
+    `deposed` is the key of the deposed object that a delete removes, "" for the current one.
+    `resumed_operation` was started by an earlier run, `unfinished` is an earlier failed change.
     """
 
     step: Step
@@ -118,8 +123,11 @@ def build_call(
     options: ExecutionOptions = DEFAULT_OPTIONS,
     before: InstanceState | None = None,
 ) -> ProviderCall:
-    """Build the call of a step. `before` is the instance at its address: updates and deletes get their private note
-    from it. An update also finishes an earlier change that failed. `resumed_operation` was started by an earlier run.
+    """Build the call of a step.
+
+    `before` is the instance at its address: updates and deletes get their private note from it. An
+    update also finishes an earlier change that failed. `resumed_operation` was started by an
+    earlier run.
     """
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
@@ -164,8 +172,10 @@ def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
-    """Return an object with these entries added to its private note. They replace entries of the same name; an entry of
-    None removes it. An empty note is recorded as None.
+    """Return an object with these entries added to its private note.
+
+    They replace entries of the same name; an entry of None removes it. An empty note is recorded as
+    None.
     """
     if not note:
         return current
@@ -192,7 +202,10 @@ def get_deposed_key(step: Step, change: Change) -> str:
 def call_provider(
     call: ProviderCall, report: Callable[[StepProgress], None]
 ) -> ChangeResult | None:
-    """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
+    """Call the provider, which reports progress meanwhile; None after a delete.
+
+    Raises ProviderProblem.
+    """
     write_only = call.options.write_only.get(str(call.change.address), {})
     request = ChangeRequest(
         key=call.key,

@@ -31,10 +31,11 @@ class ProviderCallProgress(Struct, Generic[Task, News], frozen=True):
 
 
 class ProviderWorkerPool(Generic[Task, Answer, News]):
-    """Pool of at most `count` active calls, others wait in line; threads start on demand. A call with
-    `is_idle` news frees its slot for others. `call` runs a task, and reports news by its second argument,
-    which returns after the acknowledgement (or raises the reason to stop). The threads are daemons: a run
-    that must stop at once does not wait for a hanging provider.
+    """Pool of at most `count` active calls, others wait in line; threads start on demand.
+
+    A call with `is_idle` news frees its slot for others. `call` runs a task, and reports news by
+    its second argument, which returns after the acknowledgement (or raises the reason to stop). The
+    threads are daemons: a run that must stop at once does not wait for a hanging provider.
     """
 
     def __init__(
@@ -43,7 +44,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         call: Callable[[Task, Callable[[News], None]], Answer],
         is_idle: Callable[[News], bool] = lambda _news: False,
     ) -> None:
-        """Create a pool for `count` active calls. `is_idle` returns whether a call only waits after this news."""
+        """Create a pool for `count` active calls.
+
+        `is_idle` returns whether a call only waits after this news.
+        """
         self._count = count
         self._call = call
         self._is_idle = is_idle
@@ -86,8 +90,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
     def collect(
         self, seconds: float
     ) -> list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]]:
-        """Wait at most `seconds` for calls to end or report; return everything received, in order. After the first
-        message, only those already in the outbox are added, without waiting.
+        """Wait at most `seconds` for calls to end or report; return everything received, in order.
+
+        After the first message, only those already in the outbox are added, without waiting.
         """
         collected: list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = []
         try:
@@ -120,8 +125,11 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._outbox.put(completed_call)
 
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
-        """Run a call in the current thread; return its answer, or the problem raised by the provider. Other exceptions
-        of the provider become a problem, too. The call frees its slot once it is idle (only waits), else at its end.
+        """Run a call in the current thread.
+
+        Return its answer, or the problem raised by the provider. Other exceptions of the provider
+        become a problem, too. The call frees its slot once it is idle (only waits), else at its
+        end.
         """
         # idle: the slot is free for another call.
         is_resting = False
@@ -164,8 +172,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._start_needed_worker_threads()
 
     def _start_needed_worker_threads(self) -> None:
-        """Start the threads needed for waiting calls: one per running call, and at most one for each slot and
-        each idle call. An idle call keeps its thread, but gives its slot to another call.
+        """Start the threads needed for waiting calls.
+
+        One per running call, and at most one for each slot and each idle call. An idle call keeps
+        its thread, but gives its slot to another call.
         """
         with self._count_lock:
             while len(self._threads) < min(self._running_count, self._count + self._idle_count):

@@ -1,4 +1,7 @@
-"""Results of provider answers and failures. A moved VM takes rack and availability zone from its machine."""
+"""Results of provider answers and failures.
+
+A moved VM takes rack and availability zone from its machine.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,9 @@ class MachineLocations:
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
         """Return the rack and zone of a VM's machine if they differ from those in `entry`, the attributes of the VM.
-        Return {} if they are equal, for an unknown machine, and for an entry that is no VM with a machine.
+
+        Return {} if they are equal, for an unknown machine, and for an entry that is no VM with a
+        machine.
         """
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
@@ -112,7 +117,9 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 class StepResult(Struct, frozen=True):
-    """Result of a step. `instance` is the new instance at its address, `error` "" on success; `hits` and
+    """Result of a step.
+
+    `instance` is the new instance at its address, `error` "" on success; `hits` and
     `wrong_predictions` are the checked predictions, `predictions` those verified by the provider.
     """
 
@@ -137,7 +144,10 @@ def build_answer_result(
     schema: BlockSchema | None,
     before: InstanceState | None,
 ) -> StepResult:
-    """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
+    """Return the result of an answer (None after a delete).
+
+    Values other than planned are stored, with an error.
+    """
     if answer is None:
         # Other objects at the address stay.
         return StepResult(remove_object(before, call.deposed))
@@ -180,9 +190,11 @@ def build_answer_result(
 def build_failure_result(
     call: ProviderCall, problem: ProviderProblem, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of a failure. If a create fails after the object exists, the object is tainted, and the next
-    plan replaces it. A failed update or release keeps the attributes reported by the provider, else the previous ones,
-    without a taint: the next plan sees the difference and retries.
+    """Return the result of a failure.
+
+    If a create fails after the object exists, the object is tainted, and the next plan replaces it.
+    A failed update or release keeps the attributes reported by the provider, else the previous
+    ones, without a taint: the next plan sees the difference and retries.
     """
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
@@ -213,7 +225,10 @@ def _build_instance(
     *,
     is_tainted: bool,
 ) -> InstanceState:
-    """Build the instance after a create, update or release: with these attributes, and other objects as before."""
+    """Build the instance after a create, update or release.
+
+    With these attributes, and other objects as before.
+    """
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)
     if current is not None and call.step.kind is StepKind.RELEASE:

@@ -1,4 +1,7 @@
-"""Backends that store state. registry.py lists them."""
+"""Backends that store state.
+
+registry.py lists them.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

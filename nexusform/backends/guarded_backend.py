@@ -1,6 +1,8 @@
-"""Backend for commands: it overwrites nothing unread, and its operations end. Directly before the first write
-under a lock, journal or document, the state is read again. If it differs from the one read before, nothing is
-written: an answer was wrong, or another process wrote without the lock.
+"""Backend for commands: it overwrites nothing unread, and its operations end.
+
+Directly before the first write under a lock, journal or document, the state is read again. If it
+differs from the one read before, nothing is written: an answer was wrong, or another process wrote
+without the lock.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ class LeaseLockBackend(Protocol):
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
-    """Return a backend never overwriting changes of other processes. A remote one has a deadline for each operation."""
+    """Return a backend never overwriting changes of other processes.
+
+    A remote one has a deadline for each operation.
+    """
     kind = (
         _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
     )
@@ -115,11 +120,17 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:
-        """Return whether it is time to write the document during an apply; False for a backend without checkpoints."""
+        """Return whether it is time to write the document during an apply.
+
+        False for a backend without checkpoints.
+        """
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Replace the document during an apply, in a backend with checkpoints. Only `records` stay in the journal."""
+        """Replace the document during an apply, in a backend with checkpoints.
+
+        Only `records` stay in the journal.
+        """
         self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
@@ -129,7 +140,10 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked. Return warnings."""
+        """Acquire the lock or raise StateLocked.
+
+        Return warnings.
+        """
         # Another process may have written before.
         self._has_verified = False
         return self._run("lock the state", lambda: self.inner.lock(info))
@@ -161,7 +175,10 @@ class OverwriteGuardBackend:
         self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
 
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Run an operation on `size` bytes; a remote one within a deadline, with any error as a BackendProblem."""
+        """Run an operation on `size` bytes.
+
+        A remote one within a deadline, with any error as a BackendProblem.
+        """
         if self._deadline is None:
             # A local backend.
             return work()
@@ -191,7 +208,10 @@ class OverwriteGuardBackend:
         self._known_description = _describe_state_document(document)
 
     def _verify_state_document_unchanged(self) -> None:
-        """Verify before the first write that the document is unchanged. Raises BackendProblem."""
+        """Verify before the first write that the document is unchanged.
+
+        Raises BackendProblem.
+        """
         if self._has_verified:
             return
         stored = self._run("read the state", self.inner.read)
@@ -224,7 +244,10 @@ class _GuardedVersionedBackend(OverwriteGuardBackend):
         return self._run("list the history", inner.list_versions)
 
     def read_version(self, version: str) -> bytes:
-        """Return an earlier document by its id. Raises BackendProblem if it is missing."""
+        """Return an earlier document by its id.
+
+        Raises BackendProblem if it is missing.
+        """
         inner = self.inner
         assert isinstance(inner, VersionedBackend)
         return self._run("read the history", lambda: inner.read_version(version))

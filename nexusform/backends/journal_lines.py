@@ -1,8 +1,11 @@
-"""Journal lines of a backend, independent of their storage. A line that begins with `#` belongs to the backend.
-`#compacted DIGEST` means that the lines before it are in the document with that SHA-256; it is written before the
-document, so that a crash between the two leaves either a document without the digest (the lines count) or with it (they
-do not): nothing counts twice. `#sealed ID` is written by a process that replaces the holder of a lock: a former holder
-that resumes finds another end of the journal than expected, and its write is rejected.
+"""Journal lines of a backend, independent of their storage.
+
+A line that begins with `#` belongs to the backend. `#compacted DIGEST` means that the lines before
+it are in the document with that SHA-256; it is written before the document, so that a crash between
+the two leaves either a document without the digest (the lines count) or with it (they do not):
+nothing counts twice. `#sealed ID` is written by a process that replaces the holder of a lock: a
+former holder that resumes finds another end of the journal than expected, and its write is
+rejected.
 """
 
 import hashlib
@@ -17,7 +20,10 @@ _SEAL: Final = b"#sealed "
 
 
 def check_journal_records(records: Sequence[bytes]) -> None:
-    """Raise a ValueError for an invalid record. A record is one line; lines with "#" are marks of the journal."""
+    """Raise a ValueError for an invalid record.
+
+    A record is one line; lines with "#" are marks of the journal.
+    """
     for record in records:
         if b"\n" in record or record.startswith(b"#"):
             raise ValueError("a journal record is one line that does not start with #")
@@ -52,12 +58,17 @@ def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list
 
 
 class LineBatcher:
-    """Writer that combines concurrent lines into one write; `add_lines` returns when its own are durable.
-    After a failed write the end of the journal is unknown: every later `add_lines` fails, too.
+    """Writer that combines concurrent lines into one write.
+
+    `add_lines` returns when its own are durable. After a failed write the end of the journal is
+    unknown: every later `add_lines` fails, too.
     """
 
     def __init__(self, write: Callable[[list[bytes]], None]) -> None:
-        """Create a writer; `write` appends lines, durable on return. Calls of `add_lines` are numbered from 1."""
+        """Create a writer; `write` appends lines, durable on return.
+
+        Calls of `add_lines` are numbered from 1.
+        """
         self._write = write
         # For the pending lines.
         self._queue = threading.Lock()
@@ -72,7 +83,10 @@ class LineBatcher:
         self._failure: Exception | None = None
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
-        """Write the lines in order, together with other waiting ones. Raises the exceptions of `write`."""
+        """Write the lines in order, together with other waiting ones.
+
+        Raises the exceptions of `write`.
+        """
         with self._queue:
             self._pending.extend(lines)
             self._last_added += 1
@@ -134,4 +148,7 @@ class LineJournalBackend(ABC):
 
     @abstractmethod
     def _convert_errors(self, description: str) -> AbstractContextManager[None]:
-        """Convert errors of the service to BackendProblem. `description` is a phrase like "read the state"."""
+        """Convert errors of the service to BackendProblem.
+
+        `description` is a phrase like "read the state".
+        """

@@ -1,7 +1,9 @@
-"""State in a file of this machine, the default. For a state file F: `F.lock.info` is the lock with its
-holder, `F.journal` the records of an apply since F was written, `F.backup` the previous version, and
-`F.d/NAME/` has the files of the workspace NAME. Directories are created on the first write. If F is a link to
-a file, the other files are next to the real file, so that all users share one lock.
+"""State in a file of this machine, the default.
+
+For a state file F: `F.lock.info` is the lock with its holder, `F.journal` the records of an apply
+since F was written, `F.backup` the previous version, and `F.d/NAME/` has the files of the workspace
+NAME. Directories are created on the first write. If F is a link to a file, the other files are next
+to the real file, so that all users share one lock.
 """
 
 from __future__ import annotations
@@ -59,7 +61,10 @@ _DELETED_WORKSPACE: Final = re.compile(r"\..+\.[0-9a-f]{16}\.deleted")
 
 
 class LocalBackend:
-    """State of one workspace in files. Raises BackendProblem outside the confinement."""
+    """State of one workspace in files.
+
+    Raises BackendProblem outside the confinement.
+    """
 
     def __init__(
         self,
@@ -69,7 +74,10 @@ class LocalBackend:
         confinement: Confinement = UNCONFINED,
         maximum_size: int = MAXIMUM_SIZE,
     ) -> None:
-        """Locate state, lock and journal; `workspace_directory` contains all other workspaces (default: `PATH.d`)."""
+        """Locate state, lock and journal.
+
+        `workspace_directory` contains all other workspaces (default: `PATH.d`).
+        """
         self._maximum_size = maximum_size
         self._confinement = confinement
         # The state of the default workspace.
@@ -94,7 +102,10 @@ class LocalBackend:
             return read_file(self._path, self._maximum_size)
 
     def write(self, document: bytes) -> None:
-        """Replace the document; the previous one becomes the backup. An equal document is not written."""
+        """Replace the document; the previous one becomes the backup.
+
+        An equal document is not written.
+        """
         self._lock.check_still_held()
         if document == self.read():
             return
@@ -114,12 +125,17 @@ class LocalBackend:
         self._journal.append_lines(records)
 
     def read_journal(self) -> list[bytes]:
-        """Return all complete records not in the document yet. A record cut off by a crash is ignored."""
+        """Return all complete records not in the document yet.
+
+        A record cut off by a crash is ignored.
+        """
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that nothing counts twice after a crash in between. The journal
-        first gets a mark of the new document: lines before it count only until this document is written.
+        """Write the document and empty the journal, so that nothing counts twice after a crash in between.
+
+        The journal first gets a mark of the new document: lines before it count only until this
+        document is written.
         """
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)
@@ -128,7 +144,10 @@ class LocalBackend:
             self._journal.remove()
 
     def list_versions(self) -> list[StoredStateVersion]:
-        """Return the previous document as the version "backup" with its time of writing; [] without one."""
+        """Return the previous document as the version "backup" with its time of writing.
+
+        [] without one.
+        """
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("check the backup", backup):
             try:
@@ -139,7 +158,10 @@ class LocalBackend:
         return [StoredStateVersion("backup", time_text)]
 
     def read_version(self, version: str) -> bytes:
-        """Return the backup. Raises BackendProblem for another id."""
+        """Return the backup.
+
+        Raises BackendProblem for another id.
+        """
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("read the backup", backup):
             document = read_file(backup, self._maximum_size) if version == "backup" else None
@@ -148,7 +170,10 @@ class LocalBackend:
         return document
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked. Replace a holder that died on this host, and return a warning."""
+        """Acquire the lock or raise StateLocked.
+
+        Replace a holder that died on this host, and return a warning.
+        """
         return self._lock.acquire(info)
 
     def unlock(self, lock_id: str) -> None:
@@ -185,7 +210,10 @@ class LocalBackend:
         )
 
     def delete_workspace(self, name: str) -> None:
-        """Remove a workspace. Its directory is renamed first, so that it is deleted completely or not at all."""
+        """Remove a workspace.
+
+        Its directory is renamed first, so that it is deleted completely or not at all.
+        """
         check_deletable(name, self.list_workspaces())
         path = Path(self._resolve_confined_path(self._build_workspace_state_path(name)))
         directory = path.parent
@@ -221,7 +249,10 @@ class LocalBackend:
 
 
 def _is_nexusform_file(name: str, state: str) -> bool:
-    """Return whether a file next to a state belongs to nexusform. Temporary files may remain after a crash."""
+    """Return whether a file next to a state belongs to nexusform.
+
+    Temporary files may remain after a crash.
+    """
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
     # names of temporary files contain the name of the state.
     rest = name.replace(state, "", 1)

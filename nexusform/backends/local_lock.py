@@ -1,8 +1,10 @@
-"""Lock next to a local state: a file with its holder. Two mechanisms: the file exists (completed under
-another name and linked, so that only one process can create it), and its holder has a flock on it, released
-by the system when the process ends. A process that finds the file and gets the flock knows that the holder on
-this host is dead; under that flock it renames a file of its own over it. Of two competing processes, one gets
-the flock; the other one gets it later and detects that the file at the path is another one.
+"""Lock next to a local state: a file with its holder.
+
+Two mechanisms: the file exists (completed under another name and linked, so that only one process
+can create it), and its holder has a flock on it, released by the system when the process ends. A
+process that finds the file and gets the flock knows that the holder on this host is dead; under
+that flock it renames a file of its own over it. Of two competing processes, one gets the flock; the
+other one gets it later and detects that the file at the path is another one.
 """
 
 import errno
@@ -42,7 +44,10 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
-    """Try to get the flock of an open file without waiting; another process may hold it, or flocks be unsupported."""
+    """Try to get the flock of an open file without waiting.
+
+    Another process may hold it, or flocks be unsupported.
+    """
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -56,7 +61,10 @@ def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
 
 
 class LocalLockFile:
-    """Lock file at one path. Raises BackendProblem for errors of the file system."""
+    """Lock file at one path.
+
+    Raises BackendProblem for errors of the file system.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,12 +151,18 @@ class LocalLockFile:
         return True
 
     def _write_temporary_lock_file(self, info: LockInfo) -> tuple[Path, int]:
-        """Create a complete lock file with its flock, under a temporary name. Return its path and descriptor."""
+        """Create a complete lock file with its flock, under a temporary name.
+
+        Return its path and descriptor.
+        """
         temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
         return temporary_path, _write_lock_file(temporary_path, info)
 
     def _replace_dead_holder(self, info: LockInfo) -> list[str] | None:
-        """Replace a dead holder and return a warning; None if the file changed meanwhile. May raise StateLocked."""
+        """Replace a dead holder and return a warning; None if the file changed meanwhile.
+
+        May raise StateLocked.
+        """
         try:
             descriptor = self._open_existing()
         except NotRegularFile:
@@ -177,7 +191,10 @@ class LocalLockFile:
             os.close(descriptor)
 
     def _open_existing(self) -> int:
-        """Open the lock file and return its descriptor. It is writable if permitted: NFS requires it for a flock."""
+        """Open the lock file and return its descriptor.
+
+        It is writable if permitted: NFS requires it for a flock.
+        """
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
         except PermissionError:
@@ -212,7 +229,10 @@ class LocalLockFile:
 
 
 def _write_lock_file(path: Path, info: LockInfo) -> int:
-    """Create a complete lock file with its flock, and return its descriptor. Raises OSError."""
+    """Create a complete lock file with its flock, and return its descriptor.
+
+    Raises OSError.
+    """
     descriptor = create_file(path, _READABLE)
     _try_exclusive_file_lock(descriptor)
     write_all_bytes(descriptor, locks.format_lock(info, **{_START: read_process_start(info.pid)}))
@@ -230,8 +250,10 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, start: str) -> bool:
-    """Return whether a process has ended, False if unknown. `start` is a text unique to it, "" if unknown: a later
-    process with the same number has another one.
+    """Return whether a process has ended, False if unknown.
+
+    `start` is a text unique to it, "" if unknown: a later process with the same number has another
+    one.
     """
     if pid <= 0 or sys.platform == "win32":
         return False
@@ -250,7 +272,10 @@ def is_process_dead(pid: int, start: str) -> bool:
 
 
 def _read_process_fields(pid: int) -> list[str]:
-    """Return the fields after the program name in /proc/PID/stat, from the process state on; [] if unreadable."""
+    """Return the fields after the program name in /proc/PID/stat, from the process state on.
+
+    [] if unreadable.
+    """
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

@@ -1,7 +1,9 @@
-"""Locks: LockInfo as JSON in lock files and state servers; and `Lease`, a lock that expires unless it is
-renewed, with its renewal thread. A process can be stopped for minutes (SIGSTOP, a sleeping laptop) and
-continue afterwards. Therefore the holder calls `check_valid` before each write. It uses a clock that
-continues meanwhile, and the time at which the last renewal was sent.
+"""Locks: LockInfo as JSON in lock files and state servers.
+
+And `Lease`, a lock that expires unless it is renewed, with its renewal thread. A process can be
+stopped for minutes (SIGSTOP, a sleeping laptop) and continue afterwards. Therefore the holder calls
+`check_valid` before each write. It uses a clock that continues meanwhile, and the time at which the
+last renewal was sent.
 """
 
 import hashlib
@@ -38,8 +40,10 @@ def format_lock(info: LockInfo, **extra_members: str) -> bytes:
 
 
 def parse_lock(data: bytes) -> LockInfo:
-    """Parse the lock from JSON; absent members are empty. A lock without a readable holder, or with an ID
-    that cannot be typed, gets an ID derived from its content, so that it can be named and broken.
+    """Parse the lock from JSON; absent members are empty.
+
+    A lock without a readable holder, or with an ID that cannot be typed, gets an ID derived from
+    its content, so that it can be named and broken.
     """
     members = _parse_lock_document(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
@@ -97,7 +101,10 @@ def format_unlock_failure(lock_id: str, holder: LockInfo | None) -> str:
 
 
 def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
-    """Return the holder of the lock with this id. Raises BackendProblem if the lock has none or another one."""
+    """Return the holder of the lock with this id.
+
+    Raises BackendProblem if the lock has none or another one.
+    """
     if holder is None:
         raise BackendProblem(f'Not unlocked: the lock "{lock_id}" is not held.')
     if holder.id != lock_id:
@@ -121,7 +128,10 @@ _MARGIN_SECONDS: Final = 1.0
 
 
 def read_lease_seconds() -> int:
-    """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
+    """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45.
+
+    Raises BackendProblem.
+    """
     from nexusform.network.deadlines import read_seconds
 
     return read_seconds(LEASE_VARIABLE, LEASE_SECONDS, MINIMUM_SECONDS, MAXIMUM_SECONDS)
@@ -138,8 +148,10 @@ class LeaseLost(Exception):
 
 
 class LockLease:
-    """One lease of `seconds`, renewed by `renew` from `begin` to `stop`. `renew` raises LeaseLost if another
-    process has the lock; any other exception counts as temporary and is retried until the lease has expired.
+    """One lease of `seconds`, renewed by `renew` from `begin` to `stop`.
+
+    `renew` raises LeaseLost if another process has the lock; any other exception counts as
+    temporary and is retried until the lease has expired.
     """
 
     def __init__(self, seconds: float, renew: Callable[[], None]) -> None:
@@ -156,7 +168,10 @@ class LockLease:
         )
 
     def begin(self, sent_at: float) -> None:
-        """Start renewing the lease. It was requested at `sent_at`, by the clock of `read_monotonic_clock`."""
+        """Start renewing the lease.
+
+        It was requested at `sent_at`, by the clock of `read_monotonic_clock`.
+        """
         self._sent_at = sent_at
         self._thread.start()
 

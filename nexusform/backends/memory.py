@@ -89,7 +89,10 @@ class MemoryBackend:
         )
 
     def read_version(self, version: str) -> bytes:
-        """Return the backup. Raises BackendProblem for another id."""
+        """Return the backup.
+
+        Raises BackendProblem for another id.
+        """
         if version != "backup" or self._workspace.backup is None:
             raise BackendProblem(f'No version "{version}" in memory.')
         return self._workspace.backup

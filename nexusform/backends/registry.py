@@ -1,4 +1,7 @@
-"""Kinds of backends, their table, and their common checks: missing clients, names of workspaces, and size limits."""
+"""Kinds of backends, their table, and their common checks.
+
+Missing clients, names of workspaces, and size limits.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +28,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
 
 
 class Directories(Struct, frozen=True):
-    """Directories and limits of a run. `directory` is the root module's; `data_directory` (NF_DATA_DIR) holds
-    the local files of a remote backend. `confinement` is that of paths in settings, `maximum_size` the
-    maximum bytes of a state or journal to read.
+    """Directories and limits of a run.
+
+    `directory` is the root module's; `data_directory` (NF_DATA_DIR) holds the local files of a
+    remote backend. `confinement` is that of paths in settings, `maximum_size` the maximum bytes of
+    a state or journal to read.
     """
 
     directory: str
@@ -37,11 +42,13 @@ class Directories(Struct, frozen=True):
 
 
 class BackendDefinition(Struct, frozen=True):
-    """Kind of backend: the settings of its `backend` block, and its factory. `make` takes the settings as
-    plain data (absent: null) and raises BackendProblem. `list_server_urls` returns the URLs of the settings,
-    and `address_settings` are those that only contain addresses: in a sandboxed run a block may have these, if
-    all addresses are allowed, and no others. `is_remote`: a server is called, so each operation has a
-    deadline. `unverified_setting` turns off the check of the server's certificate.
+    """Kind of backend: the settings of its `backend` block, and its factory.
+
+    `make` takes the settings as plain data (absent: null) and raises BackendProblem.
+    `list_server_urls` returns the URLs of the settings, and `address_settings` are those that only
+    contain addresses: in a sandboxed run a block may have these, if all addresses are allowed, and
+    no others. `is_remote`: a server is called, so each operation has a deadline.
+    `unverified_setting` turns off the check of the server's certificate.
     """
 
     schema: BlockSchema
@@ -52,7 +59,10 @@ class BackendDefinition(Struct, frozen=True):
     unverified_setting: str = ""
 
     def open_backend(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-        """Return the backend of these settings for commands, guarded against overwrites. Raises BackendProblem."""
+        """Return the backend of these settings for commands, guarded against overwrites.
+
+        Raises BackendProblem.
+        """
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
         address = next(iter(self.list_server_urls(settings)), "the server").split("?")[
@@ -66,7 +76,10 @@ class BackendDefinition(Struct, frozen=True):
         )
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
-        """Return a warning about servers (scheme and host) with unverified certificates; "" without any."""
+        """Return a warning about servers (scheme and host) with unverified certificates.
+
+        "" without any.
+        """
         if not settings.get(self.unverified_setting):
             return ""
         servers = {

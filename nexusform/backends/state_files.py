@@ -1,5 +1,7 @@
-"""State and journal files of this machine: error messages, directories, and append-only journals of lines;
-each line is on disk when `append` returns (see journal_lines).
+"""State and journal files of this machine.
+
+Error messages, directories, and append-only journals of lines; each line is on disk when `append`
+returns (see journal_lines).
 """
 
 import os
@@ -42,7 +44,10 @@ class JournalFile:
         self._synced = 0
 
     def append_lines(self, records: Sequence[bytes]) -> None:
-        """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""
+        """Append lines in order, durable on return.
+
+        Raises BackendProblem; ValueError if invalid.
+        """
         from nexusform.backends.journal_lines import check_journal_records
 
         check_journal_records(records)
@@ -50,7 +55,10 @@ class JournalFile:
             self._append_lines_durably(records)
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
+        """Mark existing lines as part of the document; append those to keep.
+
+        Raises BackendProblem.
+        """
         # Else there are no lines.
         if keep or self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_compaction_mark
@@ -58,7 +66,10 @@ class JournalFile:
             self._append_lines_durably([build_compaction_mark(document), *keep])
 
     def remove(self) -> None:
-        """Remove the file. Raises BackendProblem."""
+        """Remove the file.
+
+        Raises BackendProblem.
+        """
         with self._writing, convert_os_errors("empty the journal", self._path):
             self._close_journal_file()
             with suppress(FileNotFoundError):
@@ -66,7 +77,10 @@ class JournalFile:
                 sync_directory(self._path.parent)
 
     def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
-        """Return complete lines not in the document yet; `document` reads it if needed. Raises BackendProblem."""
+        """Return complete lines not in the document yet; `document` reads it if needed.
+
+        Raises BackendProblem.
+        """
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:
@@ -117,7 +131,10 @@ class JournalFile:
 
 
 def _remove_incomplete_line(path: Path) -> None:
-    """Remove the bytes after the last newline, found from the end: the write of an interrupted process."""
+    """Remove the bytes after the last newline, found from the end.
+
+    The write of an interrupted process.
+    """
     with os.fdopen(open_regular_file(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -134,7 +151,10 @@ def _remove_incomplete_line(path: Path) -> None:
 
 @contextmanager
 def convert_os_errors(description: str, path: Path) -> Iterator[None]:
-    """Convert an error of the operating system to a BackendProblem; `description` is a phrase like "read the state"."""
+    """Convert an error of the operating system to a BackendProblem.
+
+    `description` is a phrase like "read the state".
+    """
     try:
         yield
     except NotRegularFile:
@@ -157,7 +177,10 @@ _HINTS: Final[dict[type[OSError], str]] = {
 
 
 def read_file(path: Path, maximum_size: int) -> bytes | None:
-    """Return the whole content of a regular file, None if it is missing. Raises OSError, also if it is too large."""
+    """Return the whole content of a regular file, None if it is missing.
+
+    Raises OSError, also if it is too large.
+    """
     try:
         return regular_files.read_regular(path, maximum_size, follow=False)
     except FileNotFoundError:
@@ -165,7 +188,10 @@ def read_file(path: Path, maximum_size: int) -> bytes | None:
 
 
 def make_directories(path: Path) -> list[Path]:
-    """Create the directory and its parents; return the created ones, outermost first. Raises OSError."""
+    """Create the directory and its parents; return the created ones, outermost first.
+
+    Raises OSError.
+    """
     missing = []
     while not path.is_dir() and path != path.parent:
         missing.append(path)

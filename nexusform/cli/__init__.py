@@ -1,4 +1,7 @@
-"""Command line, with a module per command. No other package prints to the screen."""
+"""Command line, with a module per command.
+
+No other package prints to the screen.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

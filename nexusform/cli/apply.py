@@ -114,9 +114,9 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask for approval and apply; or apply the saved plan PLANFILE.
 
-    Exit code 0 if all steps succeeded or the last ones wait for changes by another tool (azure_export, read_only),
-    1 for errors and other waiting steps.
-    Exit code 2: applied, but a certain prediction was wrong.
+    Exit code 0 if all steps succeeded or the last ones wait for changes by another tool
+    (azure_export, read_only), 1 for errors and other waiting steps. Exit code 2: applied, but a
+    certain prediction was wrong.
     """
     # names, to report the first one.
     planning_flags = arguments.planning.list_flags_set()
@@ -145,14 +145,20 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 class SignatureRequirements(Struct, frozen=True):
-    """The checks of -verify: `key_files` must all have signed the plan; `replan`: a new plan must be equal."""
+    """The checks of -verify: `key_files` must all have signed the plan.
+
+    `replan`: a new plan must be equal.
+    """
 
     key_files: tuple[str, ...] = ()
     replan: bool = False
 
 
 def parse_verification(values: Sequence[str]) -> SignatureRequirements:
-    """Parse the values of -verify. Raises a usage error."""
+    """Parse the values of -verify.
+
+    Raises a usage error.
+    """
     key_files: list[str] = []
     for text in values:
         kind, _, value = text.partition(":")
@@ -181,7 +187,10 @@ class _ApplyCommandRun(Struct, frozen=True):
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
-    """Create the run of an apply command with its display and lock options. Raises usage errors."""
+    """Create the run of an apply command with its display and lock options.
+
+    Raises usage errors.
+    """
     display = create_plan_display(
         flags.placement_flags,
         flags.view,
@@ -230,7 +239,10 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
 
 
 def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
-    """Finish an interrupted apply before a new plan; return 0 if the new plan can follow, else an exit code."""
+    """Finish an interrupted apply before a new plan.
+
+    Return 0 if the new plan can follow, else an exit code.
+    """
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
         # No apply was interrupted, or its journal is unreadable: a problem to solve with -discard.
@@ -257,7 +269,10 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
 
 
 def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
-    """Resume the last apply; with `planfile` only if it applied that plan. Return the exit code."""
+    """Resume the last apply; with `planfile` only if it applied that plan.
+
+    Return the exit code.
+    """
     job = _create_apply_job(flags)
     context = flags.create_context()
     remaining_steps, backend, problems = open_remaining_steps(context)
@@ -299,7 +314,10 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         return 1
 
     def drop_steps(run: Run) -> int:
-        """Drop the steps, report the result and return the exit code. An unfinished apply can have 0 steps left."""
+        """Drop the steps, report the result and return the exit code.
+
+        An unfinished apply can have 0 steps left.
+        """
         step_count, problems = discard_remaining_steps(run)
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
@@ -354,7 +372,10 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 def _check_and_apply(
     run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements
 ) -> int:
-    """Apply a saved plan after its checks, or only record its end if all steps were done. Return the exit code."""
+    """Apply a saved plan after its checks, or only record its end if all steps were done.
+
+    Return the exit code.
+    """
     complete_notice = "All steps of this plan were complete when its apply was interrupted."
     # None: no readable journal of an apply.
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
@@ -382,7 +403,10 @@ def _check_and_apply(
 
 
 def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:
-    """Run the work while the lock is held; return its exit code, or 1 if the run cannot begin or has errors."""
+    """Run the work while the lock is held.
+
+    Return its exit code, or 1 if the run cannot begin or has errors.
+    """
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
         job.reporter.report_diagnostics(run.diagnostics, project.sources)
@@ -393,7 +417,10 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
 
 
 def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
-    """Apply an approved plan and return the exit code. `digest` is the digest of a saved plan, "" for a new one."""
+    """Apply an approved plan and return the exit code.
+
+    `digest` is the digest of a saved plan, "" for a new one.
+    """
     outcome = _apply_with_progress(
         job, plan, lambda events, options: apply_plan(run, plan, events, options), digest
     )
@@ -425,7 +452,10 @@ def _apply_with_progress(
     execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome],
     digest: str = "",
 ) -> ApplyOutcome:
-    """Execute the steps with a progress display and interrupt handling. `digest` identifies a saved plan ("": new)."""
+    """Execute the steps with a progress display and interrupt handling.
+
+    `digest` identifies a saved plan ("": new).
+    """
     reporter, flags = job.reporter, job.flags
     with (
         handle_interrupts(reporter.report_notice) as interrupts,
@@ -473,7 +503,10 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 
 
 def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
-    """Prompt whether to apply the plan; return whether the answer is `yes`: False without an answer on stdin."""
+    """Prompt whether to apply the plan.
+
+    Return whether the answer is `yes`: False without an answer on stdin.
+    """
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
@@ -528,7 +561,10 @@ def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: Rema
 
 
 class _PipeSafeListener(StepListener):
-    """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step starts."""
+    """Listener that reports steps until the output pipe is closed (`apply | head`).
+
+    Then no further step starts.
+    """
 
     def __init__(self, reporter: RunReporter, interrupts: Interrupts) -> None:
         self._reporter = reporter
@@ -568,7 +604,10 @@ class DestroyArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("destroy", DestroyArguments)
 def destroy(arguments: DestroyArguments) -> int:
-    """Destroy all resources in the state. The same as `apply -destroy`."""
+    """Destroy all resources in the state.
+
+    The same as `apply -destroy`.
+    """
     if arguments.planning.refresh_only:
         raise click.UsageError("destroy does not support -refresh-only.")
     return apply_new_plan(

@@ -23,7 +23,10 @@ _MAX_MISSES: Final = 20
 
 
 class ApplyReporter(TextReporter):
-    """Reporter of an apply. Its lines are printed above a live bar, if stdout is a terminal."""
+    """Reporter of an apply.
+
+    Its lines are printed above a live bar, if stdout is a terminal.
+    """
 
     def __init__(self, screen: Screen, *, concise: bool) -> None:
         super().__init__(screen, concise=concise)
@@ -59,7 +62,10 @@ class ApplyReporter(TextReporter):
             self._bar.increment()
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print `Apply complete! ...`, parsed by tools, and the checked predictions. With steps left, print a table."""
+        """Print `Apply complete! ...`, parsed by tools, and the checked predictions.
+
+        With steps left, print a table.
+        """
         applied = outcome.applied
         # A step failed, waits or was not started.
         if not applied.is_complete:
@@ -93,7 +99,10 @@ class ApplyReporter(TextReporter):
     def _print_predictions(
         self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int
     ) -> None:
-        """Print the wrong predictions, then VMs on an equally good machine. The first title counts the correct ones."""
+        """Print the wrong predictions, then VMs on an equally good machine.
+
+        The first title counts the correct ones.
+        """
         hit_note = f", {hits:,} correct" if hits else ""
         if wrong:
             noun = select_word_form(len(wrong), "prediction")

@@ -1,8 +1,7 @@
-"""Declaration of command-line arguments as fields of frozen records. class TaintArguments(Struct,
-frozen=True, kw_only=True): address: str = declare_positional() allow_missing: bool = declare_switch("Do not
-fail when the object is not there") lock: LockFlags = declare_flag_group(LockFlags) The field `allow_missing` is
-the flag `-allow-missing`; `flag` sets another name. A group is a record of shared flags. The declared types
-are those of the click values, for mypy. Flags appear in the order of the fields.
+"""Declaration of command-line arguments as fields of frozen records. class TaintArguments(Struct, frozen=True, kw_only=True): address: str = declare_positional() allow_missing: bool = declare_switch("Do not fail when the object is not there") lock: LockFlags = declare_flag_group(LockFlags) The field `allow_missing` is the flag `-allow-missing`; `flag` sets another name.
+
+A group is a record of shared flags. The declared types are those of the click values, for mypy.
+Flags appear in the order of the fields.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ Default = TypeVar("Default")
 
 
 class _FlagDeclaration(Struct, frozen=True):
-    """Default of a field: the click options and the default value of its flag. `flags` are the names of the
-    flag, separated by spaces; "" is the name of the field.
+    """Default of a field: the click options and the default value of its flag.
+
+    `flags` are the names of the flag, separated by spaces; "" is the name of the field.
     """
 
     options: Mapping[str, Any]
@@ -59,9 +59,11 @@ _Declaration: TypeAlias = _FlagDeclaration | _PositionalDeclaration | _FlagGroup
 
 
 class Flag(click.Option):
-    """A flag with one or two dashes. `is_switch` flags have no separate value (`-x`, `-x=false`, `-x=DIR`);
-    `is_tagged` ones return (flag name, value) pairs to keep the order of several flags. `is_output` ones name
-    an output file, after `FORMAT:` with formats.
+    """A flag with one or two dashes.
+
+    `is_switch` flags have no separate value (`-x`, `-x=false`, `-x=DIR`); `is_tagged` ones return
+    (flag name, value) pairs to keep the order of several flags. `is_output` ones name an output
+    file, after `FORMAT:` with formats.
     """
 
     def __init__(
@@ -73,7 +75,10 @@ class Flag(click.Option):
         is_output: bool = False,
         **options: Any,
     ) -> None:
-        """Keep how the value of the flag is written; `options` are further arguments of click.Option."""
+        """Keep how the value of the flag is written.
+
+        `options` are further arguments of click.Option.
+        """
         super().__init__(list(names), **options)
         # Its value is the path of an output file.
         self.is_output = is_output
@@ -83,7 +88,10 @@ class Flag(click.Option):
         self.is_tagged = is_tagged
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the completions of a word after the flag. After a switch, the word is an argument of the command."""
+        """Return the completions of a word after the flag.
+
+        After a switch, the word is an argument of the command.
+        """
         if self.is_switch:
             arguments = [
                 parameter
@@ -98,7 +106,10 @@ class Flag(click.Option):
         return list_flag_value_completions(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
-        """Return the flag as typed by users (`-name=METAVAR`) and its meaning; None for a hidden flag."""
+        """Return the flag as typed by users (`-name=METAVAR`) and its meaning.
+
+        None for a hidden flag.
+        """
         if self.hidden:
             return None
         if not self.is_switch:
@@ -128,13 +139,19 @@ class PositionalArgument(click.Argument):
 
 
 def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
-    """Declare a record field as a switch: `-name` or `-name=false`. `flag` replaces the name of the field."""
+    """Declare a record field as a switch: `-name` or `-name=false`.
+
+    `flag` replaces the name of the field.
+    """
     options = {"is_switch": True, "type": click.BOOL, "default": default, "help": meaning}
     return cast("bool", _FlagDeclaration(options, default, flag))
 
 
 def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
-    """Declare a record field as a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
+    """Declare a record field as a flag with an optional value: `-name` ("true"), `-name=value`.
+
+    "" if absent.
+    """
     options = {"is_switch": True, "type": str, "metavar": metavar, "default": "", "help": meaning}
     return cast("str", _FlagDeclaration(options, default=""))
 
@@ -142,7 +159,10 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
 def declare_text_flag(
     meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = ""
 ) -> str:
-    """Declare a record field as a flag with a text: `-name=value`, `-name value`. `flag` replaces the field's name."""
+    """Declare a record field as a flag with a text: `-name=value`, `-name value`.
+
+    `flag` replaces the field's name.
+    """
     options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
     return cast("str", _FlagDeclaration(options, default, flag))
 
@@ -184,7 +204,10 @@ def declare_number(meaning: str, *, default: Default, minimum: int | None = None
 def declare_choice(
     meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = ""
 ) -> str:
-    """Declare a record field as a flag with a choice, by default the first. `flag` replaces the name of the field."""
+    """Declare a record field as a flag with a choice, by default the first.
+
+    `flag` replaces the name of the field.
+    """
     default = choices[0] if choices else ""
     options = {
         "type": click.Choice(choices),
@@ -208,7 +231,10 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
 
 
 def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Declare a record field for flags with a significant order: it holds (flag name, value) pairs as typed."""
+    """Declare a record field for flags with a significant order.
+
+    It holds (flag name, value) pairs as typed.
+    """
     options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
     return cast(
         "tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags))
@@ -239,7 +265,10 @@ def declare_flag_group(record: type[Record]) -> Record:
 
 
 def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
-    """Build the click parameters of the fields of a record, in order. The default of a field is its declaration."""
+    """Build the click parameters of the fields of a record, in order.
+
+    The default of a field is its declaration.
+    """
     parameters: list[click.Parameter] = []
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
@@ -252,7 +281,10 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
 
 
 def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> Record:
-    """Build the record from the values of click by field name. Its fields declare the values of missing flags."""
+    """Build the record from the values of click by field name.
+
+    Its fields declare the values of missing flags.
+    """
     arguments: dict[str, Any] = {}
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):

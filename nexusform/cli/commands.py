@@ -1,6 +1,7 @@
-"""Base of all commands: flags with one or two dashes, and loading on demand. A command module returns its
-exit code: @define_command("taint", TaintArguments) def taint(arguments: TaintArguments) -> int: ... The
-record declares the arguments; see arguments.py.
+"""Base of all commands: flags with one or two dashes, and loading on demand.
+
+A command module returns its exit code: @define_command("taint", TaintArguments) def
+taint(arguments: TaintArguments) -> int: ... The record declares the arguments; see arguments.py.
 """
 
 from __future__ import annotations
@@ -70,14 +71,20 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
 
 
 def get_trust_flags() -> TrustFlags:
-    """Return the limits on untrusted configuration set by the running command; without a command their defaults."""
+    """Return the limits on untrusted configuration set by the running command.
+
+    Without a command their defaults.
+    """
     context = click.get_current_context(silent=True)
     flags = context.meta.get(_TRUST_KEY) if context is not None else None
     return flags if isinstance(flags, TrustFlags) else build_arguments_record(TrustFlags, {})
 
 
 def warn_of_terraform_variable(variable: str) -> None:
-    """Print a warning if Terraform's variable is set instead of this one (NF_...), because it is ignored."""
+    """Print a warning if Terraform's variable is set instead of this one, because it is ignored.
+
+    NF_...
+    """
     terraform_variable = variable.replace("NF_", "TF_", 1)
     if terraform_variable in os.environ and variable not in os.environ:
         click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
@@ -145,8 +152,9 @@ class Command(click.Command):
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
-        """Return a hint for an unexpected argument, after a blank; "" without one. It may be the value of a switch
-        (`-lock false`), an id without its flag, or a directory.
+        """Return a hint for an unexpected argument, after a blank; "" without one.
+
+        It may be the value of a switch (`-lock false`), an id without its flag, or a directory.
         """
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         # The word before `extra`, without dashes.
@@ -190,8 +198,9 @@ class Command(click.Command):
     def _rewrite_single_dash_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
-        """Return a flag in click's form, for example `["-out=FILE"]` for `--out FILE`. Without `=`, its value is taken
-        from the words `following` it. Raises a usage error.
+        """Return a flag in click's form, for example `["-out=FILE"]` for `--out FILE`.
+
+        Without `=`, its value is taken from the words `following` it. Raises a usage error.
         """
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in ("help", "h"):
@@ -219,7 +228,10 @@ class Command(click.Command):
 def _build_unknown_flag_error(
     ctx: click.Context, name: str, value: str, flags: Mapping[str, Flag]
 ) -> click.UsageError:
-    """Build the error for `-name=value`: a flag of the whole program, of another tool, or similar to a known one."""
+    """Build the error for `-name=value`.
+
+    A flag of the whole program, of another tool, or similar to a known one.
+    """
     if name == "chdir":
         command_line = ctx.command_path.replace(
             "nexusform", f"nexusform -chdir={value or 'DIR'}", 1
@@ -247,8 +259,10 @@ def _build_unknown_flag_error(
 def define_command(
     name: str, record: type[Record], *, has_trust_flags: bool = True, accepts: Sequence[Flag] = ()
 ) -> Callable[[Callable[[Record], int]], Command]:
-    """Make a function of an argument record a command; its docstring is the help text. A command without
-    configuration and state (`has_trust_flags=False`) has no TrustFlags. `accepts` are further hidden flags.
+    """Make a function of an argument record a command; its docstring is the help text.
+
+    A command without configuration and state (`has_trust_flags=False`) has no TrustFlags. `accepts`
+    are further hidden flags.
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:
@@ -272,7 +286,10 @@ def define_command(
 
 
 class _OutputPath(Struct, frozen=True):
-    """A path to be written, of a flag. `is_deleted`: an older file is deleted here, before the command runs."""
+    """A path to be written, of a flag.
+
+    `is_deleted`: an older file is deleted here, before the command runs.
+    """
 
     flag: str
     path: str
@@ -282,8 +299,10 @@ class _OutputPath(Struct, frozen=True):
 def _delete_older_output_files(
     parameters: Iterable[click.Parameter], values: Mapping[str, Any]
 ) -> None:
-    """Delete older files at the output paths of a command: after a failure, none is mistaken for its result. All paths
-    are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
+    """Delete older files at the output paths of a command.
+
+    After a failure, none is mistaken for its result. All paths are checked before the first
+    deletion. Raises a usage error for a path in use as an input. A command with a flag of
     `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
     # real paths of the arguments with files to keep.
@@ -313,9 +332,11 @@ def _delete_older_output_files(
 
 
 def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument's value, without empty ones. A value is one word, a tuple of the words of a
-    repeatable flag, or for ordered flags a tuple of pairs of flag and word. For example,
-    `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
+    """Return the words of an argument's value, without empty ones.
+
+    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of
+    pairs of flag and word. For example, `(("var-file", "a.nfvars"), ("var", "b=1"))` gives
+    ["a.nfvars", "b=1"].
     """
     parts = value if isinstance(value, tuple) else (value,)
     words = []
@@ -326,8 +347,10 @@ def _list_argument_words(value: object) -> list[str]:
 
 
 def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
-    """Raise a usage error for a path outside of the allowed directories, or of an input. An input has one of the
-    `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
+    """Raise a usage error for a path outside of the allowed directories, or of an input.
+
+    An input has one of the `inputs` paths or a suffix of inputs. Other existing files may be inputs
+    by their content.
     """
     from nexusform.workflow.opening.command_context import parse_confinement
     from nexusform.workflow.opening.system_io import may_be_input
@@ -356,12 +379,17 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
 
 
 class RemovedCommandError(click.ClickException):
-    """A command or a flag that was removed is typed; the message is one line with what to use instead."""
+    """A command or a flag that was removed is typed.
+
+    The message is one line with what to use instead.
+    """
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects. `-version`
-    becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
+    """Apply `-chdir=DIR` before the command.
+
+    Return the remaining words in the form that click expects. `-version` becomes the command
+    `version`, and each form of help the flag `--help` at the end. Raises a usage error.
     """
     arguments = _change_directory(arguments)
     first = arguments[0] if arguments else ""
@@ -384,7 +412,10 @@ def apply_global_options(arguments: list[str]) -> list[str]:
 
 
 def _change_directory(arguments: list[str]) -> list[str]:
-    """Enter the directory of each leading `-chdir=DIR` or `-chdir DIR`; return the words after them."""
+    """Enter the directory of each leading `-chdir=DIR` or `-chdir DIR`.
+
+    Return the words after them.
+    """
     while (
         arguments
         and arguments[0].lstrip("-").partition("=")[0] == "chdir"
@@ -423,8 +454,10 @@ class LazyGroup(click.Group):
         hints: Mapping[str, str] = _NO_TEXTS,
         main_commands: Sequence[str] = (),
     ) -> None:
-        """Create the group. `chapters` are help titles with their commands; `hints` are messages for
-        Terraform commands without an equivalent. The help lists only `main_commands`, if there are any.
+        """Create the group.
+
+        `chapters` are help titles with their commands; `hints` are messages for Terraform commands
+        without an equivalent. The help lists only `main_commands`, if there are any.
         """
         super().__init__(name, help=summary, epilog=epilogue)
         self.table = table
@@ -446,7 +479,10 @@ class LazyGroup(click.Group):
         return cast("click.Command", getattr(import_module(module), attribute))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Accept `-help` with one dash, too. Store whether all commands are requested (-help=all)."""
+        """Accept `-help` with one dash, too.
+
+        Store whether all commands are requested (-help=all).
+        """
         if args and args[0] in ("-help", "-h", "-help=all", _HELP_ALL):
             ctx.meta[_HELP_KEY] = args[0].endswith("=all")
             args = ["--help"]
@@ -455,7 +491,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and its words. Without a command, a shell completes its name, or it is an error."""
+        """Return name, command and its words.
+
+        Without a command, a shell completes its name, or it is an error.
+        """
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:
@@ -599,7 +638,10 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 def select_main_help_rows(
     command: str, rows: Mapping[str, tuple[str, str]]
 ) -> dict[str, tuple[str, str]]:
-    """Select the rows (usage, help) of a command without -help=all: its main flags if defined, else its own ones."""
+    """Select the rows (usage, help) of a command without -help=all.
+
+    Its main flags if defined, else its own ones.
+    """
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     hidden_flags = {
@@ -635,8 +677,10 @@ def _group_help_rows(
     names_by_title: Mapping[str, Sequence[str]],
     other_title: str,
 ) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last. Titles without rows are omitted. `rows` have pairs of
-    usage and help, by name of a flag or command; `names_by_title` has the names of each title.
+    """Group help rows by title; those under no title come last.
+
+    Titles without rows are omitted. `rows` have pairs of usage and help, by name of a flag or
+    command; `names_by_title` has the names of each title.
     """
     remaining = dict(rows)
     groups: dict[str, list[tuple[str, str]]] = {}

@@ -1,6 +1,8 @@
-"""`nexusform completion`: shell completion of commands, flags and values. The script of the shell calls this command on
-each press of the tab key. Responses are lines of three parts with unit separators: `word`, the word and its meaning; or
-`file` or `directory`, the typed part of the path, and the text before it in the same word.
+"""`nexusform completion`: shell completion of commands, flags and values.
+
+The script of the shell calls this command on each press of the tab key. Responses are lines of
+three parts with unit separators: `word`, the word and its meaning; or `file` or `directory`, the
+typed part of the path, and the text before it in the same word.
 """
 
 import re

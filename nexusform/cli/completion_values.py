@@ -25,7 +25,10 @@ _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})
 
 
 def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
-    """Return the possible values of a flag, by its metavar. An item of type "file" lets the shell offer files."""
+    """Return the possible values of a flag, by its metavar.
+
+    An item of type "file" lets the shell offer files.
+    """
     # -var is declared together with -var-file.
     if metavar in _FILES or flag == "var":
         return [CompletionItem(incomplete, "file")]
@@ -37,8 +40,10 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
 def list_argument_completions(
     context: click.Context, name: str, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the values of the argument with this name, for completion by a shell. An item of type "file" lets the
-    shell offer files: for `targets`, and for arguments without a list of values.
+    """Return the values of the argument with this name, for completion by a shell.
+
+    An item of type "file" lets the shell offer files: for `targets`, and for arguments without a
+    list of values.
     """
     path = " ".join(context.command_path.split()[1:])
     # Of this command, else of all.
@@ -81,7 +86,10 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
-    """Return whether the state is a local unencrypted file. Only such a state is read when a shell completes a word."""
+    """Return whether the state is a local unencrypted file.
+
+    Only such a state is read when a shell completes a word.
+    """
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
     if ENCRYPTION_VARIABLE in context.environment:
@@ -146,7 +154,10 @@ def _list_outputs(_typed_words: Sequence[str]) -> list[str]:
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
-    """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous."""
+    """List values of `-site`, `-rack`, `-machine` or `-cluster`.
+
+    The name of each object, or its id if ambiguous.
+    """
     # The only element is the name of the flag.
     if flag[0] == "machine":
         racks = _list_attributes_of_type("nexus_rack")

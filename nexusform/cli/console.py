@@ -40,7 +40,9 @@ class ConsoleArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("console", ConsoleArguments)
 def console(arguments: ConsoleArguments) -> int:
-    """Evaluate expressions over configuration, variables and state. Changes nothing.
+    """Evaluate expressions over configuration, variables and state.
+
+    Changes nothing.
 
     In a terminal it prompts for expressions, with a history. Otherwise it reads them from stdin,
     one per line, and prints each result. It stops with exit code 1 at the first error.
@@ -106,7 +108,10 @@ def _trim_expression(text: str) -> str:
 
 
 def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
-    """Print the value of an expression or its errors, or the help; return whether there were no errors."""
+    """Print the value of an expression or its errors, or the help.
+
+    Return whether there were no errors.
+    """
     if expression == "help":
         screen.print_text(HELP)
         return True
@@ -118,7 +123,10 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
 
 
 def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
-    """Read and evaluate expressions until the end of input; unfinished ones continue on the next line. Return 0."""
+    """Read and evaluate expressions until the end of input.
+
+    Unfinished ones continue on the next line. Return 0.
+    """
     _enable_line_editing(session)
     # lines of an unfinished expression.
     pending = ""

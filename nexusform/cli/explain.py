@@ -181,7 +181,10 @@ def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, scree
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
-    """Return a VM's previous machine, and its state after `trigger`: ` (rack1-bm02 is gone)`; "" without one."""
+    """Return a VM's previous machine, and its state after `trigger`: ` (rack1-bm02 is gone)`.
+
+    "" without one.
+    """
     if not machine:
         return ""
     state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")
@@ -189,9 +192,11 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(vm: VmExplanation) -> list[str]:
-    """Return one sentence about the current location of a VM; [] if the plan creates it. An example is `core-1 runs on
-    r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The location is predicted or
-    observed. The trigger is the reason of the last move, here from bm01 at serial 3.
+    """Return one sentence about the current location of a VM; [] if the plan creates it.
+
+    An example is `core-1 runs on r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3;
+    state serial 7).` The location is predicted or observed. The trigger is the reason of the last
+    move, here from bm01 at serial 3.
     """
     if vm.current_placement is None:
         return []

@@ -1,4 +1,7 @@
-"""`nexusform export` and `nexusform sign`: a saved plan in another tool's format, and its signature."""
+"""`nexusform export` and `nexusform sign`.
+
+A saved plan in another tool's format, and its signature.
+"""
 
 import sys
 
@@ -76,7 +79,9 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign the approved plan PLANFILE. Replaces an existing signature.
+    """Sign the approved plan PLANFILE.
+
+    Replaces an existing signature.
 
     The plan does not change. It must be from a sandboxed run (-confine), unless -confine=false is
     typed. Writes the provenance to PLANFILE.intoto.jsonl. `apply -verify=key:FILE` accepts only

@@ -124,7 +124,10 @@ def _create_context(arguments: ImportArguments) -> CommandContext:
 
 
 def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
-    """Import all objects of a source (a directory or hub), and write their configuration; return the exit code."""
+    """Import all objects of a source (a directory or hub), and write their configuration.
+
+    Return the exit code.
+    """
     if arguments.address:
         raise click.UsageError("-from imports whole sites. Remove ADDRESS and ID.")
     if not arguments.generate_config_out:

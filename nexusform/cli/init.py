@@ -70,7 +70,10 @@ def init(arguments: InitArguments) -> int:
 
 
 def _prompt_for_files(screen: Screen, directory: str) -> bool:
-    """Offer to write the missing files of a new directory; return False only if one cannot be written."""
+    """Offer to write the missing files of a new directory.
+
+    Return False only if one cannot be written.
+    """
     missing = find_missing_files(directory)
     if not missing:
         return True

@@ -1,6 +1,7 @@
-"""Interrupts of a run: the first lets running steps end, the second ends the process at once. Python runs
-signal handlers in the main thread, and a waiting main thread may run them only after its wait. So a separate
-thread reads signals from the wakeup descriptor (see signal.set_wakeup_fd).
+"""Interrupts of a run: the first lets running steps end, the second ends the process at once.
+
+Python runs signal handlers in the main thread, and a waiting main thread may run them only after
+its wait. So a separate thread reads signals from the wakeup descriptor (see signal.set_wakeup_fd).
 """
 
 import os
@@ -36,8 +37,10 @@ class Interrupts:
 
 @contextmanager
 def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
-    """Handle interrupts inside the block. After the first SIGINT or SIGTERM no further step starts, and the second one
-    ends the process. `notify` is called with a message, in a thread of its own, because it may block.
+    """Handle interrupts inside the block.
+
+    After the first SIGINT or SIGTERM no further step starts, and the second one ends the process.
+    `notify` is called with a message, in a thread of its own, because it may block.
     """
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
@@ -72,7 +75,10 @@ def _watch_signals(
     interrupts: Interrupts,
     notify: Callable[[str], None],
 ) -> None:
-    """Handle the signals from a socket, one byte each, until it is closed. Notify of the first, exit at the second."""
+    """Handle the signals from a socket, one byte each, until it is closed.
+
+    Notify of the first, exit at the second.
+    """
     with receiver:
         while received := receiver.recv(64):
             for number in received:
@@ -95,7 +101,10 @@ def _notify_interrupt(notify: Callable[[str], None]) -> None:
 
 
 def _exit_immediately() -> None:
-    """Exit without cleanup. Nothing is lost: the start of every step is on disk, and the next run replaces the lock."""
+    """Exit without cleanup.
+
+    Nothing is lost: the start of every step is on disk, and the next run replaces the lock.
+    """
     with suppress(OSError, ValueError):
         errors = sys.stderr.fileno()
         # Otherwise writing would block.

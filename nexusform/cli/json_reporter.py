@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class JsonReporter(RunReporter):
-    """Reporter with one JSON object per line on stdout. Planning has no events."""
+    """Reporter with one JSON object per line on stdout.
+
+    Planning has no events.
+    """
 
     def __init__(self) -> None:
         self._write_event(json_stream.create_version_event(nexusform.__version__, _get_timestamp()))
@@ -58,7 +61,10 @@ class JsonReporter(RunReporter):
     def report_plan(
         self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
     ) -> None:
-        """Write drift, planned changes, placements, summaries and diagnostics; for a failed plan only diagnostics."""
+        """Write drift, planned changes, placements, summaries and diagnostics.
+
+        For a failed plan only diagnostics.
+        """
         if not plan.errored:
             for event in json_stream.create_plan_events(
                 plan, _get_timestamp(), view.placement_flags.detail

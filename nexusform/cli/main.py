@@ -1,4 +1,7 @@
-"""Entry point: command dispatch and error handling. Commands are imported on use, for a fast `version` and `-help`."""
+"""Entry point: command dispatch and error handling.
+
+Commands are imported on use, for a fast `version` and `-help`.
+"""
 
 import errno
 import io
@@ -196,9 +199,11 @@ def main() -> NoReturn:
 
 
 def raise_recursion_limit() -> None:
-    """Raise the recursion limit for deeply nested documents (512 levels with several calls each; Python's
-    default is 1,000). A call from C takes up to 2.7 KB of stack (a key of `sort`), so 8 MB suffice. With a
-    smaller stack Python's limit stays, and deeper documents are rejected.
+    """Raise the recursion limit for deeply nested documents.
+
+    512 levels with several calls each; Python's default is 1,000. A call from C takes up to 2.7 KB
+    of stack (a key of `sort`), so 8 MB suffice. With a smaller stack Python's limit stays, and
+    deeper documents are rejected.
     """
     if sys.platform == "win32":
         return
@@ -212,7 +217,10 @@ def raise_recursion_limit() -> None:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; problems, interrupts and bugs all end in a message and a code."""
+    """Run one command line and return its exit code.
+
+    Problems, interrupts and bugs all end in a message and a code.
+    """
     _prepare_streams()
     try:
         code = _run_command(arguments)
@@ -262,7 +270,10 @@ def _is_current_directory_deleted() -> bool:
 
 
 def _prepare_streams() -> None:
-    """Open closed streams (stdin first, to get the lowest free descriptor), and let output have any character."""
+    """Open closed streams, and let output have any character.
+
+    Stdin first, to get the lowest free descriptor.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -273,7 +284,10 @@ def _prepare_streams() -> None:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    """Run the command of a line; return its exit code, 1 after printing an expected error or at an interrupt."""
+    """Run the command of a line.
+
+    Return its exit code, 1 after printing an expected error or at an interrupt.
+    """
     # The line after global options; the command is first.
     remaining: list[str] = []
     start_access_record()
@@ -345,7 +359,10 @@ def _start_log(arguments: Sequence[str]) -> None:
 
 
 def _report_internal_error(bug: Exception) -> int:
-    """Report a bug in one paragraph and write the traceback to a file. Lack of memory is not a bug."""
+    """Report a bug in one paragraph and write the traceback to a file.
+
+    Lack of memory is not a bug.
+    """
     if _is_out_of_memory(bug):
         _print_to_stderr(f"Error: Out of memory. {_NOTHING_LOST}")
         return 1

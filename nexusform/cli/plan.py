@@ -104,7 +104,10 @@ class PlanDisplay(Struct, frozen=True):
     def report_plan(
         self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True
     ) -> None:
-        """Print the plan, unless -report=FORMAT:- prints another form of it to stdout. Then write the reports."""
+        """Print the plan, unless -report=FORMAT:- prints another form of it to stdout.
+
+        Then write the reports.
+        """
         project = run.project
         is_stdout_report = any(report.path == "-" for report in self.reports)
         if not is_stdout_report:
@@ -180,8 +183,8 @@ class PlanDisplay(Struct, frozen=True):
 def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
-    Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if
-    there are none but a hub or site was not read (or any object, with -refresh-only).
+    Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if there
+    are none but a hub or site was not read (or any object, with -refresh-only).
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
@@ -248,8 +251,10 @@ def _run_plan(
     locking: LockOptions,
     check_plan: Callable[[Plan], Plan],
 ) -> int:
-    """Open the project, plan and report; return the exit code. Early errors give a failed plan: errors, no changes.
-    `check_plan` adds the comparison with an earlier plan, and the results of the guard rails.
+    """Open the project, plan and report; return the exit code.
+
+    Early errors give a failed plan: errors, no changes. `check_plan` adds the comparison with an
+    earlier plan, and the results of the guard rails.
     """
     signer, problems = _load_signer(arguments.sign)
     opened = open_project(context) if not problems else OpenResult(None, tuple(problems), {})
@@ -295,7 +300,10 @@ def _run_plan(
 def _create_comparison_with_previous_plan(
     path: str, context: CommandContext
 ) -> Callable[[Plan], Plan]:
-    """Return a function to compare a plan with the one at `path` ("": none). An unreadable one gives a warning."""
+    """Return a function to compare a plan with the one at `path` ("": none).
+
+    An unreadable one gives a warning.
+    """
     if not path:
         return lambda plan: plan  # unchanged
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous
@@ -309,7 +317,10 @@ def _create_comparison_with_previous_plan(
 
 
 def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
-    """Return 1 for errors, else 0; with `is_detailed` (-detailed-exitcode) return _EXIT_CHANGES for changes."""
+    """Return 1 for errors, else 0.
+
+    With `is_detailed` (-detailed-exitcode) return _EXIT_CHANGES for changes.
+    """
     if plan.is_rejected or has_errors(diagnostics):
         return 1
     if not is_detailed:
@@ -335,7 +346,10 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
 
 
 def parse_fail_on(flags: Iterable[str]) -> tuple[GuardRailLimit, ...]:
-    """Parse the flags -fail-on; a later flag replaces the limits of the same names. Raises a usage error."""
+    """Parse the flags -fail-on; a later flag replaces the limits of the same names.
+
+    Raises a usage error.
+    """
     limits: dict[str, GuardRailLimit] = {}
     try:
         for flag in flags:
@@ -353,7 +367,10 @@ def _plan_and_report(
     arguments: PlanArguments,
     signer: Signer | None,
 ) -> Plan:
-    """Make the plan, save it if requested, and report it; return it with guard rails and program checks applied."""
+    """Make the plan, save it if requested, and report it.
+
+    Return it with guard rails and program checks applied.
+    """
     with display.reporter.track_planning():
         # If a provider cannot be reached, the plan is made from the state, with a warning.
         result = run.plan(replace(options, allows_state_only=True))
@@ -374,8 +391,10 @@ def _plan_and_report(
 
 
 def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
-    """Parse the -check-with flags of a command (one or more) to locations of programs by checker name. Raises a usage
-    error for an invalid flag, and in a sandboxed run: it may start no program.
+    """Parse the -check-with flags of a command to locations of programs by checker name.
+
+    One or more. Raises a usage error for an invalid flag, and in a sandboxed run: it may start no
+    program.
     """
     from nexusform.workflow.program_checks import CHECKERS
 
@@ -393,7 +412,10 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
-    """Save a plan for -out=PATH ("": not set) and return the problems. If this fails, save a failed plan with them."""
+    """Save a plan for -out=PATH ("": not set) and return the problems.
+
+    If this fails, save a failed plan with them.
+    """
     if not path:
         return []
     from nexusform.workflow.plan_files.saved_plans import (
@@ -417,7 +439,10 @@ def create_plan_display(
     show_sensitive: bool,
     create_text_reporter: Callable[[Screen], TextReporter] = TextReporter,
 ) -> PlanDisplay:
-    """Create the display of a plan from the flags. Raises usage errors."""
+    """Create the display of a plan from the flags.
+
+    Raises usage errors.
+    """
     reports: tuple[ReportFlag, ...] = ()
     # True: a report occupies stdout, so messages go elsewhere.
     is_aside = False

@@ -62,8 +62,10 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         includes_rejections: bool = False,
         includes_losses: bool = False,
     ) -> PlanOptions:
-        """Build the plan options. The plan can include the reasons against other locations (`includes_rejections`), and
-        the effects of a lost machine or rack (`includes_losses`). Raises usage errors.
+        """Build the plan options.
+
+        The plan can include the reasons against other locations (`includes_rejections`), and the
+        effects of a lost machine or rack (`includes_losses`). Raises usage errors.
         """
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
@@ -132,7 +134,10 @@ class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
 
 
 def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
-    """Read the addresses in files, one per line, without comments. Raises a usage error for a file without any."""
+    """Read the addresses in files, one per line, without comments.
+
+    Raises a usage error for a file without any.
+    """
     addresses: list[str] = []
     for path in paths:
         try:

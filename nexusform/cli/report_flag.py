@@ -22,8 +22,9 @@ from nexusform.workflow.opening.system_io import explain_unwritable_file, write_
 
 
 class _CiSystem(Struct, frozen=True):
-    """Environment variables of a CI system with repository, commit and clone directory. `files` is the path
-    segment between the repository address and the commit.
+    """Environment variables of a CI system with repository, commit and clone directory.
+
+    `files` is the path segment between the repository address and the commit.
     """
 
     repository: tuple[str, ...]
@@ -39,8 +40,10 @@ _HOSTS: Final = (
 
 
 def find_code_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
-    """Return the origin of the configuration in this directory. `source_url` is the address of that
-    directory, "" = from the environment. Raises a usage error for an invalid address.
+    """Return the origin of the configuration in this directory.
+
+    `source_url` is the address of that directory, "" = from the environment. Raises a usage error
+    for an invalid address.
     """
     if source_url and not source_url.startswith(("https://", "http://")):
         raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
@@ -61,7 +64,10 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
 
 
 def _get_path_in_clone(clone: str) -> str | None:
-    """Return the path from a clone to this directory, "" for the clone itself; None without one or outside of it."""
+    """Return the path from a clone to this directory, "" for the clone itself.
+
+    None without one or outside of it.
+    """
     if not clone:
         return None
     path = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(clone))
@@ -76,7 +82,10 @@ _MAX_DIFF_BYTES: Final = 64 * 1024 * 1024  # bytes
 
 
 class PlanReportInput(Struct, frozen=True):
-    """The plan and options of a report. `max_bytes` limits reports for comments (Markdown)."""
+    """The plan and options of a report.
+
+    `max_bytes` limits reports for comments (Markdown).
+    """
 
     plan: Plan
     sources: Mapping[str, SourceFile]
@@ -117,7 +126,10 @@ def _render_markdown(subject: PlanReportInput) -> bytes:
 
 
 def _render_json(subject: PlanReportInput) -> bytes:
-    """Return the JSON document of the plan; `placement_flags` choose the detail of placements in it."""
+    """Return the JSON document of the plan.
+
+    `placement_flags` choose the detail of placements in it.
+    """
     from nexusform.rendering.json.json_document import build_plan_document, encode_document
 
     document = build_plan_document(
@@ -161,7 +173,10 @@ def _render_junit(subject: PlanReportInput) -> bytes:
 
 
 def _render_github_review(subject: PlanReportInput) -> bytes:
-    """Render the comment with suggestions for lines of the diff. Raises a usage error for an unreadable -diff."""
+    """Render the comment with suggestions for lines of the diff.
+
+    Raises a usage error for an unreadable -diff.
+    """
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
@@ -206,7 +221,10 @@ class ReportFlag(Struct, frozen=True):
 
 
 def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, ...]:
-    """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
+    """Parse the requested reports of a plan.
+
+    Raises usage errors, also for -source-url.
+    """
     if placement_flags.source_url:
         # raises the error before the plan is made.
         find_code_origin(placement_flags.source_url)
@@ -221,7 +239,10 @@ def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, .
 def parse_reports(
     flags: Sequence[str], formats: Collection[str] = FORMATS.keys()
 ) -> tuple[ReportFlag, ...]:
-    """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be written."""
+    """Parse the requested reports in one of these formats.
+
+    Raises a usage error for reports that cannot be written.
+    """
     reports = tuple(_parse_report_format_and_path(flag, formats) for flag in flags)
     if len({os.path.realpath(report.path) for report in reports}) < len(reports):
         raise click.UsageError("-report: only one report can go to stdout, and to each file.")
@@ -229,7 +250,10 @@ def parse_reports(
 
 
 def _parse_report_format_and_path(flag: str, formats: Collection[str]) -> ReportFlag:
-    """Parse `FORMAT:PATH`. Raises a usage error for an unknown format or an unwritable path."""
+    """Parse `FORMAT:PATH`.
+
+    Raises a usage error for an unknown format or an unwritable path.
+    """
     name, colon, path = flag.partition(":")
     if name not in formats:
         suggestion = suggest_name(name, formats)
@@ -249,13 +273,19 @@ def has_stdout_report(reports: Sequence[ReportFlag]) -> bool:
 
 
 def write_reports(reports: Sequence[ReportFlag], subject: PlanReportInput) -> None:
-    """Write each report. Raises a usage error if a file cannot be written."""
+    """Write each report.
+
+    Raises a usage error if a file cannot be written.
+    """
     for report in reports:
         write_report(FORMATS[report.format](subject), report)
 
 
 def write_report(document: bytes, report: ReportFlag) -> None:
-    """Write one report to its file, or to stdout for "-". Raises a usage error on failure."""
+    """Write one report to its file, or to stdout for "-".
+
+    Raises a usage error on failure.
+    """
     if report.path == "-":
         write_to_stdout(document, report.format)
         return

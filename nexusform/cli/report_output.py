@@ -1,4 +1,7 @@
-"""Output of answers of `simulate`, `advise` and `reconcile` to the screen and to files: -plan, -format, -report."""
+"""Output of answers of `simulate`, `advise` and `reconcile` to the screen and to files.
+
+-plan, -format, -report.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,10 @@ EXIT_FINDING: Final = 2
 
 
 class Answer(Struct, frozen=True):
-    """One answer as a report and as data. `text` (colour, width) renders terminal text if the report is not
-    sufficient, `page` the HTML page if it has other pictures than the steps of `plays` on a map.
+    """One answer as a report and as data.
+
+    `text` (colour, width) renders terminal text if the report is not sufficient, `page` the HTML
+    page if it has other pictures than the steps of `plays` on a map.
     """
 
     question: str
@@ -96,7 +101,10 @@ def _render_markdown(answer: Answer) -> bytes:
 
 
 def _render_answer_as_html(answer: Answer) -> bytes:
-    """Render the own page of an answer, if it has one; else its report, with its simulations (`plays`) on a map."""
+    """Render the own page of an answer, if it has one.
+
+    Else its report, with its simulations (`plays`) on a map.
+    """
     if answer.page is not None:
         return answer.page().encode()
     from nexusform.rendering.page.report_page import render_report_page
@@ -128,7 +136,10 @@ FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
 
 
 class StateComparison(Struct, frozen=True):
-    """The result of a comparison of state and reality: the answer (None: failed), and separation violated or not."""
+    """The result of a comparison of state and reality.
+
+    The answer (None: failed), and separation violated or not.
+    """
 
     answer: Answer | None = None
     is_rule_violated: bool = False

@@ -1,4 +1,7 @@
-"""Reporters of a run: the common base, and the text reporter; others are in apply_progress.py and json_reporter.py."""
+"""Reporters of a run: the common base, and the text reporter.
+
+Others are in apply_progress.py and json_reporter.py.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _MAX_READ_LINES: Final = 8
 
 
 class RunReporter:
-    """Output of plan, apply, destroy and refresh; also a listener to steps. Without an override nothing is shown."""
+    """Output of plan, apply, destroy and refresh; also a listener to steps.
+
+    Without an override nothing is shown.
+    """
 
     # whether prompts are possible at all.
     can_prompt = False
@@ -139,8 +145,10 @@ class TextReporter(RunReporter):
     def report_plan(
         self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
     ) -> None:
-        """Print the whole text of the plan. Errors go to stderr: in the middle of the text, after its first part. In a
-        detailed or Terraform-compatible text all diagnostics follow at the end instead.
+        """Print the whole text of the plan.
+
+        Errors go to stderr: in the middle of the text, after its first part. In a detailed or
+        Terraform-compatible text all diagnostics follow at the end instead.
         """
         from nexusform.rendering.text.plan_text import (
             PlanTextOptions,

@@ -31,7 +31,10 @@ class ViewFlags(Struct, frozen=True, kw_only=True):
     no_color: bool = declare_switch_flag("Disable colours")
 
     def create_screen(self, *, is_aside: bool = False) -> Screen:
-        """Create the screen of the command. With `is_aside` it uses stderr, because stdout is for a document."""
+        """Create the screen of the command.
+
+        With `is_aside` it uses stderr, because stdout is for a document.
+        """
         return Screen(no_color=self.no_color, is_aside=is_aside)
 
 
@@ -44,7 +47,10 @@ class StateLockFlags(Struct, frozen=True, kw_only=True):
     )
 
     def build_options(self) -> LockOptions:
-        """Build the lock options. Raises a usage error for an invalid duration."""
+        """Build the lock options.
+
+        Raises a usage error for an invalid duration.
+        """
         return LockOptions(self.lock, parse_duration(self.lock_timeout))
 
 
@@ -76,7 +82,10 @@ def create_context(
     take_ownership: bool = False,
     allow_other_hub: str = "",
 ) -> CommandContext:
-    """Create the context of the command from its flags and the environment. Raises a usage error."""
+    """Create the context of the command from its flags and the environment.
+
+    Raises a usage error.
+    """
     flags, environment = get_trust_flags(), dict(os.environ)
     try:
         confine = flags.confine or environment.get("NF_CONFINE", "")
@@ -119,7 +128,10 @@ def is_confinement_disabled() -> bool:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration in seconds from `90s`, `5m`, `1h30m`, `0`. Raises a usage error."""
+    """Parse a duration in seconds from `90s`, `5m`, `1h30m`, `0`.
+
+    Raises a usage error.
+    """
     if re.fullmatch(r"\d+(?:\.\d+)?", text):
         return float(text)
     match = _DURATION.fullmatch(text)

@@ -117,7 +117,10 @@ def show(arguments: ShowArguments) -> int:
 
 
 def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
-    """Print the configuration of the directory as JSON, as `tofu show -config -json`; return 1 for errors, else 0."""
+    """Print the configuration of the directory as JSON, as `tofu show -config -json`.
+
+    Return 1 for errors, else 0.
+    """
     from nexusform.rendering.json.json_configuration import build_configuration_document
     from nexusform.rendering.json.json_document import write_json
     from nexusform.workflow.opening.command_context import load_project_configuration
@@ -139,7 +142,10 @@ def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
 def _print_saved_plans_summary(
     arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen
 ) -> int:
-    """Print or write one summary of several saved plans; return 1 if one of them cannot be read, else 0."""
+    """Print or write one summary of several saved plans.
+
+    Return 1 if one of them cannot be read, else 0.
+    """
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
     from nexusform.rendering.pull_request.report_markdown import render_report_markdown
     from nexusform.rendering.text.report_text import render_report_text
@@ -205,7 +211,10 @@ def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Sc
 
 
 def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
-    """Render the whole state, or the objects at an address. Objects of types with one common writer use this writer."""
+    """Render the whole state, or the objects at an address.
+
+    Objects of types with one common writer use this writer.
+    """
     from nexusform.rendering.text.state_text import render_state
 
     if target.is_of_address:

@@ -46,7 +46,10 @@ def run_state_change(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Change the state and print the diagnostics. `rescued` is a state to push, perhaps one not saved by an apply."""
+    """Change the state and print the diagnostics.
+
+    `rescued` is a state to push, perhaps one not saved by an apply.
+    """
     session = StateCommandContext(on_wait=screen.print_text)
     result = change_state(
         context, operation, locking, change, session=session, force=force, rescued=rescued
@@ -152,7 +155,10 @@ def rm(arguments: RemoveArguments) -> int:
 def _apply_state_change(
     screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
 ) -> State | None:
-    """Apply the change, or with -dry-run only check it. Return the state before it; None with errors."""
+    """Apply the change, or with -dry-run only check it.
+
+    Return the state before it; None with errors.
+    """
     context = create_context(arguments.state)
     if arguments.dry_run:
         # Nothing is locked or written.
@@ -293,7 +299,8 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
 def force_unlock(arguments: ForceUnlockArguments) -> int:
     """Remove the lock with this ID, as named in the error message.
 
-    Make sure that its holder no longer runs. It would stop at its next write, with a step unrecorded.
+    Make sure that its holder no longer runs. It would stop at its next write, with a step
+    unrecorded.
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))

@@ -140,7 +140,10 @@ def show(arguments: ShowInstanceArguments) -> int:
 
 
 def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
-    """Find the single instance at an address. Return None, with an error, for none or several, or without a state."""
+    """Find the single instance at an address.
+
+    Return None, with an error, for none or several, or without a state.
+    """
     if not has_been_written(state):
         return None, [NO_STATE]
     try:
@@ -270,7 +273,10 @@ def output(arguments: OutputArguments) -> int:
 def _print_all_outputs(
     screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]
 ) -> int:
-    """Print all outputs as JSON (including sensitive values) or as text; return the exit code 0, also without any."""
+    """Print all outputs as JSON (including sensitive values) or as text.
+
+    Return the exit code 0, also without any.
+    """
     if arguments.as_json:
         from nexusform.rendering.notation.json_values import encode_value
 
@@ -296,7 +302,10 @@ def _print_all_outputs(
 def _print_single_output(
     screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]
 ) -> int:
-    """Print one output, also a sensitive one, as JSON, HCL or with -raw alone; return the exit code."""
+    """Print one output, also a sensitive one, as JSON, HCL or with -raw alone.
+
+    Return the exit code.
+    """
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:

@@ -21,7 +21,10 @@ _NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 
 
 class Screen:
-    """Output for users: results to stdout, errors to stderr. `is_aside`: all to stderr, as stdout is for a document."""
+    """Output for users: results to stdout, errors to stderr.
+
+    `is_aside`: all to stderr, as stdout is for a document.
+    """
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
         # texts go to stderr, because stdout is for a document.
@@ -39,7 +42,10 @@ class Screen:
 
     @property
     def known_width(self) -> int:
-        """Columns of the terminal, 0 if stdout is redirected: lines for other programs are not wrapped."""
+        """Columns of the terminal, 0 if stdout is redirected.
+
+        Lines for other programs are not wrapped.
+        """
         if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
             return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, 40)
         return 0
@@ -77,8 +83,10 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, if there are any: errors to stderr, then warnings to stdout. With `errors_last`,
-        warnings are first, as in Terraform. With `is_aside` all go to stderr, because stdout is for a document.
+        """Print diagnostics in boxes, if there are any: errors to stderr, then warnings to stdout.
+
+        With `errors_last`, warnings are first, as in Terraform. With `is_aside` all go to stderr,
+        because stdout is for a document.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:
@@ -130,9 +138,11 @@ _HASH_COMMAND: Final = re.compile(r"##(?=\[|vso\[)")
 
 
 def escape_log_commands(text: str) -> str:
-    """Insert a space into CI log commands: `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. A
-    multi-line value could set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also
-    after blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
+    """Insert a space into CI log commands.
+
+    `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. A multi-line value could
+    set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also after
+    blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
     """
     return _replace_log_commands(text, hashes="# #", first_colon=": ")
 
@@ -151,7 +161,10 @@ def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Return whether to use colour: NO_COLOR disables it, CLICOLOR_FORCE enables it, otherwise a terminal has it."""
+    """Return whether to use colour.
+
+    NO_COLOR disables it, CLICOLOR_FORCE enables it, otherwise a terminal has it.
+    """
     if environment.get("NO_COLOR"):
         return False
     if environment.get("CLICOLOR_FORCE", "0") not in ("", "0"):
@@ -207,8 +220,10 @@ class ApplyProgressBar:
 
 
 class PlanningProgressLine:
-    """Progress line of a slow plan, as a context manager; only if stdout is a terminal. It disappears when
-    the plan is ready. rich is imported only if planning takes longer than PROGRESS_DELAY.
+    """Progress line of a slow plan, as a context manager; only if stdout is a terminal.
+
+    It disappears when the plan is ready. rich is imported only if planning takes longer than
+    PROGRESS_DELAY.
     """
 
     def __init__(self) -> None:

@@ -40,7 +40,9 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("validate", ValidateArguments)
 def validate(arguments: ValidateArguments) -> int:
-    """Find all errors that need no state and no placement. Exit code 0 or 1.
+    """Find all errors that need no state and no placement.
+
+    Exit code 0 or 1.
 
     PATH is the directory of a root module (default: this one), or a file in it.
     """

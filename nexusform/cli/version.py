@@ -1,4 +1,7 @@
-"""`nexusform version` and `nexusform providers schema`: the version, and the schemas of all types as JSON only."""
+"""`nexusform version` and `nexusform providers schema`.
+
+The version, and the schemas of all types as JSON only.
+"""
 
 import sys
 from typing import Final

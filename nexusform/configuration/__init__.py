@@ -1,4 +1,7 @@
-"""Conversion of files to a checked Configuration. Only loader.py reads files."""
+"""Conversion of files to a checked Configuration.
+
+Only loader.py reads files.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -30,8 +30,9 @@ __all__ = ["PreparedBody", "build_prepared_body", "build_prepared_resource"]
 def build_prepared_body(
     body: AnyBody, schema: BlockSchema, header: Span | None = None
 ) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Validate everything that is independent of values, once per block. Missing arguments are reported at `header`, or
-    without it at the start of the body.
+    """Validate everything that is independent of values, once per block.
+
+    Missing arguments are reported at `header`, or without it at the start of the body.
     """
     problems: list[Diagnostic] = []
     prepared = _prepare_new_body(
@@ -47,7 +48,10 @@ def build_prepared_body(
 def build_prepared_resource(
     block: ResourceBlock, schema: BlockSchema
 ) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Prepare a resource or data block, as `build_prepared_body` does. Problems name their block."""
+    """Prepare a resource or data block, as `build_prepared_body` does.
+
+    Problems name their block.
+    """
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
     prepared = _prepare_new_body(block.body, schema, block.header_span, problems, body_schema)
@@ -61,9 +65,10 @@ def _prepare_new_body(
     problems: list[Diagnostic],
     body_schema: BodySchema,
 ) -> PreparedBody:
-    """Prepare a body: validate it against its schema once, for evaluation per instance. Constant arguments are
-    evaluated here, into a template with the values of every instance. The others are evaluated for each instance, as
-    are the blocks.
+    """Prepare a body: validate it against its schema once, for evaluation per instance.
+
+    Constant arguments are evaluated here, into a template with the values of every instance. The
+    others are evaluated for each instance, as are the blocks.
     """
     parts = unpack_result(decode_body(body, body_schema), problems)
     template: dict[str, Any] = {}
@@ -113,7 +118,10 @@ def _prepare_new_body(
 
 
 def _is_argument_set(argument: PreparedArgument | None) -> bool:
-    """Check whether an argument is set to something other than null; an argument with references counts as set."""
+    """Check whether an argument is set to something other than null.
+
+    An argument with references counts as set.
+    """
     if argument is None:
         return False
     if not is_constant_value(argument.attribute.expression):
@@ -124,7 +132,10 @@ def _is_argument_set(argument: PreparedArgument | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def build_body_schema(schema: BlockSchema) -> BodySchema:
-    """Build the syntax schema of a block schema: arguments, blocks with the names of their labels, computed names."""
+    """Build the syntax schema of a block schema.
+
+    Arguments, blocks with the names of their labels, computed names.
+    """
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
@@ -145,8 +156,10 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order. Report computed arguments in the body, and missing
-    required ones: these become UNKNOWN in the template.
+    """Collect the configured arguments in the schema's order.
+
+    Report computed arguments in the body, and missing required ones: these become UNKNOWN in the
+    template.
     """
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
@@ -174,8 +187,10 @@ def _prepare_arguments(
 def _add_constant_value(
     argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]
 ) -> None:
-    """Evaluate an argument without references, and add its value to `template`, the values of every instance. A missing
-    required argument is reported here once, and becomes UNKNOWN, so that no later check reports it again.
+    """Evaluate an argument without references, and add its value to `template`, the values of every instance.
+
+    A missing required argument is reported here once, and becomes UNKNOWN, so that no later check
+    reports it again.
     """
     # A constant has no sensitive or unknown parts.
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
@@ -195,7 +210,10 @@ def _add_static_or_dynamic_block(
     items: dict[str, list[StaticBlock | RepeatedBlock]],
     problems: list[Diagnostic],
 ) -> None:
-    """Add a static or dynamic block under its type; an unusable dynamic block is reported and not added."""
+    """Add a static or dynamic block under its type.
+
+    An unusable dynamic block is reported and not added.
+    """
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""

@@ -1,5 +1,6 @@
-"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module. The files of a called
-module are requested through a function, so that this module reads none.
+"""Conversion of syntax trees and schemas to a Configuration: decodes every block of every module.
+
+The files of a called module are requested through a function, so that this module reads none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -73,8 +74,9 @@ MAX_MODULE_CALLS = 10_000
 
 
 class ParsedFile(Struct, frozen=True):
-    """File of a module: its own name, text, tree, and the lint ids of comments by line. `has_syntax_errors`: missing
-    parts of the file are then not reported.
+    """File of a module: its own name, text, tree, and the lint ids of comments by line.
+
+    `has_syntax_errors`: missing parts of the file are then not reported.
     """
 
     name: str
@@ -86,7 +88,10 @@ class ParsedFile(Struct, frozen=True):
 
 
 class ModuleFiles(Struct, frozen=True):
-    """Files of one directory, by name. `directory` is displayed; `identity` is equal for two spellings of it."""
+    """Files of one directory, by name.
+
+    `directory` is displayed; `identity` is equal for two spellings of it.
+    """
 
     directory: str
     identity: str
@@ -109,9 +114,11 @@ def decode_configuration(
     known_types: KnownTypes,
     read_constants: ReadConstants,
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Decode the configuration of a module tree. Return it with all problems, in the order of the text. With errors the
-    configuration contains the decodable parts. If a file has syntax errors the root module is empty and has no
-    directory, because references cannot be checked.
+    """Decode the configuration of a module tree.
+
+    Return it with all problems, in the order of the text. With errors the configuration contains
+    the decodable parts. If a file has syntax errors the root module is empty and has no directory,
+    because references cannot be checked.
     """
     shared = _SharedDecoderState(read_module, known_types, read_constants)
     # No module call leads to it.
@@ -168,7 +175,10 @@ class _SharedDecoderState:
     def __init__(
         self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
     ) -> None:
-        """Keep the readers of modules and constants; problems and files of all modules are collected here."""
+        """Keep the readers of modules and constants.
+
+        Problems and files of all modules are collected here.
+        """
         self.read_constants = read_constants
         self.read_module = read_module
         self.known_types = known_types
@@ -193,7 +203,10 @@ class _Decoder:
         chain: tuple[str, ...],
         call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
-        """Start an empty module. `prefix` orders its problems, `chain` detects cycles, `call` is None for the root."""
+        """Start an empty module.
+
+        `prefix` orders its problems, `chain` detects cycles, `call` is None for the root.
+        """
         # The call of the module, with the names of its caller.
         self.call = call
         # The names usable in the `source` of a module, set by `decode_module`.
@@ -222,7 +235,10 @@ class _Decoder:
         self.imports: list[ImportBlock] = []
 
     def decode_module(self) -> tuple[Module, Settings]:
-        """Decode the module and its settings. Override files are applied first, module calls are decoded last."""
+        """Decode the module and its settings.
+
+        Override files are applied first, module calls are decoded last.
+        """
         blocks, override_blocks = self._collect_primary_and_override_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
@@ -288,7 +304,10 @@ class _Decoder:
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
-        """Return the scope of expressions in the `source` of modules. It has the locals and the constant variables."""
+        """Return the scope of expressions in the `source` of modules.
+
+        It has the locals and the constant variables.
+        """
         from nexusform.configuration.variable_values import (
             ConstantVariableScope,
             evaluate_constant_variables,
@@ -345,7 +364,10 @@ class _Decoder:
             self._add_unique_declaration(self.locals, local, _LOCAL)
 
     def _override_local_values(self, block: Block) -> None:
-        """Replace local values by those of a `locals` block of an override file; an undeclared name is an error."""
+        """Replace local values by those of a `locals` block of an override file.
+
+        An undeclared name is an error.
+        """
         # loaded on first use.
         from nexusform.configuration.value_blocks import decode_locals_block
 
@@ -416,7 +438,10 @@ class _Decoder:
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
-        """Read a `provider` block. It is an error outside of the root module, or with name and alias of another."""
+        """Read a `provider` block.
+
+        It is an error outside of the root module, or with name and alias of another.
+        """
         # loaded on first use.
         from nexusform.configuration.module_blocks import decode_provider_block
 
@@ -514,7 +539,10 @@ class _Decoder:
         )
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
-        """Read a `module` block, and the whole called module. A second block of a name is reported, and not read."""
+        """Read a `module` block, and the whole called module.
+
+        A second block of a name is reported, and not read.
+        """
         # loaded on first use.
         from nexusform.configuration.module_blocks import decode_module_call
 
@@ -535,7 +563,10 @@ class _Decoder:
     def _decode_called_module(
         self, header: CallHeader, location: BlockLocation, block: Block
     ) -> Module:
-        """Decode the called module. Return an empty one, without a directory, if it cannot be read."""
+        """Decode the called module.
+
+        Return an empty one, without a directory, if it cannot be read.
+        """
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:
@@ -572,7 +603,10 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module; None, with an error, if it is unreadable, in a cycle or over a limit."""
+        """Return the files of a called module.
+
+        None, with an error, if it is unreadable, in a cycle or over a limit.
+        """
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:

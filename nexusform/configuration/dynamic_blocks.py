@@ -36,8 +36,9 @@ _SUMMARY = "invalid-dynamic-for-each-value"
 
 
 class DynamicBlock(Struct, frozen=True):
-    """Parts of `dynamic "type" { for_each, iterator, labels, content }`. `lacks_label`: the blocks need a
-    label, and a missing or invalid one was reported.
+    """Parts of `dynamic "type" { for_each, iterator, labels, content }`.
+
+    `lacks_label`: the blocks need a label, and a missing or invalid one was reported.
     """
 
     type: str
@@ -75,8 +76,10 @@ class IteratorScope:
 def read_dynamic_block(
     block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]
 ) -> DynamicBlock | None:
-    """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`. `label_names` maps the block
-    types allowed here to the name of their label ("" for none).
+    """Read the parts of a `dynamic` block; None if it is unusable.
+
+    Adds to `problems`. `label_names` maps the block types allowed here to the name of their label
+    ("" for none).
     """
     block_type = block.labels[0].value
     if block_type not in label_names:
@@ -130,7 +133,10 @@ def read_dynamic_block(
 def _decode_iterator_name(
     attribute: Attribute | None, block_type: str, problems: list[Diagnostic]
 ) -> str | None:
-    """Return the name of the iterator, by default that of the blocks. Report an invalid one and return None."""
+    """Return the name of the iterator, by default that of the blocks.
+
+    Report an invalid one and return None.
+    """
     if attribute is None:
         return block_type
     match attribute.expression:
@@ -147,8 +153,10 @@ def _decode_iterator_name(
 def _decode_generated_block_label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
-    """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is invalid.
-    `label_name` is the name of the label, "" for blocks without one.
+    """Return the label of the generated blocks, the only element of `labels`.
+
+    None without one, or if it is invalid. `label_name` is the name of the label, "" for blocks
+    without one.
     """
     block_type = block.labels[0].value
     if attribute is None:
@@ -180,8 +188,10 @@ def _decode_generated_block_label(
 def build_iterator_scopes(
     block: DynamicBlock, scope: Scope
 ) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
-    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid. A scope
-    has the iterator of the block: an object of the key and the value of one element.
+    """Build one scope for each block to generate, in iteration order.
+
+    None if `for_each` is unknown or invalid. A scope has the iterator of the block: an object of
+    the key and the value of one element.
     """
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:

@@ -29,9 +29,11 @@ class TextEdit(Struct, frozen=True):
 def build_literal_edit(
     configuration: Configuration, address: Address, path: Sequence[str | int], value: Any
 ) -> TextEdit | None:
-    """Build the edit that sets an argument of an instance to another value; `value` is plain data. Return None for an
-    argument without a literal to replace: an expression, not set, or in JSON. Also return None for a block or a module
-    with several instances, since the edit would change all of them.
+    """Build the edit that sets an argument of an instance to another value; `value` is plain data.
+
+    Return None for an argument without a literal to replace: an expression, not set, or in JSON.
+    Also return None for a block or a module with several instances, since the edit would change all
+    of them.
     """
     block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None
@@ -57,7 +59,10 @@ def apply_literal_edits(
 
 
 def is_literal_expression(expression: syntax.Expression) -> bool:
-    """Check whether an expression is a literal: a number, bool, null, text without interpolation, a list of these."""
+    """Check whether an expression is a literal.
+
+    A number, bool, null, text without interpolation, a list of these.
+    """
     if isinstance(expression, syntax.TupleCons):
         return all(map(is_literal_expression, expression.items))
     if isinstance(expression, syntax.Unary):
@@ -90,9 +95,11 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
 def _find_argument_at_path(
     body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]
 ) -> syntax.Attribute | None:
-    """Find the argument at a path of block types and a name, such as ("agent_pool", "core", "count"). A label or number
-    follows a block type, unless there is only one block of this type, without a label. Return None without such an
-    argument, and for a block in JSON.
+    """Find the argument at a path of block types and a name, such as.
+
+    "agent_pool", "core", "count". A label or number follows a block type, unless there is only one
+    block of this type, without a label. Return None without such an argument, and for a block in
+    JSON.
     """
     if isinstance(body, syntax.JsonBody) or not path:
         # JSON is not edited; a path needs a name.
@@ -110,9 +117,11 @@ def _find_argument_at_path(
 def _find_nested_block(
     blocks: Sequence[syntax.Block], path: Sequence[str | int]
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
-    """Find one of the blocks of a type by the first step of a path: its number or its label. Return the block (None if
-    there is none) and the remaining path. A single block without labels needs no step of its own: text as first step is
-    then a name inside the block, and the whole path remains.
+    """Find one of the blocks of a type by the first step of a path: its number or its label.
+
+    Return the block (None if there is none) and the remaining path. A single block without labels
+    needs no step of its own: text as first step is then a name inside the block, and the whole path
+    remains.
     """
     step = path[0]
     if isinstance(step, int):

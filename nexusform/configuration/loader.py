@@ -1,8 +1,9 @@
 """Directories to a Configuration, and variable files to values: the only reader of these files.
 
-Also reads `# nexusform:ignore ID` comments, which disable lint rules for the block below them, and detects invisible
-characters. Bidirectional controls reverse the order of a line, zero-width characters and tags make two names that look
-alike differ. Neither harms a plan; both can hide its effect from a reviewer, so they cause warnings.
+Also reads `# nexusform:ignore ID` comments, which disable lint rules for the block below them, and
+detects invisible characters. Bidirectional controls reverse the order of a line, zero-width
+characters and tags make two names that look alike differ. Neither harms a plan; both can hide its
+effect from a reviewer, so they cause warnings.
 """
 
 import hmac
@@ -110,13 +111,16 @@ def load_configuration(
     unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
     read_constants: ReadConstants = read_default_constants,
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the module tree of a root directory. Return it with all problems.
+    """Load the module tree of a root directory.
 
-    `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of files, by
-    the files' real paths. `managed` and `data` are the schemas by type name; without them types are not checked.
-    `read_constants` returns the values of constant variables. Parsed trees are cached below `cache_directory` if given.
-    With errors the configuration contains the decodable parts. After syntax errors these are only the files, to display
-    source lines, and a root module without a directory. For an unreadable directory there are no files.
+    Return it with all problems.
+
+    `extra` are further texts of the root module, after its files; `unsaved` are texts that replace
+    those of files, by the files' real paths. `managed` and `data` are the schemas by type name;
+    without them types are not checked. `read_constants` returns the values of constant variables.
+    Parsed trees are cached below `cache_directory` if given. With errors the configuration contains
+    the decodable parts. After syntax errors these are only the files, to display source lines, and
+    a root module without a directory. For an unreadable directory there are no files.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
@@ -144,9 +148,10 @@ def read_root_variables(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
-    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Automatic variable files of the
-    directory have lower precedence, the environment lower still; `assignments_override` has the highest. Source lines
-    of variable files are never displayed, since they may contain secrets.
+    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Automatic
+    variable files of the directory have lower precedence, the environment lower still;
+    `assignments_override` has the highest. Source lines of variable files are never displayed,
+    since they may contain secrets.
     """
     if not configuration.root.directory:
         # Its files have errors: the declarations are unknown.
@@ -187,9 +192,11 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of each of `variables`, and the problems. Values come from the environment, automatic
-    files, `var_options` (-var and -var-file) and `assignments_override`; later ones in this order win. A value in a
-    place read only by Terraform causes a warning.
+    """Return the value and origin of each of `variables`, and the problems.
+
+    Values come from the environment, automatic files, `var_options` (-var and -var-file) and
+    `assignments_override`; later ones in this order win. A value in a place read only by Terraform
+    causes a warning.
     """
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
@@ -232,7 +239,10 @@ def read_given_variables(
 def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """Yield the assignments of `options`, as ("var", "a=1") or ("var-file", path), in order. Report invalid ones."""
+    """Yield the assignments of `options`, as ("var", "a=1") or ("var-file", path), in order.
+
+    Report invalid ones.
+    """
     for kind, text in options:
         if kind == "var-file":
             yield from _read_variable_file(text, confinement, problems)
@@ -246,7 +256,10 @@ class _FileReader:
     def __init__(
         self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
     ) -> None:
-        """Use the syntax tree cache only if its key is available; `unsaved` replaces the text of files on disk."""
+        """Use the syntax tree cache only if its key is available.
+
+        `unsaved` replaces the text of files on disk.
+        """
         self._confinement = confinement
         # texts in place of files, by real path.
         self._unsaved = unsaved
@@ -263,7 +276,10 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Read the files of a directory. Return None, with an error, if it is unreadable. The root has no `call`."""
+        """Read the files of a directory.
+
+        Return None, with an error, if it is unreadable. The root has no `call`.
+        """
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
@@ -311,7 +327,10 @@ class _FileReader:
         )
 
     def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
-        """Parse a file: its unsaved text from the editor, else from disk. An unreadable file is reported and empty."""
+        """Parse a file: its unsaved text from the editor, else from disk.
+
+        An unreadable file is reported and empty.
+        """
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path))
         if text is not None:
@@ -325,7 +344,10 @@ class _FileReader:
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """Parse a text as a file of a module. Its `name` there (default: the source's) may mark it as override file."""
+        """Parse a text as a file of a module.
+
+        Its `name` there (default: the source's) may mark it as override file.
+        """
         name = name or source.name
         body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)
@@ -366,7 +388,10 @@ def _is_override(name: str) -> bool:
 def _read_source_file(
     path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]
 ) -> SourceFile | None:
-    """Read a regular file's text. Report a failure and return None. `resolve_path` returns the path to open."""
+    """Read a regular file's text.
+
+    Report a failure and return None. `resolve_path` returns the path to open.
+    """
     display_path = os.fsencode(path).decode(errors="replace")
     start = Position(line=1, column=1, byte=0)
     span = Span(display_path, start, start)
@@ -403,8 +428,10 @@ def _read_source_file(
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the paths of the variable files that are read automatically, lowest precedence first. These are
-    `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """Return the paths of the variable files that are read automatically, lowest precedence first.
+
+    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as
+    `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
@@ -416,7 +443,10 @@ def list_automatic_variable_files(directory: str) -> list[str]:
 def _read_variable_file(
     path: str, confinement: Confinement, problems: list[Diagnostic]
 ) -> list[Assignment]:
-    """Read the assignments of a file. Report an unreadable file and return none."""
+    """Read the assignments of a file.
+
+    Report an unreadable file and return none.
+    """
     if not os.path.lexists(path):
         detail = f'Assignment variables file "{path}" does not exist.'
         problems.append(build_error("failed-to-read-variables-file", detail))
@@ -429,9 +459,10 @@ def _read_variable_file(
 
 
 class _SyntaxTreeCache:
-    """Parsed trees on disk, by the name, the text and the version of the syntax. A cache entry replaces the parse of
-    the text, so each entry has a keyed digest: only a reader of the user's key file can create one. An unreadable cache
-    is ignored without a message.
+    """Parsed trees on disk, by the name, the text and the version of the syntax.
+
+    A cache entry replaces the parse of the text, so each entry has a keyed digest: only a reader of
+    the user's key file can create one. An unreadable cache is ignored without a message.
     """
 
     def __init__(self, directory: Path, key: bytes) -> None:
@@ -439,7 +470,10 @@ class _SyntaxTreeCache:
         self._key = key
 
     def get(self, source: SourceFile) -> Body | None:
-        """Return the tree of a file; None if it is not cached, or if its digest or content is invalid."""
+        """Return the tree of a file.
+
+        None if it is not cached, or if its digest or content is invalid.
+        """
         name = self._compute_cache_entry_name(source)
         try:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
@@ -480,7 +514,10 @@ class _SyntaxTreeCache:
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:
-    """Return the user's key of this cache, created if missing. None if it is unusable, or others can access it."""
+    """Return the user's key of this cache, created if missing.
+
+    None if it is unusable, or others can access it.
+    """
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -509,8 +546,9 @@ _IDS = re.compile(
 
 
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
-    """Return the ignored lint ids by the number of the line (from 1) that follows a run of comment lines. Several ids
-    are separated by commas; the rest of the line is the reason.
+    """Return the ignored lint ids by the number of the line that follows a run of comment lines.
+
+    From 1. Several ids are separated by commas; the rest of the line is the reason.
     """
     comments = {span.start.line: ids for span, ids in list_ignore_comments(source)}
     if not comments:
@@ -528,7 +566,10 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
 
 
 def list_ignore_comments(source: SourceFile) -> list[tuple[Span, frozenset[str]]]:
-    """Return the place and the lint ids of each `# nexusform:ignore ID` comment; none for a comment without an id."""
+    """Return the place and the lint ids of each `# nexusform:ignore ID` comment.
+
+    None for a comment without an id.
+    """
     if "nexusform:ignore" not in source.text:
         return []
     positions = CharacterPositions(source.name, source.text)
@@ -551,7 +592,10 @@ _MAX_LINES: Final = 5
 
 
 def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
-    """Return one warning, at the first invisible character of a file; nothing for a file without any."""
+    """Return one warning, at the first invisible character of a file.
+
+    Nothing for a file without any.
+    """
     text = source.text
     if text.isascii():
         return []
@@ -635,9 +679,10 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 def _list_unread_values(
     defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]
 ) -> list[str]:
-    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each. `files`
-    are the names in the directory. With a Terraform configuration, its variable files are not listed: they are meant
-    for Terraform.
+    """Describe unread values of Terraform for variables with their default (`defaulted`).
+
+    One sentence each. `files` are the names in the directory. With a Terraform configuration, its
+    variable files are not listed: they are meant for Terraform.
     """
     sentences = [
         (

@@ -44,7 +44,10 @@ _LOCAL_PREFIXES = ("./", "../")
 def decode_module_call(
     block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> CallHeader | None:
-    """Decode a `module` block; None if its name is invalid. `scope` has the constants usable in its source."""
+    """Decode a `module` block; None if its name is invalid.
+
+    `scope` has the constants usable in its source.
+    """
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
     parts = unpack_result(decode_body(block.body, MODULE_SCHEMA, partial=True), problems)

@@ -57,8 +57,10 @@ def apply_overrides(
     known_types: KnownTypes,
     problems: list[Diagnostic],
 ) -> tuple[list[_LocatedBlock], list[Block]]:
-    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files. The
-    `locals` blocks are merged by name during decoding.
+    """Apply the override files to the ordinary blocks.
+
+    Return the blocks, and the `locals` blocks of those files. The `locals` blocks are merged by
+    name during decoding.
     """
     blocks = list(base_blocks)
     locals_blocks: list[Block] = []
@@ -100,7 +102,10 @@ def apply_overrides(
 
 
 def _build_block_key(block: Block) -> _Key:
-    """Return the type and labels of a block, and a provider's alias. A block and its override have equal keys."""
+    """Return the type and labels of a block, and a provider's alias.
+
+    A block and its override have equal keys.
+    """
     key = (block.type, *(label.value for label in block.labels))
     if block.type != "provider":
         return key
@@ -110,8 +115,10 @@ def _build_block_key(block: Block) -> _Key:
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
-    """Build the schema of the merged block, needed if one of the two is in JSON. Modules, providers and blocks of
-    unknown type allow all arguments of both blocks, but no nested blocks except `lifecycle`.
+    """Build the schema of the merged block, needed if one of the two is in JSON.
+
+    Modules, providers and blocks of unknown type allow all arguments of both blocks, but no nested
+    blocks except `lifecycle`.
     """
     if base.type in _FIXED_SCHEMAS:
         return _FIXED_SCHEMAS[base.type]
@@ -140,9 +147,10 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 def merge_block(
     base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]
 ) -> Block:
-    """Merge the override into the base block, and keep the position of the base. A `depends_on` is an error.
-    `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON and
-    the other is not.
+    """Merge the override into the base block, and keep the position of the base.
+
+    A `depends_on` is an error. `body_schema` is the schema of the block: it distinguishes arguments
+    from blocks if one of the two files is JSON and the other is not.
     """
     parts, _ = decode_body(override.body, _DEPENDS_ON, partial=True)
     rejected = parts.attributes.get("depends_on")
@@ -178,8 +186,10 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 def _merge_bodies(
     base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]
 ) -> Body:
-    """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`. A
-    dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
+    """Replace single arguments of a body, and all blocks of a type, by those of its override.
+
+    Merge `lifecycle`. A dynamic block counts as a block of the type that it generates: an override
+    replaces it, or is replaced by it.
     """
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)

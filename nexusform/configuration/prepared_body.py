@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
 
 class EvaluationResult:
-    """Notes of an evaluation besides the values. Ephemeral values are errors unless `allows_ephemeral`."""
+    """Notes of an evaluation besides the values.
+
+    Ephemeral values are errors unless `allows_ephemeral`.
+    """
 
     __slots__ = ("allows_ephemeral", "problems", "refinements", "sensitive")
 
@@ -56,9 +59,12 @@ class EvaluationResult:
 
 
 class PreparedBody:
-    """Validated body. `evaluate` it for every instance; it never changes. `template` contains the values of every
-    instance (constants, defaults, None), `varying` the arguments to be evaluated each time, `sensitive_names` the names
-    that the schema marks as sensitive, `lengths` count arguments with their lists.
+    """Validated body.
+
+    `evaluate` it for every instance; it never changes. `template` contains the values of every
+    instance (constants, defaults, None), `varying` the arguments to be evaluated each time,
+    `sensitive_names` the names that the schema marks as sensitive, `lengths` count arguments with
+    their lists.
     """
 
     __slots__ = (
@@ -105,16 +111,20 @@ class PreparedBody:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """Return the values as plain data by name, the paths of sensitive parts, and the problems. Absent and null
-        arguments have their default or None; computed ones are omitted. Unknown or invalid values are UNKNOWN.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
+
+        Absent and null arguments have their default or None; computed ones are omitted. Unknown or
+        invalid values are UNKNOWN.
         """
         result = EvaluationResult(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, result)
         return values, tuple(result.sensitive), result.problems
 
     def fill(self, scope: Scope, result: EvaluationResult) -> dict[str, Any]:
-        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `result`. The
-        paths start at this body, also if `result` belongs to an enclosing one.
+        """Return the values as `evaluate` does.
+
+        Problems, sensitive paths and refinements are added to `result`. The paths start at this
+        body, also if `result` belongs to an enclosing one.
         """
         values = self._template.copy()
         # lists and mappings: a caller may change those of an instance.
@@ -146,8 +156,9 @@ class PreparedBody:
     def _evaluate_varying_arguments(
         self, values: dict[str, Any], scope: Scope, result: EvaluationResult
     ) -> set[str]:
-        """Set the values of the varying arguments, and return the names of the null ones. A null argument keeps its
-        default in `values`; if it is required, report it and set UNKNOWN.
+        """Set the values of the varying arguments, and return the names of the null ones.
+
+        A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
         """
         nulls: set[str] = set()
         for argument in self._varying_arguments:
@@ -239,9 +250,11 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> None:
-        """Evaluate the blocks, and add them to `values` under the name of their type. By the nesting of the type this
-        is one body (None without a block), a list of bodies, or a map of bodies by label. A map also gets the order of
-        its labels. If the number or a label is unknown, the value is UNKNOWN.
+        """Evaluate the blocks, and add them to `values` under the name of their type.
+
+        By the nesting of the type this is one body (None without a block), a list of bodies, or a
+        map of bodies by label. A map also gets the order of its labels. If the number or a label is
+        unknown, the value is UNKNOWN.
         """
         # whether the number and labels of the blocks are known.
         is_known = True
@@ -282,8 +295,10 @@ class NestedBlockGroup:
         scope: Scope,
         result: EvaluationResult,
     ) -> bool:
-        """Evaluate a dynamic block's blocks. Return whether their number and labels are known. With an unknown number,
-        evaluate the content once for its errors.
+        """Evaluate a dynamic block's blocks.
+
+        Return whether their number and labels are known. With an unknown number, evaluate the
+        content once for its errors.
         """
         from nexusform.configuration.dynamic_blocks import (
             IteratorScope,
@@ -322,8 +337,10 @@ class NestedBlockGroup:
         scope: Scope,
         result: EvaluationResult,
     ) -> None:
-        """Evaluate one block and add it to the list. In `result`, put its name and its label or position before each
-        new path: paths start at the enclosing body.
+        """Evaluate one block and add it to the list.
+
+        In `result`, put its name and its label or position before each new path: paths start at the
+        enclosing body.
         """
         # New paths begin here.
         first_sensitive, first_refined = len(result.sensitive), len(result.refinements)
@@ -339,7 +356,10 @@ class NestedBlockGroup:
         ]
 
     def locate(self, path: Path) -> Span | None:
-        """Return the span of the part at a path inside these blocks; None without any block of this type."""
+        """Return the span of the part at a path inside these blocks.
+
+        None without any block of this type.
+        """
         if not self.items:
             return None
         if self.nested.nesting is Nesting.SINGLE:
@@ -350,8 +370,10 @@ class NestedBlockGroup:
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
-        """Find the static block with a label or position, else a dynamic block: it may generate the wanted one. Without
-        both, return the first block for a label, the last block for a position.
+        """Find the static block with a label or position, else a dynamic block.
+
+        It may generate the wanted one. Without both, return the first block for a label, the last
+        block for a position.
         """
         is_label = isinstance(step, str)
         for position, item in enumerate(self.items):
@@ -390,8 +412,9 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two blocks with the same label. `blocks` has the label and the
-    span of each block. Missing blocks are reported at `location`.
+    """Report too few or too many blocks of a type, or two blocks with the same label.
+
+    `blocks` has the label and the span of each block. Missing blocks are reported at `location`.
     """
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
@@ -454,8 +477,10 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither. A step is the
-    index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """Return the element of a literal list or object.
+
+    None without it, or if the expression is neither. A step is the index of an item, or the key of
+    an entry. A key that is computed by an expression matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
@@ -487,6 +512,7 @@ class PreparedArgument:
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
         """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
+
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """
         value, problems = evaluate_expression(self.attribute.expression, scope)
@@ -527,8 +553,10 @@ class PreparedArgument:
 
 
 def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, hidden: bool) -> str:
-    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not. Choices and patterns
-    are for text, bounds for numbers. `hidden` keeps the value out of the message.
+    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
+
+    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the
+    message.
     """
     if schema.choices and value not in schema.choices:
         # There are two or more.

@@ -35,7 +35,10 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block. Return None, with an error, unless both ends are different addresses of one kind."""
+    """Decode a `moved` block.
+
+    Return None, with an error, unless both ends are different addresses of one kind.
+    """
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
@@ -56,7 +59,10 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 
 
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
-    """Decode a `removed` block. Return None, with an error, if its address is invalid or has instance keys."""
+    """Decode a `removed` block.
+
+    Return None, with an error, if its address is invalid or has instance keys.
+    """
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
@@ -84,7 +90,10 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
 
 
 def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
-    """Decode an `import` block. Return None, with an error, without `to` or `id`, or if `to` is not a resource."""
+    """Decode an `import` block.
+
+    Return None, with an error, without `to` or `id`, or if `to` is not a resource.
+    """
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
     target, object_id = arguments.get("to"), arguments.get("id")
@@ -117,7 +126,10 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 
 
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
-    """Return the address with a constant, 0, in place of each expression in brackets; None if it is no address."""
+    """Return the address with a constant, 0, in place of each expression in brackets.
+
+    None if it is no address.
+    """
     if isinstance(expression, Traversal):
         return expression
     if isinstance(expression, RelativeTraversal):
@@ -149,7 +161,10 @@ def _parse_address_argument(
 def build_address_pattern(
     traversal: Traversal, problems: list[Diagnostic]
 ) -> AddressPattern | None:
-    """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
+    """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`.
+
+    None after a diagnostic.
+    """
     traversal = traversal.remove_resource_prefix()
     # names, and keys as tuples of one item.
     parts: list[str | tuple[Key]] = [traversal.root.name]
@@ -189,8 +204,10 @@ def build_address_pattern(
 
 
 def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePathStep, ...], int]:
-    """Return the modules at the start of an address, and the number of parts they take. The parts of
-    `module.a["k"].module.b.t.n` are "module", "a", ("k",), "module", "b", "t", "n": two modules of five parts.
+    """Return the modules at the start of an address, and the number of parts they take.
+
+    The parts of `module.a["k"].module.b.t.n` are "module", "a", ("k",), "module", "b", "t", "n":
+    two modules of five parts.
     """
     steps: list[ModulePathStep] = []
     index = 0

@@ -101,8 +101,10 @@ def check_expression(
     data: Mapping[str, BlockSchema],
     extra_names: Collection[str] = (),
 ) -> list[Diagnostic]:
-    """Check the references of an expression outside of the blocks of a module. `managed` and `data` are the schemas of
-    resource and data types; `extra_names` are valid besides the module's names.
+    """Check the references of an expression outside of the blocks of a module.
+
+    `managed` and `data` are the schemas of resource and data types; `extra_names` are valid besides
+    the module's names.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
     # A placeholder: no reference is to a local value without a name.
@@ -158,7 +160,10 @@ def _build_unknown_provider_error(
 def _check_ignored_changes(
     module: Module, managed: Mapping[str, BlockSchema]
 ) -> Iterator[Diagnostic]:
-    """Report paths in `ignore_changes` that do not exist in the type: a change there would not be ignored."""
+    """Report paths in `ignore_changes` that do not exist in the type.
+
+    A change there would not be ignored.
+    """
     for block in module.resources.values():
         schema = managed.get(block.type)
         if schema is None:
@@ -199,7 +204,10 @@ class _ReferenceChecker:
         )
 
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
-        """Check one reference by its root name. A name without a check of its own is a resource type."""
+        """Check one reference by its root name.
+
+        A name without a check of its own is a resource type.
+        """
         # The node is the declaration with the reference.
         traversal, node = reference.traversal, reference.node
         name, first_attribute = traversal.root.name, traversal.first_name
@@ -339,7 +347,10 @@ class _ReferenceChecker:
         kind: str,
         remaining_steps: tuple[Step, ...],
     ) -> Iterator[Diagnostic]:
-        """Check a reference to `TYPE.NAME` or `data.TYPE.NAME`; `kind` is the type, `remaining_steps` follow it."""
+        """Check a reference to `TYPE.NAME` or `data.TYPE.NAME`.
+
+        `kind` is the type, `remaining_steps` follow it.
+        """
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
@@ -383,7 +394,10 @@ class _ReferenceChecker:
         return self.module.resources.get((mode, kind, name))
 
     def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
-        """Build the error about `TYPE` or `data.TYPE` without a name; an unknown word is often text without quotes."""
+        """Build the error about `TYPE` or `data.TYPE` without a name.
+
+        An unknown word is often text without quotes.
+        """
         if mode == "managed" and kind in _FOREIGN_LITERALS:
             detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
@@ -415,8 +429,10 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name. Only
-        blocks of the same mode count: a data block is no suggestion for a managed resource.
+        """Return a question with the nearest name of this type (`kind`), else of any.
+
+        "" without a similar name. Only blocks of the same mode count: a data block is no suggestion
+        for a managed resource.
         """
         # "data." or "".
         prefix = MODE_PREFIXES[mode]
@@ -465,7 +481,10 @@ _UNDECLARED_IDS: Final = {
 def _check_declared_name(
     traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
 ) -> Iterator[Diagnostic]:
-    """Report a reference without a name, or to an undeclared one; `advice` replaces the hint if no name is similar."""
+    """Report a reference without a name, or to an undeclared one.
+
+    `advice` replaces the hint if no name is similar.
+    """
     name = traversal.first_name
     if not name:
         yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
@@ -514,7 +533,10 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
 def _check_instance_key(
     label: str, repetition: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
 ) -> Iterator[Diagnostic]:
-    """Report an unexpected or missing instance key; `repetition` is "count", "for_each", or "" for one instance."""
+    """Report an unexpected or missing instance key.
+
+    `repetition` is "count", "for_each", or "" for one instance.
+    """
     has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
     if has_index and not repetition:
         detail = (
@@ -554,7 +576,10 @@ def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
 def _check_attributes(
     value_type: Type, steps: tuple[Step, ...], traversal: Traversal
 ) -> Iterator[Diagnostic]:
-    """Report the first step without a match in the type. The steps after it cannot be checked."""
+    """Report the first step without a match in the type.
+
+    The steps after it cannot be checked.
+    """
     for step in steps:
         if isinstance(value_type, ObjectType):
             name = step.name if isinstance(step, TraverseAttribute) else step.key
@@ -589,8 +614,10 @@ def _check_attributes(
 
 
 def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
-    """Return why a path cannot exist in a block, so that it would ignore nothing; "" if it may exist. `prefix` are the
-    completed steps, `path` the remaining ones; `subject` is the name of the block.
+    """Return why a path cannot exist in a block, so that it would ignore nothing.
+
+    "" if it may exist. `prefix` are the completed steps, `path` the remaining ones; `subject` is
+    the name of the block.
     """
     if not path:
         # The whole path exists.

@@ -36,8 +36,10 @@ _PREFIXES: Final[Mapping[Kind, str]] = {"variable": "var.", "resource": ""}
 
 
 class Declaration(Struct, frozen=True):
-    """Declaration of a module that may depend on others: the module's static path, its kind, its name. The name of a
-    resource or data block is `type.name`, that of a provider its key; an import's is its number.
+    """Declaration of a module that may depend on others.
+
+    The module's static path, its kind, its name. The name of a resource or data block is
+    `type.name`, that of a provider its key; an import's is its number.
     """
 
     module: tuple[str, ...]
@@ -50,8 +52,10 @@ class Declaration(Struct, frozen=True):
 
 
 class ReferenceScope(Struct, frozen=True):
-    """Names that an expression may use besides those of its module. `block` is the enclosing resource, `check_data` the
-    data block of its check; `only_whole_objects`: references must be to whole objects (depends_on).
+    """Names that an expression may use besides those of its module.
+
+    `block` is the enclosing resource, `check_data` the data block of its check;
+    `only_whole_objects`: references must be to whole objects (depends_on).
     """
 
     has_count: bool = False
@@ -104,7 +108,10 @@ def collect_references(configuration: Configuration) -> ReferencesByModule:
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
-    """List every reference in a module's files, each with the declaration it is in. Nested modules are excluded."""
+    """List every reference in a module's files, each with the declaration it is in.
+
+    Nested modules are excluded.
+    """
     path = module.path
     for variable in module.variables.values():
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
@@ -150,7 +157,10 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
 def _list_expression_references(
     node: Declaration, expressions: Iterable[Expression | None], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
-    """List the references of expressions, with this scope and header. None is no expression."""
+    """List the references of expressions, with this scope and header.
+
+    None is no expression.
+    """
     for expression in expressions:
         if expression is not None:
             for traversal in list_traversals(expression):
@@ -196,7 +206,10 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
 
 
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
-    """List the references of a module call; those of its inputs belong to the variables of the called module."""
+    """List the references of a module call.
+
+    Those of its inputs belong to the variables of the called module.
+    """
     header = f'module "{call.name}"'
     yield from _list_expression_references(
         node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header
@@ -217,9 +230,10 @@ def build_dependencies(
 ) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
-    A node inside a called module depends on the call: its count, for_each and depends_on. A variable of the module
-    depends on the references of its input. A reference to a whole module leads to all of its outputs, in depends_on to
-    all of its nodes. Invalid references are ignored: check_references reports them.
+    A node inside a called module depends on the call: its count, for_each and depends_on. A
+    variable of the module depends on the references of its input. A reference to a whole module
+    leads to all of its outputs, in depends_on to all of its nodes. Invalid references are ignored:
+    check_references reports them.
     """
     edges: _Edges = {}
     references = collect_references(configuration)
@@ -270,9 +284,11 @@ def _add_module_edges(
     references: ReferencesByModule,
     edges: _Edges,
 ) -> None:
-    """Add the dependencies of each declaration of a module, and of the modules below it. `call` calls the module (None:
-    it is the root). `edges` maps each declaration to the referenced ones, each with the span of its first reference. A
-    resource also depends on its provider block in the root module.
+    """Add the dependencies of each declaration of a module, and of the modules below it.
+
+    `call` calls the module (None: it is the root). `edges` maps each declaration to the referenced
+    ones, each with the span of its first reference. A resource also depends on its provider block
+    in the root module.
     """
     for node in list_declarations(module):
         # The span of the reference, by declaration.
@@ -305,8 +321,10 @@ def _add_module_edges(
 def _list_referenced_declarations(
     module: Module, traversal: Traversal, *, everything: bool
 ) -> Iterable[Declaration]:
-    """List the declarations that a reference in a module leads to, none if it is undeclared: `var.x` leads to a
-    variable, `module.m.out` into the called module. `everything`: list all declarations of a called module.
+    """List the declarations that a reference in a module leads to, none if it is undeclared.
+
+    `var.x` leads to a variable, `module.m.out` into the called module. `everything`: list all
+    declarations of a called module.
     """
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = traversal.first_name
@@ -330,8 +348,10 @@ def _list_referenced_declarations(
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call, and the output named by `steps`, or all outputs; with `everything`, all declarations below.
-    `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
+    """List the call, and the output named by `steps`, or all outputs.
+
+    With `everything`, all declarations below. `steps` follow the name of the call: an instance key,
+    if it has one, and the name of an output.
     """
     yield Declaration(path, "module", call.name)
     if everything:

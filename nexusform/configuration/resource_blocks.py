@@ -103,7 +103,10 @@ class KnownTypes(Struct, frozen=True):
     data: Mapping[str, BlockSchema] | None = None
 
     def get_types(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
-        """Return the schemas of resource types ("managed") or data sources by name; None if they are not checked."""
+        """Return the schemas of resource types ("managed") or data sources by name.
+
+        None if they are not checked.
+        """
         return self.managed if mode == "managed" else self.data
 
 
@@ -136,7 +139,9 @@ _MODE_TEXTS: Final[Mapping[Mode, _ModeTexts]] = {
 
 
 class BlockLocation(Struct, frozen=True):
-    """Location of a block. `module` is its module's static path, `prefix` the position of the module's call, `file` the
+    """Location of a block.
+
+    `module` is its module's static path, `prefix` the position of the module's call, `file` the
     file's own name, `ignored_rules` the lint ids of comments by the line below them.
     """
 
@@ -230,7 +235,10 @@ _OTHER_TYPES: Final = {
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`, None if not set. If both are set, report it and return `count` alone."""
+    """Return `count` and `for_each`, None if not set.
+
+    If both are set, report it and return `count` alone.
+    """
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
@@ -273,7 +281,10 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
 
 
 def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
-    """Decode the `lifecycle` block. A `prevent_destroy` with references is kept as a condition, to be evaluated."""
+    """Decode the `lifecycle` block.
+
+    A `prevent_destroy` with references is kept as a condition, to be evaluated.
+    """
     block = find_single_block(parts.blocks, "lifecycle", problems)
     if block is None:
         return Lifecycle()
@@ -318,7 +329,10 @@ def check_enabled_repetition(
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Return whether the argument is `all`, the paths to ignore, and their spans. Report and omit invalid paths."""
+    """Return whether the argument is `all`, the paths to ignore, and their spans.
+
+    Report and omit invalid paths.
+    """
     if attribute is None:
         return False, (), ()
     if get_bare_keyword(attribute) == "all":
@@ -339,7 +353,10 @@ def _decode_ignore_changes(
 def _decode_triggers(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression, ...]:
-    """Return the references of `replace_triggered_by`. A key may be an expression: `nexus_rack.r[count.index]`."""
+    """Return the references of `replace_triggered_by`.
+
+    A key may be an expression: `nexus_rack.r[count.index]`.
+    """
     if attribute is None:
         return ()
     triggers: list[syntax.Expression] = []
@@ -366,7 +383,10 @@ def _decode_triggers(
 def _decode_conditions(
     blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]
 ) -> tuple[Condition, ...]:
-    """Decode the condition blocks of one type. Without any block their decoder is not imported."""
+    """Decode the condition blocks of one type.
+
+    Without any block their decoder is not imported.
+    """
     if not blocks:
         return ()
     # loaded on first use.
@@ -376,8 +396,9 @@ def _decode_conditions(
 
 
 def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
-    """Return the body without the decoded arguments and blocks. Each object of a JSON body remains, with its other
-    properties only.
+    """Return the body without the decoded arguments and blocks.
+
+    Each object of a JSON body remains, with its other properties only.
     """
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}

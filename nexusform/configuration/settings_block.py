@@ -51,7 +51,10 @@ def decode_settings(
     *,
     is_root: bool,
 ) -> Settings:
-    """Decode the settings of a module, override files last. Outside the root module, warn and return the defaults."""
+    """Decode the settings of a module, override files last.
+
+    Outside the root module, warn and return the defaults.
+    """
     settings = Settings()
     for block in blocks:
         settings = _add_block(settings, block, problems, is_override=False)
@@ -86,7 +89,10 @@ def decode_settings(
 def _add_block(
     settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool
 ) -> Settings:
-    """Return the settings extended by one block. A second backend or SKU catalogue is an error except in overrides."""
+    """Return the settings extended by one block.
+
+    A second backend or SKU catalogue is an error except in overrides.
+    """
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
     # The place of the first block.
@@ -133,7 +139,10 @@ def _add_block(
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
-    """Decode the limits by name. Limits with a problem are omitted."""
+    """Decode the limits by name.
+
+    Limits with a problem are omitted.
+    """
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
@@ -199,7 +208,10 @@ _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
 
 
 def is_version_allowed(version: str, constraint: str) -> bool | None:
-    """Check whether the version, without a suffix, satisfies every term of the constraint; None for an invalid one."""
+    """Check whether the version, without a suffix, satisfies every term of the constraint.
+
+    None for an invalid one.
+    """
     terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
     # Without a suffix.
     actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])
@@ -250,9 +262,11 @@ _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallb
 
 
 def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
-    """Decode the body of an `encryption` block; errors are added to `problems`. A method is named by its two labels, a
-    type and a name: ("aes_gcm", "main"). It may use a key provider, which is named in the same way. The blocks `state`,
-    `plan` and `remote_state_data_sources` refer to methods.
+    """Decode the body of an `encryption` block; errors are added to `problems`.
+
+    A method is named by its two labels, a type and a name: ("aes_gcm", "main"). It may use a key
+    provider, which is named in the same way. The blocks `state`, `plan` and
+    `remote_state_data_sources` refer to methods.
     """
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
@@ -315,7 +329,10 @@ def _get_method_name(block: Block) -> MethodName:
 
 
 def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
-    """Return type and name of the key provider of a method. It is None for `unencrypted`, or after a diagnostic."""
+    """Return type and name of the key provider of a method.
+
+    It is None for `unencrypted`, or after a diagnostic.
+    """
     kind, _ = _get_method_name(block)
     parts = unpack_result(decode_body(block.body, _METHOD_SCHEMA), problems)
     if kind not in METHODS:
@@ -336,7 +353,10 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
 def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
-    """Decode the method of a `state`, `plan` or data source block, with fallbacks; None without a valid method."""
+    """Decode the method of a `state`, `plan` or data source block, with fallbacks.
+
+    None without a valid method.
+    """
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
@@ -365,7 +385,10 @@ def _decode_encryption_target(
 def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
-    """Decode the valid methods to read states of other configurations, by data block name; "" is the default."""
+    """Decode the valid methods to read states of other configurations, by data block name.
+
+    "" is the default.
+    """
     parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:
@@ -380,7 +403,10 @@ def _decode_method_reference(
     methods: Mapping[MethodName, MethodName | None],
     problems: list[Diagnostic],
 ) -> MethodName | None:
-    """Return type and name of the method referenced by an argument; None, and a problem, if it is not declared."""
+    """Return type and name of the method referenced by an argument.
+
+    None, and a problem, if it is not declared.
+    """
     if attribute is None:
         # reported by the schema: the argument is required.
         return None
@@ -395,7 +421,10 @@ def _decode_method_reference(
 def _decode_labels_of_reference(
     attribute: Attribute, root: str, problems: list[Diagnostic]
 ) -> MethodName | None:
-    """Return TYPE and NAME of a reference `root.TYPE.NAME`. Report anything else and return None."""
+    """Return TYPE and NAME of a reference `root.TYPE.NAME`.
+
+    Report anything else and return None.
+    """
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
         return None  # reported

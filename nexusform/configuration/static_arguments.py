@@ -1,5 +1,6 @@
-"""Arguments that are read as text instead of being evaluated: names, references, relative paths. In JSON syntax they
-are strings with the native syntax as content.
+"""Arguments that are read as text instead of being evaluated: names, references, relative paths.
+
+In JSON syntax they are strings with the native syntax as content.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def format_block_header(block: syntax.Block) -> str:
 
 
 def describe_duplicate(kind: str, name: str, earlier: Span, rule: str) -> str:
-    """Return the detail of the error about a second declaration of a name. It ends with `rule`."""
+    """Return the detail of the error about a second declaration of a name.
+
+    It ends with `rule`.
+    """
     return f'{kind} "{name}" was already declared at {describe_span(earlier)}. {rule}'
 
 
@@ -76,7 +80,10 @@ def unpack_result(result: tuple[_Result, list[Diagnostic]], problems: list[Diagn
 def unwrap_quoted_expression(
     expression: syntax.Expression, problems: list[Diagnostic]
 ) -> syntax.Expression | None:
-    """Return the expression itself, or the parsed expression in a string (as in JSON); None after a syntax error."""
+    """Return the expression itself, or the parsed expression in a string (as in JSON).
+
+    None after a syntax error.
+    """
     if not isinstance(expression, syntax.StringLiteral):
         return expression
     span = expression.span
@@ -90,7 +97,10 @@ def unwrap_quoted_expression(
 def parse_reference(
     expression: syntax.Expression, problems: list[Diagnostic]
 ) -> syntax.Traversal | None:
-    """Return the reference, also a quoted one, without a prefix `resource`. Report others, and return None."""
+    """Return the reference, also a quoted one, without a prefix `resource`.
+
+    Report others, and return None.
+    """
     previous_count = len(problems)
     unquoted = unwrap_quoted_expression(expression, problems)
     if isinstance(unquoted, syntax.Traversal):
@@ -120,7 +130,10 @@ def list_static_items(
 def parse_references(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[syntax.Traversal, ...]:
-    """Parse the references of `depends_on` and similar arguments; invalid ones are reported and omitted."""
+    """Parse the references of `depends_on` and similar arguments.
+
+    Invalid ones are reported and omitted.
+    """
     if attribute is None:
         return ()
     traversals = []
@@ -144,7 +157,10 @@ def get_bare_keyword(attribute: syntax.Attribute) -> str:
 def parse_relative_path(
     traversal: syntax.Traversal, problems: list[Diagnostic]
 ) -> tuple[PathStep, ...] | None:
-    """Return the steps of a path into an object, `agent_pool["np1"].count`; None, and an error, for another key."""
+    """Return the steps of a path into an object, `agent_pool["np1"].count`.
+
+    None, and an error, for another key.
+    """
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, syntax.TraverseAttribute):
@@ -162,7 +178,10 @@ def parse_relative_path(
 def find_single_block(
     blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]
 ) -> syntax.Block | None:
-    """Return the first block of a type that is allowed once, None without one; further ones are reported."""
+    """Return the first block of a type that is allowed once, None without one.
+
+    Further ones are reported.
+    """
     matches = [block for block in blocks if block.type == kind]
     for duplicate in matches[1:]:
         detail = (
@@ -203,7 +222,10 @@ _CONSTANT_NODES: Final = (
 
 
 def is_constant_value(expression: syntax.Expression) -> bool:
-    """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
+    """Check whether the expression consists of literals alone (no reference or call).
+
+    Bare object keys are texts.
+    """
     if not isinstance(expression, _CONSTANT_NODES):
         return False
     if isinstance(expression, syntax.ObjectCons) and any(
@@ -233,7 +255,10 @@ def _evaluate_as_type(
     problems: list[Diagnostic],
     scope: Scope = EMPTY_SCOPE,
 ) -> Any:
-    """Return the raw value of a constant argument, or UNKNOWN. It is None if absent, null or reported as invalid."""
+    """Return the raw value of a constant argument, or UNKNOWN.
+
+    It is None if absent, null or reported as invalid.
+    """
     if attribute is None:
         return None
     value, diagnostics = evaluate_constant(attribute.expression, scope)

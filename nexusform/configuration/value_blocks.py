@@ -73,7 +73,10 @@ _RESERVED = (
 
 
 def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
-    """Decode a `variable` block. Return None, with an error, for an invalid name, or one of a module argument."""
+    """Decode a `variable` block.
+
+    Return None, with an error, for an invalid name, or one of a module argument.
+    """
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
         return None  # reported
@@ -131,7 +134,10 @@ _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": Map
 
 
 def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_json: bool) -> Type:
-    """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON the type is in quotes."""
+    """Decode the type of a variable or output; DYNAMIC (any) without a valid one.
+
+    In JSON the type is in quotes.
+    """
     if attribute is None:
         return DYNAMIC
     expression = (
@@ -159,7 +165,10 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
 def _decode_default(
     attribute: Attribute | None, variable_type: Type, problems: list[Diagnostic], *, nullable: bool
 ) -> Value | None:
-    """Decode the default of a variable: None without one (the variable is required), NULL for an invalid one."""
+    """Decode the default of a variable.
+
+    None without one (the variable is required), NULL for an invalid one.
+    """
     if attribute is None:
         return None
     value, new_problems = evaluate_constant(attribute.expression)
@@ -236,7 +245,10 @@ _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": T
 def decode_condition_blocks(
     blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
 ) -> tuple[Condition, ...]:
-    """Decode the conditions of all blocks of type `kind`. Report and omit incomplete ones. Report constant ones."""
+    """Decode the conditions of all blocks of type `kind`.
+
+    Report and omit incomplete ones. Report constant ones.
+    """
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:

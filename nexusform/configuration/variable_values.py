@@ -87,8 +87,9 @@ def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic
 
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
-    """Parse the assignments of a variable file; texts of JSON are literal, as in Terraform. Its problems never show its
-    text: it may contain secrets.
+    """Parse the assignments of a variable file; texts of JSON are literal, as in Terraform.
+
+    Its problems never show its text: it may contain secrets.
     """
     from nexusform.language.json_syntax import parse_json_file
 
@@ -166,8 +167,10 @@ _CAUSES: Final[Mapping[str, str]] = {
 def resolve_variable_values(
     variables: Mapping[str, Variable], assignments: Iterable[Assignment], hint: Callable[[str], str]
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of every declared variable; the last of several assignments counts. `hint` returns
-    advice on the missing value of a variable, by name.
+    """Return the value and origin of every declared variable.
+
+    The last of several assignments counts. `hint` returns advice on the missing value of a
+    variable, by name.
     """
     problems: list[Diagnostic] = []
     last_assignments: dict[str, Assignment] = {}
@@ -185,7 +188,10 @@ def resolve_variable_values(
 def _check_variable_declared(
     assignment: Assignment, variables: Mapping[str, Variable]
 ) -> Iterable[Diagnostic]:
-    """Report an undeclared variable: an error for -var, a warning for a file, nothing for the (shared) environment."""
+    """Report an undeclared variable.
+
+    An error for -var, a warning for a file, nothing for the (shared) environment.
+    """
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -210,8 +216,10 @@ def _resolve_variable(
     hint: Callable[[str], str],
     problems: list[Diagnostic],
 ) -> tuple[Value, VariableValueSource]:
-    """Return the assigned or default value of a variable, and its origin. After an error the value is unknown. A null
-    counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
+    """Return the assigned or default value of a variable, and its origin.
+
+    After an error the value is unknown. A null counts as not assigned if the variable is not
+    nullable. `hint` returns advice on a missing value, by name.
     """
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
@@ -256,7 +264,10 @@ def _resolve_variable(
 def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return one error without line or content for all errors of a sensitive or ephemeral variable; [] without any."""
+    """Return one error without line or content for all errors of a sensitive or ephemeral variable.
+
+    [] without any.
+    """
     if not has_errors(problems):
         return []
     span = assignment.origin.span
@@ -274,7 +285,10 @@ def _redact_sensitive_problems(
 def _convert_assigned_value_to_type(
     variable: Variable, assignment: Assignment
 ) -> tuple[Value, list[Diagnostic]]:
-    """Convert a value to the type of its variable. If it does not fit, return an error and an unknown value."""
+    """Convert a value to the type of its variable.
+
+    If it does not fit, return an error and an unknown value.
+    """
     # From an option or the environment; else an expression of a file.
     if isinstance(assignment.value, str):
         value, problems = _parse_text(variable, assignment.value)
@@ -308,7 +322,10 @@ def _convert_assigned_value_to_type(
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
-    """Return the text itself for a primitive type or without a type (as in Terraform), else its value as expression."""
+    """Return the text itself for a primitive type or without a type, else its value as expression.
+
+    As in Terraform.
+    """
     if not variable.is_typed or variable.type in _LITERAL_TYPES:
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
@@ -341,8 +358,9 @@ class ConstantVariableScope:
         self._locals_in_evaluation: list[str] = []
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems. For
-        any other reference return an unknown value, the number of all its steps, and a problem.
+        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems.
+
+        For any other reference return an unknown value, the number of all its steps, and a problem.
         """
         root, name = traversal.root.name, traversal.first_name
         if root == "local" and name in self._locals_in_evaluation:
@@ -375,7 +393,10 @@ class ConstantVariableScope:
 def evaluate_constant_variables(
     header: CallHeader, scope: Scope, variables: Mapping[str, Variable], problems: list[Diagnostic]
 ) -> dict[str, Value]:
-    """Return the values of a called module's constant variables. Add to `problems`. `scope` has the caller's names."""
+    """Return the values of a called module's constant variables.
+
+    Add to `problems`. `scope` has the caller's names.
+    """
     values: dict[str, Value] = {}
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default

@@ -1,10 +1,11 @@
 """Diagnostics: the error, its position, and the remedy.
 
-Functions return their result together with the diagnostics and continue, so that a user sees every error of a
-run at once. Exceptions are for bugs.
+Functions return their result together with the diagnostics and continue, so that a user sees every
+error of a run at once. Exceptions are for bugs.
 
 Code and tools recognize a diagnostic by its `id` (docs/reference/diagnostics.md), not by its text.
-`summary` is short. `detail` is full sentences: the error, its effect if that is not obvious, and the remedy.
+`summary` is short. `detail` is full sentences: the error, its effect if that is not obvious, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class LiteralTextLine(Struct, frozen=True):
 
 
 def get_text_line(text: object, number: int) -> LiteralTextLine | None:
-    """Return a line of a text with several lines; None for other values and for a line beyond its end."""
+    """Return a line of a text with several lines.
+
+    None for other values and for a line beyond its end.
+    """
     lines = text.split("\n") if isinstance(text, str) else []
     return (
         LiteralTextLine(number, lines[number - 1])
@@ -78,14 +82,17 @@ def get_text_line(text: object, number: int) -> LiteralTextLine | None:
 
 
 class Diagnostic(Struct, frozen=True):
-    """One problem. `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with
-    figures. Create one with `build_error` and `build_warning`. `address` is the affected resource instance. `subject`
-    is the range at fault; `context` the enclosing construct to display. `block` is the header of the subject's block,
-    displayed after the line number (`resource "t" "n"`). `function` is the function call under evaluation. `brief` is a
-    line such as `cluster-d/pool1: an upgrade would fail`; "" if summary and detail are short enough. `extra` is data
-    for the JSON form only (for example `fit`: the suggested fixes of a placement that does not fit). `is_preexisting`:
-    a warning of a plan that is not caused by the plan. `line` is the line at fault of the subject's literal text;
-    `locate_line_in_text` narrows the subject to it.
+    """One problem.
+
+    `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline
+    with figures. Create one with `build_error` and `build_warning`. `address` is the affected
+    resource instance. `subject` is the range at fault; `context` the enclosing construct to
+    display. `block` is the header of the subject's block, displayed after the line number
+    (`resource "t" "n"`). `function` is the function call under evaluation. `brief` is a line such
+    as `cluster-d/pool1: an upgrade would fail`; "" if summary and detail are short enough. `extra`
+    is data for the JSON form only (for example `fit`: the suggested fixes of a placement that does
+    not fit). `is_preexisting`: a warning of a plan that is not caused by the plan. `line` is the
+    line at fault of the subject's literal text; `locate_line_in_text` narrows the subject to it.
     """
 
     severity: Severity
@@ -105,7 +112,10 @@ class Diagnostic(Struct, frozen=True):
 
 
 class DiagnosticsError(Exception):
-    """Error of a request that cannot be completed, with diagnostics. The caller catches it."""
+    """Error of a request that cannot be completed, with diagnostics.
+
+    The caller catches it.
+    """
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*(diagnostic.detail for diagnostic in diagnostics))
@@ -113,11 +123,13 @@ class DiagnosticsError(Exception):
 
 
 class Problem(Struct, frozen=True):
-    """Problem of a value or a document, independent of its owner. `path` is the path inside the value (() = all of it);
-    for the text of a `file`, `line` and `column` are the position instead (from 1, 0 = all of it), and `line` also
-    applies to the text at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
-    the address of the instance concerned and deleted with it, "" for none. Code with access to the configuration
-    converts it to a Diagnostic, at the line of the value or the file.
+    """Problem of a value or a document, independent of its owner.
+
+    `path` is the path inside the value (() = all of it); for the text of a `file`, `line` and
+    `column` are the position instead (from 1, 0 = all of it), and `line` also applies to the text
+    at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
+    the address of the instance concerned and deleted with it, "" for none. Code with access to the
+    configuration converts it to a Diagnostic, at the line of the value or the file.
     """
 
     path: tuple[str | int, ...]
@@ -133,7 +145,10 @@ class Problem(Struct, frozen=True):
 
     @property
     def position_text(self) -> str:
-        """Position for people: `line 3, column 5`, or a path such as `[4].rackId`; "" for all of it."""
+        """Position for people: `line 3, column 5`, or a path such as `[4].rackId`.
+
+        "" for all of it.
+        """
         if self.line:
             return f"line {self.line}, column {self.column}"
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
@@ -161,8 +176,10 @@ def build_diagnostic(
     headline: str = "",
     **fields: Any,
 ) -> Diagnostic:
-    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py). `headline` replaces that
-    summary if it needs names or figures; `fields` are the other fields of Diagnostic.
+    """Build a diagnostic of a kind (its id), with its summary (diagnostics/summaries.py).
+
+    `headline` replaces that summary if it needs names or figures; `fields` are the other fields of
+    Diagnostic.
     """
     from nexusform.diagnostics.summaries import get_summary
 
@@ -177,8 +194,10 @@ def build_diagnostic(
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
-    """Move a diagnostic of a heredoc to the source line of its faulty text line. Its `line` has the number and content
-    of the text line, and is removed. If the source line is uncertain, keep the subject.
+    """Move a diagnostic of a heredoc to the source line of its faulty text line.
+
+    Its `line` has the number and content of the text line, and is removed. If the source line is
+    uncertain, keep the subject.
     """
     subject, line = diagnostic.subject, diagnostic.line
     if line is None:
@@ -207,8 +226,9 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 
 
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
-    """Find the position of the source line of a heredoc for a line of its evaluated text; None if uncertain. Template
-    sequences `${...}` make the text differ from its source.
+    """Find the position of the source line of a heredoc for a line of its evaluated text.
+
+    None if uncertain. Template sequences `${...}` make the text differ from its source.
     """
     # The first source line (0) opens the heredoc; lines of its text are numbered from 1.
     expected = line.text.strip()
@@ -248,7 +268,10 @@ def build_error(
 
 
 def build_development_file_error(name: str, action: str) -> Diagnostic:
-    """Return the error for a file that a version before the first release wrote; `action` is what to do."""
+    """Return the error for a file that a version before the first release wrote.
+
+    `action` is what to do.
+    """
     detail = f"{name} was written by a development version of nexusform; {action}."
     return build_error("development-version-file", detail)
 
@@ -292,8 +315,10 @@ def find_nearest_name(name: str, known: Iterable[str]) -> str:
 def find_nearest_names(
     name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6
 ) -> list[str]:
-    """Return those of `known` that may be intended, the nearest first: the same letters in another case
-    before all others. `likeness` (0 to 1) is the minimum similarity, apart from case.
+    """Return those of `known` that may be intended, the nearest first.
+
+    The same letters in another case before all others. `likeness` (0 to 1) is the minimum
+    similarity, apart from case.
     """
     from difflib import get_close_matches
 

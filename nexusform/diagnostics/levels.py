@@ -1,6 +1,7 @@
-"""Levels of diagnostics, the same in terminal, comment, page, JSON, SARIF, JUnit, review and editor. An error stops the
-request. A warning reports a failure or a loss. Advice suggests an improvement, a note is information: neither implies a
-failure.
+"""Levels of diagnostics, the same in terminal, comment, page, JSON, SARIF, JUnit, review and editor.
+
+An error stops the request. A warning reports a failure or a loss. Advice suggests an improvement, a
+note is information: neither implies a failure.
 """
 
 from enum import StrEnum
@@ -28,8 +29,10 @@ _SCALE: Final = tuple(Level)
 
 
 class PlacementImpact(StrEnum):
-    """Impact on running objects: none; something moves, or is uncertain; something loses its machine, or its
-    protection. The values are the names of a comment's alert boxes.
+    """Impact on running objects: none; something moves, or is uncertain.
+
+    Something loses its machine, or its protection. The values are the names of a comment's alert
+    boxes.
     """
 
     NONE = "note"

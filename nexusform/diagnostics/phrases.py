@@ -29,7 +29,10 @@ def format_installation(extra: str) -> str:
 
 
 def format_list(names: Iterable[str], max_items: int = 8) -> str:
-    """Format a list: `a`, `a and b`, `a, b and c`; beyond `max_items` names, the number of further ones."""
+    """Format a list: `a`, `a and b`, `a, b and c`.
+
+    Beyond `max_items` names, the number of further ones.
+    """
     texts = list(names)
     if len(texts) > max_items:
         return f"{', '.join(texts[:max_items])} and {len(texts) - max_items} more"

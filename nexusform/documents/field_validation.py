@@ -1,5 +1,7 @@
-"""Shapes of fields of foreign data: the kind and the allowed values of a field. JSON and YAML may contain anything.
-Strict readers have a table of shapes, and check each value with `validate_value`.
+"""Shapes of fields of foreign data: the kind and the allowed values of a field.
+
+JSON and YAML may contain anything. Strict readers have a table of shapes, and check each value with
+`validate_value`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ _INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)
 
 
 class FieldKind(Enum):
-    """Kind of a field's value. AMOUNT is a whole number or a text, ANY is unrestricted."""
+    """Kind of a field's value.
+
+    AMOUNT is a whole number or a text, ANY is unrestricted.
+    """
 
     OBJECT = "a mapping"
     LIST = "a list"
@@ -34,7 +39,10 @@ class FieldKind(Enum):
     ANY = "anything"
 
     def is_valid(self, data: Any) -> bool:
-        """Check whether data is of this kind, without its parts. A bool, an int for Python, is not a number."""
+        """Check whether data is of this kind, without its parts.
+
+        A bool, an int for Python, is not a number.
+        """
         classes = _CLASSES[self]
         return isinstance(data, classes) and (not isinstance(data, bool) or bool in classes)
 
@@ -54,7 +62,10 @@ _CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
 
 
 class RuleViolation(Struct, frozen=True):
-    """Violation of a rule by an object, at a key ("" = all of it). `correction`: its id for lenient readers."""
+    """Violation of a rule by an object, at a key ("" = all of it).
+
+    `correction`: its id for lenient readers.
+    """
 
     key: str
     detail: str
@@ -65,11 +76,13 @@ Rule: TypeAlias = Callable[[Mapping[str, Any]], Iterator[RuleViolation]]
 
 
 class FieldShape(Struct, frozen=True, eq=False):
-    """Field of a foreign document. `fields` are those of a mapping; if types refer to each other, `type` names the type
-    with the fields. `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum` bound a
-    number, the items of a list, the keys of a mapping, or the characters of a text. `pattern` must match a text;
-    `check_form` returns why a value has an invalid form, as a clause ("" if valid). `is_defaulted`: null counts as
-    absent. `versions`: the only ones with this field.
+    """Field of a foreign document.
+
+    `fields` are those of a mapping; if types refer to each other, `type` names the type with the
+    fields. `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum`
+    bound a number, the items of a list, the keys of a mapping, or the characters of a text.
+    `pattern` must match a text; `check_form` returns why a value has an invalid form, as a clause
+    ("" if valid). `is_defaulted`: null counts as absent. `versions`: the only ones with this field.
     """
 
     kind: FieldKind
@@ -88,8 +101,9 @@ class FieldShape(Struct, frozen=True, eq=False):
 
 
 class SchemaViolation(Struct, frozen=True):
-    """Violation of a shape by a value, as the end of a sentence that starts with its name. `intended_text` is the text
-    of a scalar without quotes, if a text is required.
+    """Violation of a shape by a value, as the end of a sentence that starts with its name.
+
+    `intended_text` is the text of a scalar without quotes, if a text is required.
     """
 
     detail: str
@@ -97,8 +111,9 @@ class SchemaViolation(Struct, frozen=True):
 
 
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
-    """Validate a value, but not its parts, against its shape. Return None if it is valid. `source_text` is the text of
-    a scalar in the document.
+    """Validate a value, but not its parts, against its shape.
+
+    Return None if it is valid. `source_text` is the text of a scalar in the document.
     """
     if not shape.kind.is_valid(data):
         return _describe_wrong_kind(data, shape.kind, source_text)
@@ -107,9 +122,11 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
-    """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
-    For a number, the text "3" needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a
-    scalar in the document, such as "yes" for true.
+    """Describe a value of a kind other than `kind`.
+
+    Wrong quotes are the usual reason: advise to write or omit them. For a number, the text "3"
+    needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a scalar
+    in the document, such as "yes" for true.
     """
     if isinstance(data, str):
         unquoted = {"true": True, "false": False}.get(
@@ -128,8 +145,9 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why a value is outside of the bounds of its shape, or "" if it is not. The bounds limit the value of a
-    number, and the length of a text, a list or a mapping.
+    """Return why a value is outside of the bounds of its shape, or "" if it is not.
+
+    The bounds limit the value of a number, and the length of a text, a list or a mapping.
     """
     # None: no bound.
     low, high = shape.minimum, shape.maximum
@@ -156,8 +174,9 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid. The
-    reason is the end of a sentence that starts with the name of the field.
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
+
+    The reason is the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)

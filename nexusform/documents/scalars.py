@@ -23,8 +23,10 @@ def list_scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """Return a copy of the data with every scalar replaced by `change(path, scalar)`. A scalar changed to OMITTED is
-    left out of its mapping. In a list it becomes null, so that other items do not move.
+    """Return a copy of the data with every scalar replaced by `change(path, scalar)`.
+
+    A scalar changed to OMITTED is left out of its mapping. In a list it becomes null, so that other
+    items do not move.
     """
     if isinstance(data, Mapping):
         fields = {name: replace_scalars(item, change, (*path, name)) for name, item in data.items()}

@@ -17,7 +17,10 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def parse_time(text: str) -> datetime | None:
-    """Parse an RFC 3339 time to UTC; without a zone it counts as UTC. None for anything else."""
+    """Parse an RFC 3339 time to UTC; without a zone it counts as UTC.
+
+    None for anything else.
+    """
     try:
         # Azure writes up to seven digits of a second; Python accepts six.
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.strip()))

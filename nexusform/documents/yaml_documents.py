@@ -1,8 +1,8 @@
 """Parser of one or more YAML documents to plain data with positions, and `Node`, a part of it with its position.
 
-An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers, strings,
-lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain scalars are parsed as by
-Kubernetes (YAML 1.1's booleans, dates stay text).
+An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans,
+numbers, strings, lists and mappings are created; size, nesting and the expansion of aliases are
+bounded. Plain scalars are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
 
 
 class TextPosition(Struct, frozen=True):
-    """Position of a value: line and column from 1, and the positions of its keys or items. `source_text` is the text of
-    a scalar that is parsed to another value ("yes" for true), else "".
+    """Position of a value: line and column from 1, and the positions of its keys or items.
+
+    `source_text` is the text of a scalar that is parsed to another value ("yes" for true), else "".
     """
 
     line: int
@@ -83,7 +84,10 @@ def build_problem(
 
 
 def parse_yaml(file: str, content: str | bytes) -> YamlStream:
-    """Parse all documents of a text. An invalid document ends the stream with a finding."""
+    """Parse all documents of a text.
+
+    An invalid document ends the stream with a finding.
+    """
     size = len(content)
     # perhaps a List of kubectl, parsed faster.
     if MIN_LARGE < size <= MAX_LARGE:
@@ -120,7 +124,10 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
 
 
 def _decode_utf8_or_utf16(content: bytes) -> str:
-    """Decode UTF-8, with or without BOM, or the UTF-16 of PowerShell's `>`. Raises UnicodeDecodeError."""
+    """Decode UTF-8, with or without BOM, or the UTF-16 of PowerShell's `>`.
+
+    Raises UnicodeDecodeError.
+    """
     return content.decode("utf-16" if content[:2] in _UTF_16 else "utf-8-sig")
 
 
@@ -170,7 +177,10 @@ class _InvalidDocument(Exception):
 class _DocumentReader:
     # Builds one document from the parser's events, counting every node of an alias.
     def __init__(self, file: str, events: Iterator[Any]) -> None:
-        """Start to read the parse events of `file`; the number of nodes is limited, to stop alias bombs."""
+        """Start to read the parse events of `file`.
+
+        The number of nodes is limited, to stop alias bombs.
+        """
         import yaml
 
         self.file = file
@@ -185,7 +195,10 @@ class _DocumentReader:
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
-        """Parse the value that starts with an event. Return it, and its position (an alias has its anchor's)."""
+        """Parse the value that starts with an event.
+
+        Return it, and its position (an alias has its anchor's).
+        """
         mark = event.start_mark
         position = TextPosition(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
@@ -241,7 +254,10 @@ class _DocumentReader:
         return items
 
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
-        """Parse the entries up to the end of a mapping, and add their positions to `position`; merge those of `<<`."""
+        """Parse the entries up to the end of a mapping, and add their positions to `position`.
+
+        Merge those of `<<`.
+        """
         entries: dict[str, Any] = {}
         # mappings of `<<` entries.
         merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
@@ -284,8 +300,10 @@ class _DocumentReader:
 def _list_merge_sources(
     data: Any, position: TextPosition
 ) -> Iterable[tuple[dict[str, Any], TextPosition]]:
-    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument. `data`
-    is the value of the key `<<`, and `position` has the positions of its parts in `children`.
+    """Return the mappings merged by <<, with their positions: one, or those of a list.
+
+    Raises _InvalidDocument. `data` is the value of the key `<<`, and `position` has the positions
+    of its parts in `children`.
     """
     if isinstance(data, dict):
         return [(data, position)]
@@ -322,7 +340,10 @@ _MAX_NUMBER_LENGTH: Final = 400
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
-    """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
+    """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node.
+
+    "map", "seq".
+    """
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(
             position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.'
@@ -330,8 +351,10 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a scalar by its tag, such as `!!int 1`. Without a tag, it is text in quotes, else YAML's rules decide. A
-    text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
+    """Parse a scalar by its tag, such as `!!int 1`.
+
+    Without a tag, it is text in quotes, else YAML's rules decide. A text such as 1.5 is unfit for
+    `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
     text, tag = event.value, event.tag
     if tag is None:
@@ -350,7 +373,10 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
 
 
 def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
-    """Convert a number or its decimal text; `text` is its text in the document. Raises _InvalidDocument."""
+    """Convert a number or its decimal text; `text` is its text in the document.
+
+    Raises _InvalidDocument.
+    """
     try:
         result = float(number)
     except OverflowError:
@@ -361,8 +387,10 @@ def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    """Parse a scalar without quotes: null, a boolean, a number, else its text. Integers may have a base: `0x1f`,
-    `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN and numbers too large for a float.
+    """Parse a scalar without quotes: null, a boolean, a number, else its text.
+
+    Integers may have a base: `0x1f`, `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument
+    for infinity, NaN and numbers too large for a float.
     """
     if text in _NULLS:
         return None
@@ -519,7 +547,10 @@ class _UnsupportedJson(ValueError):
 
 
 def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse a Kubernetes List in JSON, with the position of each item. None for any other, invalid or deep content."""
+    """Parse a Kubernetes List in JSON, with the position of each item.
+
+    None for any other, invalid or deep content.
+    """
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
         data, position = _JsonListReader(text).parse()
@@ -544,7 +575,10 @@ class _JsonListReader:
         ).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
-        """Parse the whole text, an object with a list `items`. Raises ValueError, IndexError or RecursionError."""
+        """Parse the whole text, an object with a list `items`.
+
+        Raises ValueError, IndexError or RecursionError.
+        """
         data: dict[str, Any] = {}
         self._skip_blanks()
         root_position = self._compute_current_position()
@@ -568,7 +602,10 @@ class _JsonListReader:
         return data, root_position
 
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
-        """Parse the items up to the end of the list. Return them, and `list_position` with their positions added."""
+        """Parse the items up to the end of the list.
+
+        Return them, and `list_position` with their positions added.
+        """
         items: list[Any] = []
         self._require_and_skip_character("[")
         if self.text[self.offset] == "]":
@@ -581,7 +618,10 @@ class _JsonListReader:
                 return items, list_position
 
     def _has_next_item(self, end: str) -> bool:
-        """Skip a comma, or the mark `end`; return whether it was a comma. Raises _UnsupportedJson for another mark."""
+        """Skip a comma, or the mark `end`; return whether it was a comma.
+
+        Raises _UnsupportedJson for another mark.
+        """
         has_comma = self.text[self.offset] == ","
         self._require_and_skip_character("," if has_comma else end)
         return has_comma
@@ -592,7 +632,10 @@ class _JsonListReader:
         return value
 
     def _require_and_skip_character(self, sign: str) -> None:
-        """Read one character and the blanks after it. Raises _UnsupportedJson for another one."""
+        """Read one character and the blanks after it.
+
+        Raises _UnsupportedJson for another one.
+        """
         if self.text[self.offset] != sign:
             raise _UnsupportedJson
         self.offset += 1
@@ -604,7 +647,10 @@ class _JsonListReader:
         self.offset = blanks.end()
 
     def _compute_current_position(self) -> TextPosition:
-        """Return the position of `offset`. Count only the lines since the last call, so that all text is read once."""
+        """Return the position of `offset`.
+
+        Count only the lines since the last call, so that all text is read once.
+        """
         self.line += self.text.count("\n", self.counted_offset, self.offset)
         self.counted_offset = self.offset
         return TextPosition(self.line, self.offset - self.text.rfind("\n", 0, self.offset))

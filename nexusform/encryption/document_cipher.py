@@ -3,8 +3,8 @@
     {"encryption":{"version":1,"purpose":"state","method":"aes_gcm","keys":"pbkdf2.main","meta":{...},
     "nonce":"..."},"data":"..."}
 
-All members of `encryption` are authenticated with the data: a modified document, or one for another purpose,
-cannot be decrypted.
+All members of `encryption` are authenticated with the data: a modified document, or one for another
+purpose, cannot be decrypted.
 """
 
 from __future__ import annotations
@@ -48,12 +48,18 @@ _NONCE_BYTES: Final = 12
 
 
 def read_encryption_purpose(document: bytes) -> str:
-    """Return the purpose of an encrypted document (`state`, `journal`, `plan`); "" for an unencrypted one."""
+    """Return the purpose of an encrypted document (`state`, `journal`, `plan`).
+
+    "" for an unencrypted one.
+    """
     return str(_read_header(document).get("purpose", "")) if is_encrypted(document) else ""
 
 
 def _read_header(document: bytes) -> Mapping[str, Any]:
-    """Return the header of an encrypted document. A damaged one counts as a state; its decryption reports it."""
+    """Return the header of an encrypted document.
+
+    A damaged one counts as a state; its decryption reports it.
+    """
     try:
         return _split_encrypted_document(document, name="")[0]
     except EncryptionProblem:
@@ -72,13 +78,19 @@ class DocumentCipher:
         self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}
 
     def check(self) -> None:
-        """Raise an EncryptionProblem if no key for encryption is available; the method `unencrypted` needs none."""
+        """Raise an EncryptionProblem if no key for encryption is available.
+
+        The method `unencrypted` needs none.
+        """
         key_name = self._encryption.methods[self._target.method]
         if key_name is not None:
             self._get_writing_key(key_name)
 
     def is_current(self, document: bytes) -> bool:
-        """Return whether a stored document is encrypted by the configured method (or unencrypted, if configured so)."""
+        """Return whether a stored document is encrypted by the configured method.
+
+        Or unencrypted, if configured so.
+        """
         key_name = self._encryption.methods[self._target.method]
         # The method `unencrypted`.
         if key_name is None:
@@ -86,7 +98,10 @@ class DocumentCipher:
         return is_encrypted(document) and _read_header(document).get("keys") == ".".join(key_name)
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
-        """Return the document as one encrypted line, without a line end. Raises EncryptionProblem."""
+        """Return the document as one encrypted line, without a line end.
+
+        Raises EncryptionProblem.
+        """
         key_name = self._encryption.methods[self._target.method]
         # The method `unencrypted`.
         if key_name is None:
@@ -108,7 +123,10 @@ class DocumentCipher:
         return b"".join((ENCRYPTED_PREFIX, _serialize_header(header), b',"data":"', data, b'"}'))
 
     def decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
-        """Return the document, decrypted by the method or a fallback. Raises EncryptionProblem if none fits."""
+        """Return the document, decrypted by the method or a fallback.
+
+        Raises EncryptionProblem if none fits.
+        """
         methods = (self._target.method, *self._target.fallbacks)
         if not is_encrypted(document):
             if any(kind == UNENCRYPTED for kind, _ in methods):
@@ -141,7 +159,10 @@ class DocumentCipher:
     def _decrypt_with_key(
         self, key_name: MethodName, header: Mapping[str, Any], data: bytes
     ) -> bytes:
-        """Decrypt the data with the key of a key provider. Raises EncryptionProblem."""
+        """Decrypt the data with the key of a key provider.
+
+        Raises EncryptionProblem.
+        """
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -166,7 +187,10 @@ class DocumentCipher:
             ) from None
 
     def _get_writing_key(self, key_name: MethodName) -> EncryptionKey:
-        """Return the key of a key provider for encryption, derived once with new metadata. Raises EncryptionProblem."""
+        """Return the key of a key provider for encryption, derived once with new metadata.
+
+        Raises EncryptionProblem.
+        """
         if key_name not in self._writing_keys:
             try:
                 self._writing_keys[key_name] = derive_key(
@@ -182,7 +206,10 @@ def _serialize_header(header: Mapping[str, Any]) -> bytes:
 
 
 def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-    """Return header and data (still encrypted) of a document. Raises EncryptionProblem if it is damaged or newer."""
+    """Return header and data (still encrypted) of a document.
+
+    Raises EncryptionProblem if it is damaged or newer.
+    """
     try:
         members = json.loads(document)
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
@@ -199,7 +226,10 @@ def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any
 
 
 class EncryptedBackend:
-    """Encryption around another backend. The lock information stays readable."""
+    """Encryption around another backend.
+
+    The lock information stays readable.
+    """
 
     def __init__(self, inner: StateBackend, cipher: DocumentCipher) -> None:
         self.inner = inner
@@ -210,7 +240,10 @@ class EncryptedBackend:
         return self.inner.describe()
 
     def read(self) -> bytes | None:
-        """Return the state document, None if there is none. Raises BackendProblem if no key decrypts it."""
+        """Return the state document, None if there is none.
+
+        Raises BackendProblem if no key decrypts it.
+        """
         document = self.inner.read()
         return None if document is None else self._cipher.decrypt(document, STATE, self.describe())
 
@@ -234,7 +267,10 @@ class EncryptedBackend:
         self._cipher.check()
 
     def encrypt_document(self, document: bytes) -> bytes:
-        """Return a state document as stored by this backend. Raises BackendProblem."""
+        """Return a state document as stored by this backend.
+
+        Raises BackendProblem.
+        """
         return self._cipher.encrypt(document, STATE)
 
     def append(self, record: bytes) -> None:
@@ -242,7 +278,10 @@ class EncryptedBackend:
         self.inner.append(self._cipher.encrypt(record, JOURNAL))
 
     def append_all(self, records: Sequence[bytes]) -> None:
-        """Add records in order, encrypted; with a single call if the inner backend has one for several."""
+        """Add records in order, encrypted.
+
+        With a single call if the inner backend has one for several.
+        """
         encrypted_records = self._encrypt_records(records)
         if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(encrypted_records)
@@ -251,7 +290,10 @@ class EncryptedBackend:
             self.inner.append(record)
 
     def read_journal(self) -> list[bytes]:
-        """Return the records that are not in the document yet. Raises BackendProblem."""
+        """Return the records that are not in the document yet.
+
+        Raises BackendProblem.
+        """
         name = f"The journal of {self.describe()}"
         return [self._cipher.decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
 
@@ -293,7 +335,10 @@ class EncryptedBackend:
         return self.inner.list_versions() if isinstance(self.inner, VersionedBackend) else []
 
     def read_version(self, version: str) -> bytes:
-        """Return an earlier document by its id. Raises BackendProblem."""
+        """Return an earlier document by its id.
+
+        Raises BackendProblem.
+        """
         if not isinstance(self.inner, VersionedBackend):
             raise BackendProblem(f'No version "{version}" of {self.describe()}.')
         return self._cipher.decrypt(self.inner.read_version(version), STATE, f"Version {version}")
@@ -309,7 +354,10 @@ class EncryptedBackend:
         self.inner.write_checkpoint(self._cipher.encrypt(document, STATE), encrypted_records)
 
     def _decrypt_or_none(self, document: bytes) -> bytes | None:
-        """Return the document; None if no key decrypts it. Then it is replaced without comparison."""
+        """Return the document; None if no key decrypts it.
+
+        Then it is replaced without comparison.
+        """
         try:
             return self._cipher.decrypt(document, STATE, self.describe())
         except EncryptionProblem:

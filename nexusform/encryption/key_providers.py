@@ -1,6 +1,8 @@
-"""Key providers: one line in KEY_PROVIDERS adds a kind. A key provider returns a key and the metadata stored
-next to the encrypted document to derive the same key again (`meta`: a salt, a wrapped key); with the meta of
-a document it returns that document's key.
+"""Key providers: one line in KEY_PROVIDERS adds a kind.
+
+A key provider returns a key and the metadata stored next to the encrypted document to derive the
+same key again (`meta`: a salt, a wrapped key); with the meta of a document it returns that
+document's key.
 """
 
 import base64
@@ -51,8 +53,10 @@ KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
 
 
 def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
-    """Return the key of a `key_provider` block. `meta` is the metadata of the key in the document to decrypt; None
-    requests a key to encrypt. Raises EncryptionProblem.
+    """Return the key of a `key_provider` block.
+
+    `meta` is the metadata of the key in the document to decrypt; None requests a key to encrypt.
+    Raises EncryptionProblem.
     """
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
@@ -71,7 +75,10 @@ def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
 
 @contextmanager
 def require_cryptography(phrase: str) -> Iterator[None]:
-    """Convert an ImportError to an EncryptionProblem; `phrase` begins its message, such as "Signatures need"."""
+    """Convert an ImportError to an EncryptionProblem.
+
+    `phrase` begins its message, such as "Signatures need".
+    """
     try:
         yield
     except ImportError as problem:
@@ -80,8 +87,10 @@ def require_cryptography(phrase: str) -> Iterator[None]:
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Derive a key from a passphrase in the block or in its variable. Its parameters are those of `meta` (metadata of
-    the document to decrypt), or for a new document (None) a new salt and the settings.
+    """Derive a key from a passphrase in the block or in its variable.
+
+    Its parameters are those of `meta` (metadata of the document to decrypt), or for a new document
+    (None) a new salt and the settings.
     """
     with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
@@ -115,7 +124,10 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
 
 
 def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> EncryptionKey:
-    """Read a key from a variable, as base64 or hexadecimal digits. Its metadata is empty."""
+    """Read a key from a variable, as base64 or hexadecimal digits.
+
+    Its metadata is empty.
+    """
     _reject_unknown_key_settings(settings, "variable")
     text = _read_environment_variable_of_setting(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
@@ -126,8 +138,9 @@ def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> En
 
 
 def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Unwrap the key in `meta` (metadata of the document to decrypt) by Azure Key Vault. For a new document (None),
-    create a random key and wrap it.
+    """Unwrap the key in `meta` (metadata of the document to decrypt) by Azure Key Vault.
+
+    For a new document (None), create a random key and wrap it.
     """
     _reject_unknown_key_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
@@ -150,20 +163,29 @@ def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> En
 
 
 def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
-    """Wrap a key by RSA-OAEP-256; return the id of the used key, with version, and bytes. Raises EncryptionProblem."""
+    """Wrap a key by RSA-OAEP-256; return the id of the used key, with version, and bytes.
+
+    Raises EncryptionProblem.
+    """
     result = _call_key_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
     return str(result.key_id), bytes(result.encrypted_key)
 
 
 def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
-    """Unwrap a key wrapped by `wrap_key`. Raises EncryptionProblem."""
+    """Unwrap a key wrapped by `wrap_key`.
+
+    Raises EncryptionProblem.
+    """
     return bytes(
         _call_key_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key
     )
 
 
 def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
-    """Run `operation` with the client of a key vault and an algorithm, in limited time. Raises EncryptionProblem."""
+    """Run `operation` with the client of a key vault and an algorithm, in limited time.
+
+    Raises EncryptionProblem.
+    """
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential
@@ -188,9 +210,11 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a key from the program in NF_ENCRYPTION_COMMAND. `meta` is the metadata next to the document to decrypt;
-    None requests a key to encrypt. By OpenTofu's protocol the program reads it as JSON, and prints a line with _MAGIC
-    and a line with the key.
+    """Return a key from the program in NF_ENCRYPTION_COMMAND.
+
+    `meta` is the metadata next to the document to decrypt; None requests a key to encrypt. By
+    OpenTofu's protocol the program reads it as JSON, and prints a line with _MAGIC and a line with
+    the key.
     """
     import shlex
     import subprocess
@@ -237,7 +261,10 @@ def _reject_unknown_key_settings(settings: Mapping[str, str], *known: str) -> No
 
 
 def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: str) -> str:
-    """Return the value of the variable named by a setting. Raises EncryptionProblem without either."""
+    """Return the value of the variable named by a setting.
+
+    Raises EncryptionProblem without either.
+    """
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is required.')
@@ -248,7 +275,10 @@ def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: 
 
 
 def _parse_iterations(text: str) -> int:
-    """Parse a number of iterations within the limits. Raises EncryptionProblem."""
+    """Parse a number of iterations within the limits.
+
+    Raises EncryptionProblem.
+    """
     iterations = parse_integer(text)
     if iterations is None or not _MINIMUM_ITERATIONS <= iterations <= _MAXIMUM_ITERATIONS:
         raise EncryptionProblem(
@@ -258,7 +288,10 @@ def _parse_iterations(text: str) -> int:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Decode base64. Raises EncryptionProblem; its message also names the other format of keys."""
+    """Decode base64.
+
+    Raises EncryptionProblem; its message also names the other format of keys.
+    """
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -3,8 +3,8 @@
     openssl genpkey -algorithm ed25519 -out plan.key
     openssl pkey -in plan.key -pubout -out plan.pub
 
-The signature covers a digest over the parts of a plan, never the bytes of a file, so that encryption and the
-order of parts do not matter.
+The signature covers a digest over the parts of a plan, never the bytes of a file, so that
+encryption and the order of parts do not matter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
 def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
-    """Return the signature of a digest by a private key in PEM; `name` is its file. Raises EncryptionProblem."""
+    """Return the signature of a digest by a private key in PEM; `name` is its file.
+
+    Raises EncryptionProblem.
+    """
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
         signature = private_key.sign(_PURPOSE + digest.encode())
@@ -44,7 +47,10 @@ def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
 def check_signature(
     signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str
 ) -> None:
-    """Raise EncryptionProblem unless the signature is of this digest by this `key` (public, in file `name`)."""
+    """Raise EncryptionProblem unless the signature is of this digest by this `key`.
+
+    Public, in file `name`.
+    """
     if signature is None:
         raise EncryptionProblem(
             "It is not signed. Sign an approved plan with `nexusform sign -key=KEYFILE PLANFILE`, "
@@ -74,7 +80,10 @@ def check_signature(
 
 
 def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> dict[str, str]:
-    """Return the DSSE signature of a payload by a private key in PEM; `name` is its file. Raises EncryptionProblem."""
+    """Return the DSSE signature of a payload by a private key in PEM; `name` is its file.
+
+    Raises EncryptionProblem.
+    """
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
         signature = private_key.sign(_encode_dsse_signed_bytes(payload_type, payload))
@@ -115,7 +124,10 @@ def _compute_fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
-    """Load the private key in a PEM text; `name` is its file for messages. Raises EncryptionProblem."""
+    """Load the private key in a PEM text; `name` is its file for messages.
+
+    Raises EncryptionProblem.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -137,7 +149,10 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
 
 
 def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
-    """Load the public key in a PEM text; `name` is its file for messages. Raises EncryptionProblem."""
+    """Load the public key in a PEM text; `name` is its file for messages.
+
+    Raises EncryptionProblem.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

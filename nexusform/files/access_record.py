@@ -59,7 +59,10 @@ def read_variable(name: str) -> str:
 
 
 def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
-    """Record an audit event of Python: a started program, or a connection of http.client or urllib3; ignore others."""
+    """Record an audit event of Python.
+
+    A started program, or a connection of http.client or urllib3; ignore others.
+    """
     if event == "subprocess.Popen":
         executable, command_line = details[:2]
         is_single_word = isinstance(command_line, str | bytes | os.PathLike)

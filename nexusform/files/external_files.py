@@ -1,6 +1,7 @@
-"""Files of a run besides its configuration, and their writers. A variable or default path may lead to settings with a
-server, a program or credentials. In a sandboxed run such a file must not be in the work tree: the author of a pull
-request controls it.
+"""Files of a run besides its configuration, and their writers.
+
+A variable or default path may lead to settings with a server, a program or credentials. In a
+sandboxed run such a file must not be in the work tree: the author of a pull request controls it.
 """
 
 import os
@@ -174,8 +175,9 @@ _FILE_PARAMETER: Final = re.compile(
 def find_untrusted_files(
     environment: Mapping[str, str], confinement: Confinement
 ) -> list[tuple[ExternalFile, str]]:
-    """List the files reserved for the operator, but in the work tree: pairs of entry and path. Without confinement the
-    work tree is trusted, and there are none.
+    """List the files reserved for the operator, but in the work tree: pairs of entry and path.
+
+    Without confinement the work tree is trusted, and there are none.
     """
     if not confinement.root:
         return []
@@ -201,7 +203,10 @@ def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:
 
 
 def explain_untrusted_file(name: str, path: str, content: str) -> str:
-    """Explain why a sandboxed run rejects a file of the work tree. `content` is a remark in parentheses."""
+    """Explain why a sandboxed run rejects a file of the work tree.
+
+    `content` is a remark in parentheses.
+    """
     return (
         f'{name}: "{path}" is in the work tree of a sandboxed run ({content}). '
         "Use a file outside of the work tree, or -confine=false."
@@ -209,8 +214,10 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 
 
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of files named by an entry. By its form they are read from the value of its variable. The forms
-    HOME and PROGRAM have no variable: they give an existing file at a default path, and a program in PATH.
+    """Yield the paths of files named by an entry.
+
+    By its form they are read from the value of its variable. The forms HOME and PROGRAM have no
+    variable: they give an existing file at a default path, and a program in PATH.
     """
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def discard_native_output() -> Iterator[None]:
-    """Discard native writes to standard output: HiGHS 1.16 prints a banner there before it can be disabled."""
+    """Discard native writes to standard output.
+
+    HiGHS 1.16 prints a banner there before it can be disabled.
+    """
     sys.stdout.flush()
     original = os.dup(1)
     try:

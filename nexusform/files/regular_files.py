@@ -1,8 +1,9 @@
 """Reading and writing files of a work tree that may be prepared by others.
 
-Reads are bounded and reject anything but regular files: a pipe would block, a device would never end. Files
-are written under an unpredictable name and then renamed, so that a prepared link is replaced and not
-followed. A run may be confined: then files referenced by configuration are read below one directory only.
+Reads are bounded and reject anything but regular files: a pipe would block, a device would never
+end. Files are written under an unpredictable name and then renamed, so that a prepared link is
+replaced and not followed. A run may be confined: then files referenced by configuration are read
+below one directory only.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ class OutsideConfinement(OSError):
 
 
 class Confinement(Struct, frozen=True):
-    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`. Both are
-    absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the operator
-    chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
+    """Allowed targets of paths referenced by configuration.
+
+    Below `root` ("": anywhere), but not in `hidden`. Both are absolute and free of links. Every
+    such path passes `resolve` before any access. `is_operator_path`: the operator chose the path,
+    or a directory above it. `reason` explains the confinement, and how to disable it.
     """
 
     root: str = ""
@@ -66,8 +69,10 @@ class Confinement(Struct, frozen=True):
     reason: str = ""
 
     def resolve(self, path: str | Path) -> str:
-        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement. Hidden,
-        Git and system directories are outside, too. The unresolved path is checked first: before any access.
+        """Return the path to open for a path of the configuration, links resolved.
+
+        Raises OutsideConfinement. Hidden, Git and system directories are outside, too. The
+        unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
         # Not confined, or a name no file has: opening it fails.
@@ -91,14 +96,17 @@ class Confinement(Struct, frozen=True):
         return real_path
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
-        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement. A path
-        through the work tree must stay there as well.
+        """Return the path to open for a path of the operator, who may read anything.
+
+        Raises OutsideConfinement. A path through the work tree must stay there as well.
         """
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
-        """Return the confinement of a path chosen by the operator, and of files below it. Outside the work tree it is
-        UNCONFINED. A path in the work tree, also through links, stays confined: others could put a link there.
+        """Return the confinement of a path chosen by the operator, and of files below it.
+
+        Outside the work tree it is UNCONFINED. A path in the work tree, also through links, stays
+        confined: others could put a link there.
         """
         if not self.root:
             return UNCONFINED
@@ -118,7 +126,10 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open a regular file and return its descriptor. Without `follow`, a link raises NotRegularFile. Raises OSError."""
+    """Open a regular file and return its descriptor.
+
+    Without `follow`, a link raises NotRegularFile. Raises OSError.
+    """
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
     except OSError as problem:
@@ -133,7 +144,10 @@ def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: boo
 
 
 def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> bytes:
-    """Read a whole regular file. Raises OSError, NotRegularFile, FileTooLarge (more than `max_bytes`)."""
+    """Read a whole regular file.
+
+    Raises OSError, NotRegularFile, FileTooLarge (more than `max_bytes`).
+    """
     with os.fdopen(open_regular_file(path, follow=follow), "rb") as file:
         # A read allocates its full size, so do not read the maximum at once.
         size = os.fstat(file.fileno()).st_size
@@ -149,7 +163,10 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
 
 
 def open_regular_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
-    """Open a regular file of at most this size, to be read in pieces. Raises as `read_regular`."""
+    """Open a regular file of at most this size, to be read in pieces.
+
+    Raises as `read_regular`.
+    """
     file = os.fdopen(open_regular_file(path), "rb")
     if os.fstat(file.fileno()).st_size > max_bytes:
         file.close()
@@ -158,7 +175,10 @@ def open_regular_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
 
 
 def create_file(path: str | Path, mode: int = PRIVATE) -> int:
-    """Create a new file and return its descriptor. Raises OSError if the path exists, even as a link."""
+    """Create a new file and return its descriptor.
+
+    Raises OSError if the path exists, even as a link.
+    """
     return os.open(path, _CREATE_FLAGS, mode)
 
 
@@ -170,9 +190,11 @@ def write_file_atomically(
     backup: Path | None = None,
     durable: bool = True,
 ) -> None:
-    """Write a file atomically, replacing a file or link at the path. The content may be in pieces. The mode of an
-    earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given. Raises OSError; then
-    the earlier file is unchanged.
+    """Write a file atomically, replacing a file or link at the path.
+
+    The content may be in pieces. The mode of an earlier regular file at the path replaces `mode`,
+    and its content is kept as `backup` if given. Raises OSError; then the earlier file is
+    unchanged.
     """
     temporary = _build_temporary_path(path)
     # caches need no durability, and their folders take long to scan.
@@ -207,7 +229,10 @@ def write_file_atomically(
 
 
 def write_all_bytes(descriptor: int, content: bytes) -> None:
-    """Write every byte. Raises OSError."""
+    """Write every byte.
+
+    Raises OSError.
+    """
     remaining = memoryview(content)
     while remaining:
         remaining = remaining[os.write(descriptor, remaining) :]
@@ -276,7 +301,10 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 
 
 def _link_old_file(path: Path, backup: Path) -> Path | None:
-    """Link (or copy) a file to a temporary path next to its backup. Return this path, or None for no file or a link."""
+    """Link (or copy) a file to a temporary path next to its backup.
+
+    Return this path, or None for no file or a link.
+    """
     if path.is_symlink() or not path.exists():
         # Of a link only the link is replaced: its target stays.
         return None
@@ -294,7 +322,10 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
 
 
 def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
-    """Rename the old file to the backup. If this fails, restore it at `path`, and raise the OSError."""
+    """Rename the old file to the backup.
+
+    If this fails, restore it at `path`, and raise the OSError.
+    """
     try:
         old_file.replace(backup)
     except OSError:

@@ -1,6 +1,7 @@
-"""Log of a run for troubleshooting: NF_LOG=LEVEL, or NF_LOG=json, to stderr or NF_LOG_PATH. Nothing is logged, and
-`logging` is not imported, before `start_log` is called. Values of the configuration are never logged, only names,
-counts and times, so that a log can be shared.
+"""Log of a run for troubleshooting: NF_LOG=LEVEL, or NF_LOG=json, to stderr or NF_LOG_PATH.
+
+Nothing is logged, and `logging` is not imported, before `start_log` is called. Values of the
+configuration are never logged, only names, counts and times, so that a log can be shared.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _ACTIVE: list[logging.Logger] = []
 
 
 def start_log(environment: Mapping[str, str]) -> str:
-    """Start the log according to NF_LOG and NF_LOG_PATH (by default stderr). Return an error message, or ""."""
+    """Start the log according to NF_LOG and NF_LOG_PATH (by default stderr).
+
+    Return an error message, or "".
+    """
     # No logger, unless all goes well.
     _ACTIVE.clear()
     level = environment.get("NF_LOG", "").lower()

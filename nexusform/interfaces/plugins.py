@@ -1,5 +1,7 @@
-"""Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state storage.
-`Files` and `Clock` are declared in language/evaluation_run.py and exported again here.
+"""Interfaces of resource types, data sources and providers.
+
+interfaces/state_storage.py has those of state storage. `Files` and `Clock` are declared in
+language/evaluation_run.py and exported again here.
 """
 
 from __future__ import annotations
@@ -41,8 +43,9 @@ class ResourceContext(Protocol):
         """Find the attributes of the nexus_kubernetes_cluster with this id, or None."""
 
     def find_hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
-        """Find the current machines and racks (names) for a placement hint's resource_id: a VM's machine and
-        rack, a machine, or a rack; None for an unknown id.
+        """Find the current machines and racks (names) for a placement hint's resource_id.
+
+        A VM's machine and rack, a machine, or a rack; None for an unknown id.
         """
 
     def list_machines(self, site_id: str) -> Sequence[Machine] | None:
@@ -63,14 +66,17 @@ def _describe_plain_node(
 
 
 class VmHandlers(Struct, frozen=True):
-    """Functions of a resource type of phase 4 about its VMs. All of these are pure. `build_demand(attributes, context,
-    address)` -> its demand (None with problems if it is unknown). `list_existing_vms(attributes)` -> the VMs of a prior
-    object. `list_unplaced_vms(attributes)` -> the VMs without a machine on the platform, by pool and number, as
-    recorded in their attributes. `build_computed_attributes(attributes, context, placed, unplaced)` -> the computed
-    attributes with the placements (`nodes`, `machine`, ...); it gets the arguments and, for an existing object, its
-    earlier computed attributes. `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is not
-    among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node properties of one
-    of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
+    """Functions of a resource type of phase 4 about its VMs.
+
+    All of these are pure. `build_demand(attributes, context, address)` -> its demand (None with
+    problems if it is unknown). `list_existing_vms(attributes)` -> the VMs of a prior object.
+    `list_unplaced_vms(attributes)` -> the VMs without a machine on the platform, by pool and
+    number, as recorded in their attributes. `build_computed_attributes(attributes, context, placed,
+    unplaced)` -> the computed attributes with the placements (`nodes`, `machine`, ...); it gets the
+    arguments and, for an existing object, its earlier computed attributes. `check_skus(attributes,
+    names)` -> a problem for every SKU in the arguments that is not among the names, for checks
+    without a plan. `describe_node(attributes, vm, cluster)` -> the node properties of one of its
+    VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
     """
 
     build_demand: Callable[
@@ -103,7 +109,10 @@ StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[P
 
 
 class ServerQuery(Struct, frozen=True):
-    """Query of a data source to a server. `reader` is the function to run it (`package.module:function`)."""
+    """Query of a data source to a server.
+
+    `reader` is the function to run it (`package.module:function`).
+    """
 
     reader: str
     arguments: Mapping[str, Any]
@@ -126,11 +135,13 @@ def _reject_server_query(_question: ServerQuery) -> str:
 
 
 class ReadContext(Struct, frozen=True):
-    """Context of a data source: files and the time. `managed_names` are the names managed by the configuration (prior
-    state and import blocks): clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource
-    types by name. `read_state` reads the state of another configuration. `query_server` queries a server, once in a
-    run. `list_configured(type)` returns the arguments of the configured blocks of a type; values from data or resources
-    are unknown.
+    """Context of a data source: files and the time.
+
+    `managed_names` are the names managed by the configuration (prior state and import blocks):
+    clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types
+    by name. `read_state` reads the state of another configuration. `query_server` queries a server,
+    once in a run. `list_configured(type)` returns the arguments of the configured blocks of a type;
+    values from data or resources are unknown.
     """
 
     files: Files
@@ -147,8 +158,10 @@ class ReadContext(Struct, frozen=True):
 
 
 class DataResult(Struct, frozen=True):
-    """Result of a data source: its computed attributes (plain data) and problems. `sensitive_paths` are paths in the
-    attributes that must not be displayed; `types` are the types of attributes with an open type in the schema.
+    """Result of a data source: its computed attributes (plain data) and problems.
+
+    `sensitive_paths` are paths in the attributes that must not be displayed; `types` are the types
+    of attributes with an open type in the schema.
     """
 
     attributes: dict[str, Any]
@@ -181,23 +194,29 @@ ArgumentChange: TypeAlias = tuple[dict[str, Any], list[Problem]]
 
 
 class ResourceType(Struct, frozen=True):
-    """Resource type or data source; attribute values are plain data. `phase` is its planning phase (1..7; 0 for data).
-    `build_id(attributes)` returns the id. `derive(attributes)` returns computed attributes that depend on the arguments
-    alone. `check(attributes)` returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must
-    be accepted. `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
-    problems; the attributes may have observed facts (`add_observed_facts`). `vms` for types that place VMs. `read` for
-    data sources: (arguments, context) -> the result. `present(attributes, name)` returns an attribute for expressions,
-    if parts of it are derived instead of stored. `fill(arguments)` returns omitted arguments that follow from others (a
-    manifest's name). `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its
-    problems. `adjust(arguments, prior)` returns arguments equal in meaning to the prior ones, and problems of the
-    change. `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not called
-    for arguments rejected by `check`. `kind` is the kind of its objects for the planner. `list_secrets(attributes)` are
-    the paths of arguments with secrets, for any configuration. `placement_kinds` are the kinds of placements of its
-    objects besides VMs. `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of
-    state, by member; None if its note does not contain them. `concurrent_types` are types with objects that complete
-    only after those of this type that refer to them (a run continues when its approval is granted): in an apply both
-    start together. `split_write_only_body(arguments)` returns arguments with the saved parts of write-only arguments,
-    and problems without any of their text. Types with write-only arguments have it.
+    """Resource type or data source; attribute values are plain data.
+
+    `phase` is its planning phase (1..7; 0 for data). `build_id(attributes)` returns the id.
+    `derive(attributes)` returns computed attributes that depend on the arguments alone.
+    `check(attributes)` returns problems of the arguments beyond the schema; unknown scalars are
+    UNKNOWN and must be accepted. `add_to_inventory(attributes, address, inventory)` adds the
+    resource to the inventory and returns problems; the attributes may have observed facts
+    (`add_observed_facts`). `vms` for types that place VMs. `read` for data sources: (arguments,
+    context) -> the result. `present(attributes, name)` returns an attribute for expressions, if
+    parts of it are derived instead of stored. `fill(arguments)` returns omitted arguments that
+    follow from others (a manifest's name). `unpack(arguments, files)` returns arguments from a file
+    referenced by another argument, and its problems. `adjust(arguments, prior)` returns arguments
+    equal in meaning to the prior ones, and problems of the change. `build_fleet_object(attributes)`
+    returns the object of a fleet (a `FleetObject` of that domain); not called for arguments
+    rejected by `check`. `kind` is the kind of its objects for the planner.
+    `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
+    `placement_kinds` are the kinds of placements of its objects besides VMs.
+    `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of
+    state, by member; None if its note does not contain them. `concurrent_types` are types with
+    objects that complete only after those of this type that refer to them (a run continues when its
+    approval is granted): in an apply both start together. `split_write_only_body(arguments)`
+    returns arguments with the saved parts of write-only arguments, and problems without any of
+    their text. Types with write-only arguments have it.
     """
 
     name: str
@@ -233,7 +252,10 @@ class ResourceType(Struct, frozen=True):
 
 
 class ObjectKey(Struct, frozen=True):
-    """Identity of an object at a provider. `creation` 0 = unknown (import)."""
+    """Identity of an object at a provider.
+
+    `creation` 0 = unknown (import).
+    """
 
     type: str
     id: str
@@ -241,9 +263,11 @@ class ObjectKey(Struct, frozen=True):
 
 
 class ReadRequest(Struct, frozen=True):
-    """Request to read one object; `attributes` are the recorded ones. `address` is for messages and fault drills.
-    `planned` is the planned object of a step that may have created it: a provider that finds it takes attributes it
-    cannot observe from there. `unfinished_change` is its note of that name, `private_note` the whole private note.
+    """Request to read one object; `attributes` are the recorded ones.
+
+    `address` is for messages and fault drills. `planned` is the planned object of a step that may
+    have created it: a provider that finds it takes attributes it cannot observe from there.
+    `unfinished_change` is its note of that name, `private_note` the whole private note.
     `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
     """
 
@@ -273,10 +297,12 @@ UNFINISHED_KEY: Final = "unfinished"
 
 
 class ReadResult(Struct, frozen=True):
-    """Current attributes, or None if the object does not exist. `is_observed`: the provider read a real object instead
-    of returning the request; without a record of an object, a real system does not imply its removal. `is_settled` is
-    False while a change of the object is in progress: its step is not completed. `note` is merged into the object's
-    private note in state; None values are removed from it.
+    """Current attributes, or None if the object does not exist.
+
+    `is_observed`: the provider read a real object instead of returning the request; without a
+    record of an object, a real system does not imply its removal. `is_settled` is False while a
+    change of the object is in progress: its step is not completed. `note` is merged into the
+    object's private note in state; None values are removed from it.
     """
 
     attributes: Mapping[str, Any] | None
@@ -286,10 +312,12 @@ class ReadResult(Struct, frozen=True):
 
 
 class StepProgress(Struct, frozen=True):
-    """Progress of a step, reported by its provider. `operation`: an external operation of the step is in progress, in
-    the provider's own format (a URL); it is passed to the step again (`ChangeRequest.resumed_operation`) if this run
-    ends first. `message` is for people. `is_waiting`: everything was requested, and the step only waits, so that others
-    may start.
+    """Progress of a step, reported by its provider.
+
+    `operation`: an external operation of the step is in progress, in the provider's own format (a
+    URL); it is passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first.
+    `message` is for people. `is_waiting`: everything was requested, and the step only waits, so
+    that others may start.
     """
 
     operation: str | None = None
@@ -298,17 +326,21 @@ class StepProgress(Struct, frozen=True):
 
 
 class ChangeRequest(Struct, frozen=True):
-    """Request to create, update or delete one object. `address` is for messages and fault drills; `prior` is None on
-    create, `planned` None on delete. Creates are idempotent by the key. With `is_release` this update only removes VMs,
-    to release capacity for others; `final_attributes` is the object after all of its steps. `resumed_operation` is None
-    unless an earlier run started this step: then its last reported operation, "" if there was none. `report_progress`
-    takes progress of the step and returns after it is recorded. `has_operator`: a person is available for manual
-    actions. `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note of an
-    earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths` are
-    arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted before this one is
-    created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the private note of the object
-    after the plan. `is_repeated_create`: an earlier try of this create failed, but its object exists. `is_sensitive`:
-    no value of the object may be in a message. `write_only` are its write-only arguments.
+    """Request to create, update or delete one object.
+
+    `address` is for messages and fault drills; `prior` is None on create, `planned` None on delete.
+    Creates are idempotent by the key. With `is_release` this update only removes VMs, to release
+    capacity for others; `final_attributes` is the object after all of its steps.
+    `resumed_operation` is None unless an earlier run started this step: then its last reported
+    operation, "" if there was none. `report_progress` takes progress of the step and returns after
+    it is recorded. `has_operator`: a person is available for manual actions. `should_stop` returns
+    whether the run is to end soon. `unfinished_change` is the object's note of an earlier failed
+    change: it is applied as well. `private_note` is the whole private note. `ignored_paths` are
+    arguments with other managers. For dry runs, `replaced_attributes` are those of an object
+    deleted before this one is created, and `skip_reason` is why it cannot be validated, or "".
+    `planned_note` is the private note of the object after the plan. `is_repeated_create`: an
+    earlier try of this create failed, but its object exists. `is_sensitive`: no value of the object
+    may be in a message. `write_only` are its write-only arguments.
     """
 
     key: ObjectKey
@@ -348,12 +380,15 @@ class ChangeRequest(Struct, frozen=True):
 
 
 class ChangeResult(Struct, frozen=True):
-    """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a predicted value
-    there may differ from the plan). At `accepted_paths` another value is no wrong prediction. `unfinished_change` is
-    the unapplied part of the change, for the object's note: it is reported as an error, and the applied part is saved.
-    `note` is merged into the object's private note, and so are the plan's `verified_predictions` about the object, if
-    the provider can verify them. `remark` is the unfinished part of a completed step, as predicted, for the end of the
-    apply, `not_verified` describes results without permission to read them.
+    """Attributes after a create or update.
+
+    `observed_paths` are the paths observed by the provider (a predicted value there may differ from
+    the plan). At `accepted_paths` another value is no wrong prediction. `unfinished_change` is the
+    unapplied part of the change, for the object's note: it is reported as an error, and the applied
+    part is saved. `note` is merged into the object's private note, and so are the plan's
+    `verified_predictions` about the object, if the provider can verify them. `remark` is the
+    unfinished part of a completed step, as predicted, for the end of the apply, `not_verified`
+    describes results without permission to read them.
     """
 
     attributes: Mapping[str, Any]
@@ -367,10 +402,13 @@ class ChangeResult(Struct, frozen=True):
 
 
 class ProviderProblem(Exception):
-    """Failed step at the provider. `object_exists`: a create failed after the object was created; `attributes` are then
-    its attributes. `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
-    `is_unreachable`: the system has no usable answer, and a plan may start from the state instead. `is_partial`: a
-    create failed after some of its objects were created; the next run reads them, as after a crash.
+    """Failed step at the provider.
+
+    `object_exists`: a create failed after the object was created; `attributes` are then its
+    attributes. `unfinished_change` is recorded for an existing object: the change is pending until
+    it is completed. `is_unreachable`: the system has no usable answer, and a plan may start from
+    the state instead. `is_partial`: a create failed after some of its objects were created; the
+    next run reads them, as after a crash.
     """
 
     def __init__(
@@ -382,7 +420,10 @@ class ProviderProblem(Exception):
         unfinished_change: Mapping[str, Any] | None = None,
         is_unreachable: bool = False,
     ) -> None:
-        """Keep the facts about the failure; `attributes` and `unfinished_change` apply if the object exists."""
+        """Keep the facts about the failure.
+
+        `attributes` and `unfinished_change` apply if the object exists.
+        """
         super().__init__(message)
         self.is_unreachable = is_unreachable
         # Set later, if only some objects of a create exist.
@@ -396,7 +437,10 @@ class ProviderProblem(Exception):
 
 
 class StepPending(ProviderProblem):
-    """Started and unfinished step: the next run resumes it. The message is the reason for waiting."""
+    """Started and unfinished step: the next run resumes it.
+
+    The message is the reason for waiting.
+    """
 
 
 class ManualStepPending(ProviderProblem):
@@ -404,7 +448,10 @@ class ManualStepPending(ProviderProblem):
 
 
 class Provider(Protocol):
-    """Provider: applies steps. Calls may be concurrent."""
+    """Provider: applies steps.
+
+    Calls may be concurrent.
+    """
 
     # As shown in JSON: "nexusform.dev/builtin/simulated".
     name: str
@@ -414,21 +461,36 @@ class Provider(Protocol):
     observes_objects: bool
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read objects at once. Return one result for each request, in the same order."""
+        """Read objects at once.
+
+        Return one result for each request, in the same order.
+        """
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object. Raises ProviderProblem."""
+        """Create the object.
+
+        Raises ProviderProblem.
+        """
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update the object in place. Raises ProviderProblem."""
+        """Update the object in place.
+
+        Raises ProviderProblem.
+        """
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete the object; a missing one is no error. Raises ProviderProblem."""
+        """Delete the object; a missing one is no error.
+
+        Raises ProviderProblem.
+        """
 
     def find(
         self, resource_type: str, object_id: str
     ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find the only object of that type and id, for import. Return its key and attributes; None without it."""
+        """Find the only object of that type and id, for import.
+
+        Return its key and attributes; None without it.
+        """
 
     def list_warnings(self) -> list[Problem]:
         """List warnings about the objects read so far."""
@@ -439,15 +501,19 @@ class ChangeValidatingProvider(Protocol):
     """Provider that reports unsupported changes and manual actions before an apply."""
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Validate the changes of a plan. Return problems with the index of their change: errors for
-        unsupported ones. Raises ProviderProblem if validation is impossible.
+        """Validate the changes of a plan.
+
+        Return problems with the index of their change: errors for unsupported ones. Raises
+        ProviderProblem if validation is impossible.
         """
 
 
 @runtime_checkable
 class DryRunProvider(Protocol):
-    """Provider with a server-side dry run of a plan. It also gets deletions (without `planned`), and changes with
-    errors (`skip_reason`), and reports that these were not validated.
+    """Provider with a server-side dry run of a plan.
+
+    It also gets deletions (without `planned`), and changes with errors (`skip_reason`), and reports
+    that these were not validated.
     """
 
     def describe_dry_run(self) -> str:
@@ -492,11 +558,17 @@ class StateUser(Protocol):
     def set_state_objects(
         self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
     ) -> None:
-        """Receive parts of the state: the attributes of this provider's `objects`, and (type, id) of all objects."""
+        """Receive parts of the state.
+
+        The attributes of this provider's `objects`, and (type, id) of all objects.
+        """
 
 
 class PluginRegistries(Struct, frozen=True):
-    """Tables of plug-ins by name. A table may load its values on access, so look up only what you need."""
+    """Tables of plug-ins by name.
+
+    A table may load its values on access, so look up only what you need.
+    """
 
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)
     data_sources: Mapping[str, ResourceType] = field(default_factory=dict)

@@ -45,30 +45,47 @@ class StateBackend(Protocol):
         """Read the state document; None if there is none."""
 
     def write(self, document: bytes) -> None:
-        """Write the document atomically; the previous one is kept as a backup if the backend supports it."""
+        """Write the document atomically.
+
+        The previous one is kept as a backup if the backend supports it.
+        """
 
     def append(self, record: bytes) -> None:
         """Append one record (one line, no newline inside) to the journal, durable on return."""
 
     def read_journal(self) -> list[bytes]:
-        """Read all records not in the document yet. A last record cut off by a crash is ignored."""
+        """Read all records not in the document yet.
+
+        A last record cut off by a crash is ignored.
+        """
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then clear the journal except for the records to `keep`. Only called by the lock's
-        holder. A crash in between loses no record: each is in the document, or in the journal at least once.
+        """Write the document, then clear the journal except for the records to `keep`.
+
+        Only called by the lock's holder. A crash in between loses no record: each is in the
+        document, or in the journal at least once.
         """
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Lock the state or raise StateLocked. Return warnings (a dead holder was replaced)."""
+        """Lock the state or raise StateLocked.
+
+        Return warnings (a dead holder was replaced).
+        """
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem for another holder's id."""
+        """Release the lock.
+
+        Raises BackendProblem for another holder's id.
+        """
 
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock; None if it is free."""
 
     def force_unlock(self, lock_id: str) -> None:
-        """Remove the lock with this id. Raises BackendProblem if the id differs or there is no lock."""
+        """Remove the lock with this id.
+
+        Raises BackendProblem if the id differs or there is no lock.
+        """
 
     def list_workspaces(self) -> list[str]:
         """List the names of existing workspaces, "default" first, then by name."""
@@ -103,7 +120,10 @@ class VersionedBackend(Protocol):
         """List the earlier documents, newest first, without the current one."""
 
     def read_version(self, version: str) -> bytes:
-        """Read an earlier document by its id. Raises BackendProblem if it is missing."""
+        """Read an earlier document by its id.
+
+        Raises BackendProblem if it is missing.
+        """
 
 
 @runtime_checkable
@@ -114,7 +134,10 @@ class CheckpointBackend(Protocol):
         """Check whether it is time to write the document during an apply, since the last one is old."""
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Replace the document during an apply. Of the journal only `records` remain: the steps in progress."""
+        """Replace the document during an apply.
+
+        Of the journal only `records` remain: the steps in progress.
+        """
 
 
 ENCRYPTED_PREFIX: Final = b'{"encryption":'
@@ -138,4 +161,7 @@ class EncryptingBackend(Protocol):
         """Check that a key is available for writing; raise BackendProblem otherwise."""
 
     def encrypt_document(self, document: bytes) -> bytes:
-        """Encrypt a state document as stored by this backend. Raises BackendProblem."""
+        """Encrypt a state document as stored by this backend.
+
+        Raises BackendProblem.
+        """

@@ -1,6 +1,8 @@
-"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts. A number is an int, a
-float if it is exact (it parses to the same number), else a Fraction. Used by planning, state and providers. Sets are
-sorted lists without duplicates. `convert_to_value` converts plain data to a Value of a schema's type.
+"""Values as plain data: None, bool, numbers, str, list, dict, and `UNKNOWN` for unknown parts.
+
+A number is an int, a float if it is exact (it parses to the same number), else a Fraction. Used by
+planning, state and providers. Sets are sorted lists without duplicates. `convert_to_value` converts
+plain data to a Value of a schema's type.
 """
 
 from __future__ import annotations
@@ -54,8 +56,10 @@ Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
 
 
 class ConversionProblem(Exception):
-    """Value that does not fit a type. `path` leads to the part at fault; `message` is a clause without a full stop,
-    such as `string required`.
+    """Value that does not fit a type.
+
+    `path` leads to the part at fault; `message` is a clause without a full stop, such as `string
+    required`.
     """
 
     def __init__(self, path: Path, message: str) -> None:
@@ -73,8 +77,10 @@ _SHARED_CLASSES: Final = frozenset({str, int, bool, type(None), Unknown})
 
 
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
-    """Convert the value to plain data. Return it, and the paths of its sensitive and ephemeral parts (whole: `()`).
-    Parts below a sensitive part are not listed again.
+    """Convert the value to plain data.
+
+    Return it, and the paths of its sensitive and ephemeral parts (whole: `()`). Parts below a
+    sensitive part are not listed again.
     """
     sensitive: list[Path] = []
     _collect_sensitive_paths(value, path=(), paths=sensitive)
@@ -105,8 +111,9 @@ def list_refinements(value: Value) -> Refinements:
 def _collect_refinements_of_unknowns(
     value: Value, path: Path, refinements: list[tuple[Path, Refinement]]
 ) -> None:
-    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths. `path`
-    is that of the value itself. Parts without any known limit are omitted.
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths.
+
+    `path` is that of the value itself. Parts without any known limit are omitted.
     """
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
@@ -134,7 +141,10 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data: a fraction to a float if exact, else it stays a fraction."""
+    """Convert a number of a Value to plain data.
+
+    A fraction to a float if exact, else it stays a fraction.
+    """
     if raw.__class__ is int:
         return raw
     try:
@@ -157,9 +167,10 @@ def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> Non
 def convert_to_value(
     plain: Plain, target: Type, sensitive: Iterable[Path] = (), refinements: Refinements = ()
 ) -> Value:
-    """Convert plain data to a Value of the type; the open type accepts objects and tuples. `refinements` are known
-    limits of unknown parts. Absent attributes of an object become null; unknown properties and paths are ignored.
-    Raises ConversionProblem if the data does not fit.
+    """Convert plain data to a Value of the type; the open type accepts objects and tuples.
+
+    `refinements` are known limits of unknown parts. Absent attributes of an object become null;
+    unknown properties and paths are ignored. Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)
     for path, plain_refinement in refinements:
@@ -174,7 +185,10 @@ _PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 
 
 def _build_value(plain: Any, target: Type) -> Value:
-    """Build a value of a type from plain data; null and unknown fit every type. Raises ConversionProblem."""
+    """Build a value of a type from plain data; null and unknown fit every type.
+
+    Raises ConversionProblem.
+    """
     if plain is None or plain is UNKNOWN:
         return Value(target, plain)
     try:
@@ -184,7 +198,10 @@ def _build_value(plain: Any, target: Type) -> Value:
 
 
 def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
-    """Build the part of a value at `step`. The path of a ConversionProblem starts with this step."""
+    """Build the part of a value at `step`.
+
+    The path of a ConversionProblem starts with this step.
+    """
     try:
         return _build_value(plain, target)
     except ConversionProblem as problem:
@@ -192,8 +209,10 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
-    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem. The open type
-    (DYNAMIC) is a primitive type, too; a mapping becomes an object for it, and a list a tuple.
+    """Build a primitive, or a value of an inferred type for the open type.
+
+    Raises ConversionProblem. The open type (DYNAMIC) is a primitive type, too; a mapping becomes an
+    object for it, and a list a tuple.
     """
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
@@ -205,7 +224,10 @@ def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
 
 
 def _build_number(plain: Any) -> Value:
-    """Build a number, whole or not. Raises ConversionProblem."""
+    """Build a number, whole or not.
+
+    Raises ConversionProblem.
+    """
     if plain.__class__.__name__ not in _NUMBER_CLASS_NAMES:
         raise ConversionProblem(path=(), message="number required")
     try:
@@ -253,7 +275,10 @@ def _build_tuple(plain: Any, target: TupleType) -> Value:
 
 
 def _require_class(plain: Any, plain_class: type, target: Type) -> None:
-    """Raise ConversionProblem unless the data has this class. The message names the type `target`."""
+    """Raise ConversionProblem unless the data has this class.
+
+    The message names the type `target`.
+    """
     if plain.__class__ is not plain_class:
         raise ConversionProblem(
             path=(), message=f"{describe_type(target, constraint=True)} required"
@@ -287,8 +312,10 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
-    """Return the value with `change` applied to the part at a path; the same value without such a part. An element of a
-    set has no path, so a path into a set changes the whole set.
+    """Return the value with `change` applied to the part at a path.
+
+    The same value without such a part. An element of a set has no path, so a path into a set
+    changes the whole set.
     """
     raw = value.raw
     if not path or isinstance(value.type, SetType):
@@ -323,8 +350,9 @@ def get_part(value: Any, path: Path) -> Any:
 
 
 def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
-    """Return plain data with another part at a path; the data itself if it has no such part. The original is not
-    changed, and shares its other parts with the result.
+    """Return plain data with another part at a path; the data itself if it has no such part.
+
+    The original is not changed, and shares its other parts with the result.
     """
     if not path:
         return part
@@ -390,7 +418,10 @@ _TRAILING_COMMAS: Final = {
 
 
 def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
-    """Return the error as Python 3.13 reports it. Older versions differ for a comma before the end."""
+    """Return the error as Python 3.13 reports it.
+
+    Older versions differ for a comma before the end.
+    """
     text, position = error.doc, error.pos
     # None for any other error.
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
@@ -410,7 +441,10 @@ def get_value_at_path(data: Any, *path: PathStep) -> Any:
 
 
 def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
-    """Return the mapping at a path, or `UNKNOWN` for an unknown one. Anything else gives {}."""
+    """Return the mapping at a path, or `UNKNOWN` for an unknown one.
+
+    Anything else gives {}.
+    """
     value = get_part(data, path)
     return value if isinstance(value, _MAPPINGS) else {}
 

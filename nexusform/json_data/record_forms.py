@@ -1,14 +1,16 @@
 """Frozen records as JSON: the form of a class defines the document of its records.
 
-Example: `RecordForm(RolloutStep, "kind stage? clusters begins_seconds=begins")`. Without words a form
-contains every field under its own name. With words it contains these, in that order: `stage` is the attribute
-`stage`; `begins_seconds=begins` is `begins` under another name, and dots follow attributes, as far as they
-are not None; `vms=.` is the record itself, converted by a part; `stage?` is null if it is empty; `[rack]` is
-omitted if it is empty; `*bounds` adds the members created by its part.
+Example: `RecordForm(RolloutStep, "kind stage? clusters begins_seconds=begins")`. Without words a
+form contains every field under its own name. With words it contains these, in that order: `stage`
+is the attribute `stage`; `begins_seconds=begins` is `begins` under another name, and dots follow
+attributes, as far as they are not None; `vms=.` is the record itself, converted by a part; `stage?`
+is null if it is empty; `[rack]` is omitted if it is empty; `*bounds` adds the members created by
+its part.
 
-`parts` define the conversion of values, by key: a form, the words of one, or a function. They are called for
-each element of a list and of a mapping, never for None, which stays null. Values without a part are converted
-by their class: an enum to its value, an address to its text, a record to all of its fields.
+`parts` define the conversion of values, by key: a form, the words of one, or a function. They are
+called for each element of a list and of a mapping, never for None, which stays null. Values without
+a part are converted by their class: an enum to its value, an address to its text, a record to all
+of its fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,9 +57,10 @@ class RecordForm(Generic[Record]):
         /,
         **further_parts: Part | str,
     ) -> None:
-        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`. `?`
-        makes an empty value null, brackets omit it, and `*` adds the members created by the part of this key. `parts`
-        and `further_parts` convert the values, by key.
+        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`.
+
+        `?` makes an empty value null, brackets omit it, and `*` adds the members created by the
+        part of this key. `parts` and `further_parts` convert the values, by key.
         """
         self.record_class = record_class
         members = []
@@ -102,7 +105,10 @@ class RecordForm(Generic[Record]):
 
 
 def _build_getter(path: str) -> Callable[[Any], Any]:
-    """Build the function to read a path such as "a.b" of a record, None if its "a" is None. "." is the record."""
+    """Build the function to read a path such as "a.b" of a record, None if its "a" is None.
+
+    "." is the record.
+    """
     if path == ".":
         return lambda record: record
     return (
@@ -130,7 +136,10 @@ def _convert_value(value: Any, convert: Part) -> Any:
 
 
 def _convert_value_by_class(value: Any) -> Any:
-    """Convert a value by its class. This is the default; a part of a form has a conversion of its own."""
+    """Convert a value by its class.
+
+    This is the default; a part of a form has a conversion of its own.
+    """
     if value.__class__ in _PLAIN:
         return value
     if isinstance(value, Enum):

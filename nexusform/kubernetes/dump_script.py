@@ -1,4 +1,7 @@
-"""Commands that list the objects of a cluster: one for a single file, and a script with one file per kind."""
+"""Commands that list the objects of a cluster.
+
+One for a single file, and a script with one file per kind.
+"""
 
 import shlex
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,6 @@
-"""Matching and validation of labels, selectors, taints and tolerations, as in Kubernetes. Selectors are frozen and
-hashable for caches of their results.
+"""Matching and validation of labels, selectors, taints and tolerations, as in Kubernetes.
+
+Selectors are frozen and hashable for caches of their results.
 """
 
 import operator
@@ -33,7 +34,10 @@ MAX_SUBDOMAIN_LENGTH = 253
 
 
 class Requirement(Struct, frozen=True):
-    """Expression over labels: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt (one whole number)."""
+    """Expression over labels: In, NotIn, Exists or DoesNotExist.
+
+    For nodes also Gt and Lt (one whole number).
+    """
 
     key: str
     operator: str
@@ -41,15 +45,19 @@ class Requirement(Struct, frozen=True):
 
 
 class NodeSelectorTerm(Struct, frozen=True):
-    """Expressions over a node's labels and its name; all must match. A term without any matches no node."""
+    """Expressions over a node's labels and its name; all must match.
+
+    A term without any matches no node.
+    """
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
 
 class LabelSelector(Struct, frozen=True):
-    """Selector: all pairs and all expressions must match; an empty selector selects everything. `match_labels` is
-    sorted by key: create one with `build_label_selector`.
+    """Selector: all pairs and all expressions must match; an empty selector selects everything.
+
+    `match_labels` is sorted by key: create one with `build_label_selector`.
     """
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -70,8 +78,10 @@ class Taint(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """Toleration of a pod or placement. An empty effect matches all effects, an empty key with Exists every taint.
-    `seconds`: how long a pod stays after a NoExecute taint is added; None forever.
+    """Toleration of a pod or placement.
+
+    An empty effect matches all effects, an empty key with Exists every taint. `seconds`: how long a
+    pod stays after a NoExecute taint is added; None forever.
     """
 
     key: str = ""
@@ -103,7 +113,10 @@ def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bo
 
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Check whether one expression matches. NotIn matches an absent key, too. An unknown operator never matches."""
+    """Check whether one expression matches.
+
+    NotIn matches an absent key, too. An unknown operator never matches.
+    """
     check = _CHECKS.get(requirement.operator)
     return check is not None and check(labels.get(requirement.key), requirement.values)
 
@@ -111,7 +124,10 @@ def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> b
 def _is_comparison_met(
     compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]
 ) -> bool:
-    """Evaluate Gt or Lt on a label's value; False unless the label and the only required value are whole numbers."""
+    """Evaluate Gt or Lt on a label's value.
+
+    False unless the label and the only required value are whole numbers.
+    """
     if len(values) != 1:
         return False
     number, bound = parse_integer(value, signed=True), parse_integer(values[0], signed=True)
@@ -129,7 +145,10 @@ _CHECKS: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
 
 
 def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
-    """Check whether a pod's toleration matches a taint. An empty effect or key matches every one."""
+    """Check whether a pod's toleration matches a taint.
+
+    An empty effect or key matches every one.
+    """
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator == EXISTS:
@@ -179,8 +198,9 @@ def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
 
 
 def validate_qualified_name(name: str) -> tuple[str, ...]:
-    """Return why a text is no label key, in the words of Kubernetes; () if it is one. A key is a name of 1 to 63
-    characters, with an optional prefix: a DNS subdomain and "/".
+    """Return why a text is no label key, in the words of Kubernetes; () if it is one.
+
+    A key is a name of 1 to 63 characters, with an optional prefix: a DNS subdomain and "/".
     """
     prefix, slash, name_part = name.rpartition("/")
     if "/" in prefix:
@@ -208,7 +228,10 @@ def validate_label_value(value: str) -> tuple[str, ...]:
 
 
 def validate_dns_subdomain(name: str) -> tuple[str, ...]:
-    """Return why a text is not a lower-case DNS subdomain (RFC 1123), the form of most object names."""
+    """Return why a text is not a lower-case DNS subdomain, the form of most object names.
+
+    RFC 1123.
+    """
     rule = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
         "or '.',"
@@ -227,7 +250,10 @@ def validate_dns_label(name: str) -> tuple[str, ...]:
 
 
 def _list_problems(text: str, max_length: int, form: re.Pattern[str], rule: str) -> tuple[str, ...]:
-    """List Kubernetes' messages for a text: if it is too long, and if it does not have the `form` of its `rule`."""
+    """List Kubernetes' messages for a text.
+
+    If it is too long, and if it does not have the `form` of its `rule`.
+    """
     problems: list[str] = []
     if len(text) > max_length:
         problems.append(f"must be no more than {max_length} characters")

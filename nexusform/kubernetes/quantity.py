@@ -1,6 +1,8 @@
-"""Kubernetes quantities ("500m", "1.5Gi", "2e3"): parsed, compared, added and formatted as in Kubernetes. Percentages
-("25%") and durations ("1h30m") are at the end. Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer
-than a nano (finer values round away from zero) and a binary one never above 2**63 - 1.
+"""Kubernetes quantities ("500m", "1.5Gi", "2e3").
+
+Parsed, compared, added and formatted as in Kubernetes. Percentages ("25%") and durations ("1h30m")
+are at the end. Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer than a nano
+(finer values round away from zero) and a binary one never above 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -51,8 +53,10 @@ class InvalidQuantity(Struct, frozen=True):
 
 
 class Quantity(Struct, frozen=True, eq=False):
-    """Exact amount: `unscaled` * 10**`scale`, equal to `nano` thousand-millionths. Compared by value: 1Gi equals
-    1024Mi. `source_text` is the user's text if Kubernetes keeps it as canonical, else "".
+    """Exact amount: `unscaled` * 10**`scale`, equal to `nano` thousand-millionths.
+
+    Compared by value: 1Gi equals 1024Mi. `source_text` is the user's text if Kubernetes keeps it as
+    canonical, else "".
     """
 
     unscaled: int
@@ -87,8 +91,9 @@ class Quantity(Struct, frozen=True, eq=False):
         return _add_quantities(self, other, -1)
 
     def convert_to_float(self) -> float:
-        """Return the double used by KubeFleet's property sorter: digits times a power of ten. It is not always the
-        nearest double: 0.3 is 3 * 0.1. Beyond the range it is infinite.
+        """Return the double used by KubeFleet's property sorter: digits times a power of ten.
+
+        It is not always the nearest double: 0.3 is 3 * 0.1. Beyond the range it is infinite.
         """
         base = _convert_to_float(self.unscaled)
         return base if self.scale == 0 else base * _compute_power_of_ten(self.scale)
@@ -124,8 +129,10 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | InvalidQuantity:
-    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error. Kubernetes parses a small amount and a
-    large one (or one finer than a nano) differently, and so does this function.
+    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error.
+
+    Kubernetes parses a small amount and a large one (or one finer than a nano) differently, and so
+    does this function.
     """
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
@@ -162,7 +169,10 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
 
 
 def read_quantity(value: object) -> Quantity | None:
-    """Return the quantity of a value in a document, a text or a number; None if it is absent or invalid."""
+    """Return the quantity of a value in a document, a text or a number.
+
+    None if it is absent or invalid.
+    """
     quantity = parse_quantity(str(value))
     return None if isinstance(quantity, InvalidQuantity) else quantity
 
@@ -187,7 +197,10 @@ class _Number(Struct, frozen=True):
 
 
 def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
-    """Return the format and the exponent (of 10 or 2) of a suffix: (BINARY, 30) for "Gi"; None if invalid."""
+    """Return the format and the exponent (of 10 or 2) of a suffix: (BINARY, 30) for "Gi".
+
+    None if invalid.
+    """
     if text in _DECIMAL:
         return QuantityFormat.DECIMAL, _DECIMAL[text]
     if text in _BINARY:
@@ -205,8 +218,10 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
 def _parse_small_quantity(
     number: _Number, quantity_format: QuantityFormat, exponent: int
 ) -> tuple[int, int] | None:
-    """Return an amount as (unscaled, scale): unscaled * 10**scale, such as (15, -1) for 1.5. Return None if it may be
-    beyond 64 bits, is finer than a nano, or is binary with a fraction (`1.5Gi`).
+    """Return an amount as (unscaled, scale): unscaled * 10**scale, such as (15, -1) for 1.5.
+
+    Return None if it may be beyond 64 bits, is finer than a nano, or is binary with a fraction
+    (`1.5Gi`).
     """
     if quantity_format is QuantityFormat.BINARY:
         # The factor 2**exponent adds up to exponent * 3 // 10 + 1 decimal digits.
@@ -223,8 +238,10 @@ def _parse_small_quantity(
 def _parse_large_quantity(
     text: str, number: _Number, quantity_format: QuantityFormat, exponent: int
 ) -> Quantity | InvalidQuantity:
-    """Parse an amount to exact nanos: beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`). As in
-    Kubernetes, the largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
+    """Parse an amount to exact nanos.
+
+    Beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`). As in Kubernetes, the
+    largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
     """
     if not number.has_digits:
         return InvalidQuantity(text, WRONG_NUMBER)
@@ -259,8 +276,9 @@ def _convert_to_float(value: int) -> float:
 
 
 def _compute_power_of_ten(exponent: int) -> float:
-    """Compute 10**exponent with the rounding of Go's math.Pow10. Go multiplies two entries of tables: one of 1e0 to
-    1e31, and one of 1e0, 1e32, 1e64 and so on.
+    """Compute 10**exponent with the rounding of Go's math.Pow10.
+
+    Go multiplies two entries of tables: one of 1e0 to 1e31, and one of 1e0, 1e32, 1e64 and so on.
     """
     if exponent < 0:
         return 1.0 / float(f"1e{-exponent}")
@@ -271,7 +289,10 @@ def _compute_power_of_ten(exponent: int) -> float:
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities, or subtract the right one (sign -1). The left format counts, unless the left is 0."""
+    """Add two quantities, or subtract the right one (sign -1).
+
+    The left format counts, unless the left is 0.
+    """
     quantity_format = right.format if left.nano == 0 else left.format
     # The finer one.
     scale = min(left.scale, right.scale)
@@ -283,8 +304,9 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`. Kubernetes
-    formats binary amounts below 1024 or with a fraction as decimal.
+    """Format a quantity as a whole number with the largest suffix without a fraction.
+
+    `1536Mi`, `1500m`. Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"
@@ -312,7 +334,10 @@ class IntegerOrPercent(Struct, frozen=True):
     is_percent: bool = False
 
     def compute(self, total: int, *, rounds_up: bool = True) -> int:
-        """Compute the number for a total; a percentage is rounded up, or down if `rounds_up` is False."""
+        """Compute the number for a total.
+
+        A percentage is rounded up, or down if `rounds_up` is False.
+        """
         if not self.is_percent:
             return self.value
         product = self.value * total
@@ -342,7 +367,10 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(source: str) -> float | str:
-    """Parse a text such as "1h30m" (hours, minutes, seconds) to seconds, or return an error message."""
+    """Parse a text such as "1h30m" to seconds, or return an error message.
+
+    Hours, minutes, seconds.
+    """
     if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", source, re.ASCII):
         return (
             f'{source!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) '

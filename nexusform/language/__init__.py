@@ -1,4 +1,7 @@
-"""Conversion of text to syntax trees and values. Independent of resources, state and plans."""
+"""Conversion of text to syntax trees and values.
+
+Independent of resources, state and plans.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -1,7 +1,7 @@
 """Decoding of bodies by schema: arguments and blocks.
 
-Both syntaxes are decoded here, so the meaning of a configuration is independent of its syntax. All problems
-are returned, together with the decodable parts.
+Both syntaxes are decoded here, so the meaning of a configuration is independent of its syntax. All
+problems are returned, together with the decodable parts.
 """
 
 import re
@@ -21,9 +21,11 @@ _COMMENT_NAME: Final = "//"
 
 
 class BodySchema(Struct, frozen=True):
-    """Allowed arguments (name -> is required) and blocks (type -> names of its labels). `computed` arguments are never
-    suggested, and get a message of their own. `extra_names` (arguments, blocks) are valid in the same body and decoded
-    elsewhere: they are only suggested. `foreign_words` is the advice for words of other tools.
+    """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
+
+    `computed` arguments are never suggested, and get a message of their own. `extra_names`
+    (arguments, blocks) are valid in the same body and decoded elsewhere: they are only suggested.
+    `foreign_words` is the advice for words of other tools.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
@@ -39,8 +41,9 @@ class BodySchema(Struct, frozen=True):
 
 
 class BodyContent(Struct, frozen=True):
-    """Content of a body by its schema: arguments by name and blocks, both in source order. `end_span` is the end of the
-    body, for problems about missing parts.
+    """Content of a body by its schema: arguments by name and blocks, both in source order.
+
+    `end_span` is the end of the body, for problems about missing parts.
     """
 
     attributes: dict[str, syntax.Attribute]
@@ -51,7 +54,10 @@ class BodyContent(Struct, frozen=True):
 def decode_body(
     body: syntax.Body | syntax.JsonBody, schema: BodySchema, *, partial: bool = False
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode a body by a schema. With `partial`, names outside the schema are ignored."""
+    """Decode a body by a schema.
+
+    With `partial`, names outside the schema are ignored.
+    """
     if isinstance(body, syntax.JsonBody):
         return _decode_json_body(body, schema, partial=partial)
     diagnostics: list[Diagnostic] = []
@@ -87,8 +93,9 @@ def decode_body(
 def decode_attributes(
     body: syntax.Body | syntax.JsonBody, *, has_templates: bool = True
 ) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Decode every argument of a body with free names (`locals`, variable files); report its blocks. `has_templates`:
-    the texts of JSON may be templates.
+    """Decode every argument of a body with free names (`locals`, variable files).
+
+    Report its blocks. `has_templates`: the texts of JSON may be templates.
     """
     if isinstance(body, syntax.JsonBody):
         diagnostics: list[Diagnostic] = []
@@ -114,7 +121,10 @@ def decode_attributes(
 def _build_unsupported_argument_error(
     attribute: syntax.Attribute, schema: BodySchema
 ) -> Diagnostic:
-    """Build the error about an unknown argument. A hint names the probable intention: a block or a similar name."""
+    """Build the error about an unknown argument.
+
+    A hint names the probable intention: a block or a similar name.
+    """
     name = attribute.name
     # A word of another tool.
     if advice := schema.foreign_words.get(name):
@@ -136,7 +146,10 @@ def _build_unsupported_argument_error(
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown block. A hint names the probable intention: an argument or a similar name."""
+    """Build the error about an unknown block.
+
+    A hint names the probable intention: an argument or a similar name.
+    """
     name = block.type
     # A word of another tool.
     if advice := schema.foreign_words.get(name):
@@ -158,7 +171,10 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
 
 
 def _check_label_count(block: syntax.Block, label_names: tuple[str, ...]) -> Diagnostic | None:
-    """Return the error about too many or too few labels; None if their number is that of `label_names`."""
+    """Return the error about too many or too few labels.
+
+    None if their number is that of `label_names`.
+    """
     count, expected = len(block.labels), len(label_names)
     if count > expected:
         span = block.labels[expected].span
@@ -190,7 +206,10 @@ def get_first_character_span(span: Span) -> Span:
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode a JSON body: arguments, and blocks in the order of their keys. With `partial`, other names are ignored."""
+    """Decode a JSON body: arguments, and blocks in the order of their keys.
+
+    With `partial`, other names are ignored.
+    """
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
@@ -276,7 +295,10 @@ class _BlockDecoder:
         self.blocks: list[syntax.Block] = []
 
     def decode_level(self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...]) -> None:
-        """Add the blocks of the value below `labels`: objects by the next label, or bodies if no label is missing."""
+        """Add the blocks of the value below `labels`.
+
+        Objects by the next label, or bodies if no label is missing.
+        """
         # No label is missing.
         if len(labels) == len(self.label_names):
             self._decode_bodies(value, labels)
@@ -306,7 +328,10 @@ class _BlockDecoder:
                     self.decode_level(json_property.value, (*labels, label))
 
     def _decode_bodies(self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...]) -> None:
-        """Add a block with these labels for an object, or for each object of an array. Report other values."""
+        """Add a block with these labels for an object, or for each object of an array.
+
+        Report other values.
+        """
         name_span = labels[-1].span if labels else self.block.name_span
         for item in _list_array_items(value):
             if isinstance(item, syntax.JsonScalar) and item.value is None:
@@ -330,7 +355,10 @@ class _BlockDecoder:
             )
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
-        """Build the error about a value in place of an object with labels as keys. `level` is the label index."""
+        """Build the error about a value in place of an object with labels as keys.
+
+        `level` is the label index.
+        """
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",
@@ -343,7 +371,10 @@ class _BlockDecoder:
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
-    """Return the items of an array, or any other value as the only item. Null is no block and gives ()."""
+    """Return the items of an array, or any other value as the only item.
+
+    Null is no block and gives ().
+    """
     if isinstance(value, syntax.JsonScalar) and value.value is None:
         return ()
     return value.items if isinstance(value, syntax.JsonArray) else (value,)
@@ -445,9 +476,11 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 def suggest_argument_name(
     name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = ""
 ) -> str:
-    """Return a question with the name probably intended by `name`: ` Did you mean "count"?`. It is "" without any.
-    Snake case, the singular and names of other tools are tried among the `known` names and the `alternatives`, the
-    names of another `kind` such as "the argument". The nearest spelling is searched among the `known` names only.
+    """Return a question with the name probably intended by `name`: ` Did you mean "count"?`.
+
+    It is "" without any. Snake case, the singular and names of other tools are tried among the
+    `known` names and the `alternatives`, the names of another `kind` such as "the argument". The
+    nearest spelling is searched among the `known` names only.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -57,7 +57,10 @@ class _OpenBrackets:
         self._counts[closer] += 1
 
     def close(self, closer: str) -> bool:
-        """Close the innermost bracket with this closing mark, and all inside it. Return False if none is open."""
+        """Close the innermost bracket with this closing mark, and all inside it.
+
+        Return False if none is open.
+        """
         if not self._counts[closer]:
             # A closing mark too many.
             return False
@@ -69,7 +72,10 @@ class _OpenBrackets:
 
 
 class BodyParser:
-    """Parser of bodies from a token stream. Only unrecoverable errors unwind."""
+    """Parser of bodies from a token stream.
+
+    Only unrecoverable errors unwind.
+    """
 
     def __init__(self, stream: TokenStream) -> None:
         self.stream = stream
@@ -108,7 +114,10 @@ class BodyParser:
                 self._report_invalid_item(kind)
 
     def _report_invalid_item(self, kind: str) -> None:
-        """Report an item of a body that does not start with a name, and skip it. `kind` is that of its first token."""
+        """Report an item of a body that does not start with a name, and skip it.
+
+        `kind` is that of its first token.
+        """
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
@@ -123,8 +132,10 @@ class BodyParser:
         self._skip_malformed_item(first, error_index=first)
 
     def _parse_item(self, items: _BodyItems) -> None:
-        """Parse one argument or block; after a malformed one parsing continues with the next. The token after the name
-        decides: `=` begins the value of an argument, a label or `{` continues a block.
+        """Parse one argument or block; after a malformed one parsing continues with the next.
+
+        The token after the name decides: `=` begins the value of an argument, a label or `{`
+        continues a block.
         """
         stream = self.stream
         first = stream.index
@@ -252,7 +263,10 @@ class BodyParser:
                 raise self._report_invalid_block_header(kind, first)
 
     def _report_invalid_block_header(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of a label or the opening brace. Return the exception to raise."""
+        """Report the token found in place of a label or the opening brace.
+
+        Return the exception to raise.
+        """
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = (
@@ -267,8 +281,10 @@ class BodyParser:
         return self.stream.report_error("invalid-block-definition", detail, since=first)
 
     def _parse_quoted_label(self) -> Label:
-        """Parse a label in quotes with `${` or `%{`. Only an escaped one (`$${`) is text. A template sequence is
-        reported as an error, and so is a missing closing quote.
+        """Parse a label in quotes with `${` or `%{`.
+
+        Only an escaped one (`$${`) is text. A template sequence is reported as an error, and so is
+        a missing closing quote.
         """
         stream = self.stream
         # The opening quote.
@@ -295,7 +311,10 @@ class BodyParser:
         raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """Parse the body after the `{` at token `opening` of the block at `first`. Return it and its `}` (an index)."""
+        """Parse the body after the `{` at token `opening` of the block at `first`.
+
+        Return it and its `}` (an index).
+        """
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
@@ -358,7 +377,10 @@ class BodyParser:
         raise stream.report_error("invalid-single-argument-block-definition", detail)
 
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
-        """Report a name without `=` in a one-line block. With a label or brace after it, it seems a nested block."""
+        """Report a name without `=` in a one-line block.
+
+        With a label or brace after it, it seems a nested block.
+        """
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
@@ -375,8 +397,9 @@ class BodyParser:
 
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
         """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
-        Brackets opened by the item are closed first, so that their content is not parsed as items. If they are never
-        closed, skip to the next line.
+
+        Brackets opened by the item are closed first, so that their content is not parsed as items.
+        If they are never closed, skip to the next line.
         """
         stream = self.stream
         kinds = stream.tokens.kinds

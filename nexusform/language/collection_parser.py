@@ -69,7 +69,10 @@ class CollectionParser:
         return syntax.TupleCons(tuple(items), stream.build_span(opening, closing))
 
     def _parse_items(self, opening: int) -> tuple[list[syntax.Expression], int]:
-        """Parse the items of a tuple. Return them, and the index of the closing bracket."""
+        """Parse the items of a tuple.
+
+        Return them, and the index of the closing bracket.
+        """
         stream = self.stream
         items: list[syntax.Expression] = []
         while stream.peek() != "]":
@@ -87,7 +90,10 @@ class CollectionParser:
     def _report_unterminated(
         self, constructor: str, bracket: str, opening: int
     ) -> MalformedSyntaxError:
-        """Report a bracket (named `bracket`) without its closing one, at its token. Return the exception to raise."""
+        """Report a bracket (named `bracket`) without its closing one, at its token.
+
+        Return the exception to raise.
+        """
         return self.stream.report_error(
             "unterminated-constructor",
             f"There is no corresponding closing {bracket} before the end of the file. This may be "
@@ -137,7 +143,10 @@ class CollectionParser:
     def _parse_object_items(
         self, opening: int
     ) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
-        """Parse the items of an object. Return them, and the index of the closing brace."""
+        """Parse the items of an object.
+
+        Return them, and the index of the closing brace.
+        """
         stream = self.stream
         items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         while True:
@@ -177,7 +186,10 @@ class CollectionParser:
         return syntax.ObjectKey(expression, bare=False, span=span)
 
     def _report_missing_value(self, opening: int) -> MalformedSyntaxError:
-        """Report the token found in place of the `=` or `:` after a key. Return the exception to raise."""
+        """Report the token found in place of the `=` or `:` after a key.
+
+        Return the exception to raise.
+        """
         stream = self.stream
         kind = stream.peek()
         if kind == END:
@@ -195,7 +207,10 @@ class CollectionParser:
         return stream.report_error("missing-key-value-separator", detail, since=opening)
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
-        """Parse `for` in a tuple or object, up to the closing bracket; the caller checks for a key and `...`."""
+        """Parse `for` in a tuple or object, up to the closing bracket.
+
+        The caller checks for a key and `...`.
+        """
         stream = self.stream
         stream.read_token()
         missing_in = "For expression requires the 'in' keyword after its name declarations."

@@ -1,8 +1,10 @@
-"""State of one evaluation: scope, diagnostics, amount of work, and its ports; and access to parts of values, `.name`
-and `[key]`, with messages for errors.
+"""State of one evaluation: scope, diagnostics, amount of work, and its ports.
 
-The ports (files to read, and the time) are declared here, because file() and timestamp() need them and
-language is below ports, which exports them too. Implementations are in workflow; tests pass their own.
+And access to parts of values, `.name` and `[key]`, with messages for errors.
+
+The ports (files to read, and the time) are declared here, because file() and timestamp() need them
+and language is below ports, which exports them too. Implementations are in workflow; tests pass
+their own.
 """
 
 from __future__ import annotations
@@ -62,8 +64,9 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 class Requirement(Struct, frozen=True):
-    """Type required of a part of an expression, and the errors about null and about a value of another type. The
-    sentence of the second error is `lead`, the reason and a full stop.
+    """Type required of a part of an expression, and the errors about null and about a value of another type.
+
+    The sentence of the second error is `lead`, the reason and a full stop.
     """
 
     type: PrimitiveType
@@ -81,13 +84,17 @@ class Scope(Protocol):
         """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
-        """Return the value of a reference such as `a.b.c`, the number of its steps already applied (of `.b` and `.c`),
-        and the problems. The caller applies the other steps. The value is unknown after an error.
+        """Return the value of a reference such as `a.b.c`, the number of its steps already applied (of `.b` and `.c`), and the problems.
+
+        The caller applies the other steps. The value is unknown after an error.
         """
 
 
 def check_value_size(value: Value) -> Value:
-    """Return the value itself. Raises MemoryError if it is larger than MAX_SIZE."""
+    """Return the value itself.
+
+    Raises MemoryError if it is larger than MAX_SIZE.
+    """
     if value.size > MAX_SIZE:
         raise MemoryError
     return value
@@ -110,7 +117,10 @@ class ExpressionRun:
     )
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
-        """Start without diagnostics and loop variables; `handlers` evaluate expressions by their class."""
+        """Start without diagnostics and loop variables.
+
+        `handlers` evaluate expressions by their class.
+        """
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
         # variables of the enclosing loops.
@@ -125,17 +135,26 @@ class ExpressionRun:
         self._is_building_notes = False
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate an expression. After an error the value is unknown, and a diagnostic is added."""
+        """Evaluate an expression.
+
+        After an error the value is unknown, and a diagnostic is added.
+        """
         return self._handlers[expression.__class__](expression, self)
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
-        """Evaluate an expression. Return its value and its diagnostics, without adding them to those of the run."""
+        """Evaluate an expression.
+
+        Return its value and its diagnostics, without adding them to those of the run.
+        """
         return self.run_separately(self.evaluate, expression)
 
     def run_separately(
         self, work: Callable[..., Value], *arguments: Any
     ) -> tuple[Value, list[Diagnostic]]:
-        """Call `work`. Return its value and its diagnostics, without adding them to those of the run."""
+        """Call `work`.
+
+        Return its value and its diagnostics, without adding them to those of the run.
+        """
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
             value = work(*arguments)
@@ -148,13 +167,19 @@ class ExpressionRun:
         return len(self.diagnostics) > count and has_errors(self.diagnostics[count:])
 
     def count_work(self, units: int) -> None:
-        """Count units of work, such as elements. Raises MemoryError beyond MAX_WORK."""
+        """Count units of work, such as elements.
+
+        Raises MemoryError beyond MAX_WORK.
+        """
         self.work += units
         if self.work > MAX_WORK:
             raise MemoryError
 
     def count_result(self, value: Value) -> None:
-        """Count the size of a value as work (0 for short text, numbers, bools). Raises MemoryError beyond MAX_WORK."""
+        """Count the size of a value as work (0 for short text, numbers, bools).
+
+        Raises MemoryError beyond MAX_WORK.
+        """
         raw = value.raw
         if raw.__class__ is str:
             if len(raw) > _CHARACTERS_PER_UNIT:
@@ -171,9 +196,11 @@ class ExpressionRun:
         enclosing: Expression | None = None,
         **details: Any,
     ) -> Value:
-        """Add an error about an expression, and return the unknown value in its place. `node` is the offending part,
-        `enclosing` the expression to display around it. The references of the displayed expression are listed with
-        their values. `details` are further fields of the error.
+        """Add an error about an expression, and return the unknown value in its place.
+
+        `node` is the offending part, `enclosing` the expression to display around it. The
+        references of the displayed expression are listed with their values. `details` are further
+        fields of the error.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
@@ -193,7 +220,10 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type. Report null or a wrong type, and return None."""
+        """Convert the value of a part (`node`) to its required type.
+
+        Report null or a wrong type, and return None.
+        """
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None
@@ -211,7 +241,10 @@ class ExpressionRun:
         return build_value_notes(expression, self._evaluate_note_reference)
 
     def _evaluate_note_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
-        """Return the text and value of a reference, or of its longest valid part; None if even the name is invalid."""
+        """Return the text and value of a reference, or of its longest valid part.
+
+        None if even the name is invalid.
+        """
         from nexusform.language.value_descriptions import format_traversal
 
         self._is_building_notes = True
@@ -236,7 +269,10 @@ class ExpressionRun:
             self.names = outer_names
 
     def traverse(self, traversal: Traversal) -> Value:
-        """Return the value at a traversal: from a variable of an enclosing `for`, else from the scope."""
+        """Return the value at a traversal.
+
+        From a variable of an enclosing `for`, else from the scope.
+        """
         name = traversal.root.name
         if self.names and name in self.names:
             return self.apply_steps(self.names[name], traversal.steps, traversal)
@@ -251,7 +287,10 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the part of a value at literal steps. If it has none, report an error and return an unknown value."""
+        """Return the part of a value at literal steps.
+
+        If it has none, report an error and return an unknown value.
+        """
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
@@ -261,9 +300,11 @@ class ExpressionRun:
 
 
 class EvaluationTrace:
-    """Value of an expression, and the traces of its parts. In a loop an expression occurs once per evaluation, up to
-    MAX_TRACES times; `omitted` counts the rest. `has_failed`: it has an error, so its value is meaningless; `problem`
-    is the summary of the error if it is its own and not that of a part.
+    """Value of an expression, and the traces of its parts.
+
+    In a loop an expression occurs once per evaluation, up to MAX_TRACES times; `omitted` counts the
+    rest. `has_failed`: it has an error, so its value is meaningless; `problem` is the summary of
+    the error if it is its own and not that of a part.
     """
 
     __slots__ = ("expression", "has_failed", "omitted", "parts", "problem", "value")
@@ -289,7 +330,10 @@ class TracingEvaluator(ExpressionRun):
     def __init__(
         self, scope: Scope, handlers: Mapping[type, Handler], root_expression: Expression
     ) -> None:
-        """Begin with an outermost trace. The traces of evaluated expressions become its parts."""
+        """Begin with an outermost trace.
+
+        The traces of evaluated expressions become its parts.
+        """
         super().__init__(scope, handlers)
         self.current = EvaluationTrace(root_expression)
 
@@ -317,7 +361,10 @@ class TracingEvaluator(ExpressionRun):
 
 
 def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
-    """Return the part of a value at one literal step, or a problem if it has none. A legacy `.0` is an index."""
+    """Return the part of a value at one literal step, or a problem if it has none.
+
+    A legacy `.0` is an index.
+    """
     if isinstance(step, TraverseAttribute):
         name = step.name
         if name.isdecimal():
@@ -338,19 +385,25 @@ class MissingDirectory(FileProblem):
 
 
 class Files(Protocol):
-    """Bounded reads of regular files (never a device or a pipe). Paths are relative to the current directory of the
-    command unless absolute. Every method may raise FileProblem.
+    """Bounded reads of regular files (never a device or a pipe).
+
+    Paths are relative to the current directory of the command unless absolute. Every method may
+    raise FileProblem.
     """
 
     def read(self, path: str) -> bytes:
-        """Read the whole content of a file. Raises FileProblem, also for a file above the size limit."""
+        """Read the whole content of a file.
+
+        Raises FileProblem, also for a file above the size limit.
+        """
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`). Returns sorted
-        slash-separated paths relative to `base`. Raises MissingDirectory.
+        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
+
+        Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
         """
 
     def resolve_path(self, path: str) -> str:
@@ -371,7 +424,10 @@ class Clock(Protocol):
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:
-    """Return `value.name`, or the problem. Of an unknown value it is unknown, with its type if known."""
+    """Return `value.name`, or the problem.
+
+    Of an unknown value it is unknown, with its type if known.
+    """
     raw = value.raw
     if raw.__class__ is dict:
         member: Value | None = raw.get(name)
@@ -439,7 +495,10 @@ def _format_quoted_name_list(lead: str, names: Sequence[str]) -> str:
 
 
 def get_element(value: Value, key: Value) -> Value | Problem:
-    """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if known."""
+    """Return `value[key]`, or the problem.
+
+    Of an unknown value it is unknown, with its type if known.
+    """
     marks = value.marks | key.marks
     if value.raw is None:
         return _build_problem(
@@ -469,8 +528,10 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem. The length of
-    a tuple, and the types of its elements, are known from its type even if its value is unknown.
+    """Return the element of a list or tuple at a position, or the problem.
+
+    Unknown if either is unknown. The length of a tuple, and the types of its elements, are known
+    from its type even if its value is unknown.
     """
     value_type = value.type
     try:
@@ -520,8 +581,10 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem. The keys of an
-    object are known from its type even if its value is unknown; those of a map are not.
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
+
+    The keys of an object are known from its type even if its value is unknown; those of a map are
+    not.
     """
     value_type = value.type
     try:
@@ -558,10 +621,12 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
 
 
 class TracedExpression(Struct, frozen=True):
-    """One part of an expression. `text` is its source and `span` its position (None: in the evaluated expression
-    itself); `reasons` explain why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts`
-    are its own parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive
-    one. `is_repeated`: its parts are already listed above.
+    """One part of an expression.
+
+    `text` is its source and `span` its position (None: in the evaluated expression itself);
+    `reasons` explain why its value is sensitive, unknown or an error (`has_failed`: it has no
+    value). `parts` are its own parts, `omitted` counts omitted iterations of a loop. `is_hidden`:
+    its value would reveal a sensitive one. `is_repeated`: its parts are already listed above.
     """
 
     text: str

@@ -44,8 +44,10 @@ __all__ = [
 def evaluate_expression(
     expression: syntax.Expression, scope: Scope
 ) -> tuple[Value, list[Diagnostic]]:
-    """Evaluate an expression. Return its value and all problems. After an error the value is unknown. Its type is
-    DYNAMIC, except for expressions with a fixed type (a template).
+    """Evaluate an expression.
+
+    Return its value and all problems. After an error the value is unknown. Its type is DYNAMIC,
+    except for expressions with a fixed type (a template).
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:
@@ -70,7 +72,10 @@ def evaluate_expression(
 def trace_expression(
     expression: syntax.Expression, scope: Scope
 ) -> tuple[EvaluationTrace, list[Diagnostic]]:
-    """Evaluate an expression. Return its trace and all problems. Beyond a limit the trace has no parts."""
+    """Evaluate an expression.
+
+    Return its trace and all problems. Beyond a limit the trace has no parts.
+    """
     run = TracingEvaluator(scope, _HANDLERS, expression)
     try:
         run.evaluate(expression)
@@ -87,7 +92,10 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
 
 
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
-    """Return the value of a literal. A number with too many digits is reported, and its value is unknown."""
+    """Return the value of a literal.
+
+    A number with too many digits is reported, and its value is unknown.
+    """
     value = node.value
     if value.__class__ is bool:
         return build_boolean(value)
@@ -110,7 +118,10 @@ def _build_number(number: Decimal | int) -> Value:
 
 
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
-    """Evaluate `collection[key]`. Report a problem at the part at fault, the collection or the key."""
+    """Evaluate `collection[key]`.
+
+    Report a problem at the part at fault, the collection or the key.
+    """
     previous_count = len(run.diagnostics)
     collection, key = run.evaluate(node.collection), run.evaluate(node.key)
     if run.has_failed_since(previous_count):
@@ -129,7 +140,10 @@ def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
-    """Evaluate `{ key = value }`. The whole object is unknown if one of its keys is unknown or invalid."""
+    """Evaluate `{ key = value }`.
+
+    The whole object is unknown if one of its keys is unknown or invalid.
+    """
     run.count_work(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
@@ -150,7 +164,10 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 def _evaluate_object_key(
     key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons
 ) -> Value | None:
-    """Return the name of an object's item as a string Value, possibly unknown. Report an invalid one, return None."""
+    """Return the name of an object's item as a string Value, possibly unknown.
+
+    Report an invalid one, return None.
+    """
     expression = key.expression
     if key.bare:
         assert isinstance(expression, syntax.Traversal)
@@ -183,7 +200,10 @@ _OBJECT_KEY: Final = Requirement(
 
 
 class _Handlers(dict[type, Handler]):
-    """Evaluating functions by type of node. Rare ones are imported for their first node."""
+    """Evaluating functions by type of node.
+
+    Rare ones are imported for their first node.
+    """
 
     def __missing__(self, node_type: type) -> Handler:
         """Import the handler of a rare class of expressions at its first use."""

@@ -1,7 +1,7 @@
 """Parser of expressions: precedence, terms, traversals and splats.
 
-Each method parses one construct from the token stream and returns its node; a syntax error is reported and
-unwinds (token_stream.MalformedSyntaxError).
+Each method parses one construct from the token stream and returns its node; a syntax error is
+reported and unwinds (token_stream.MalformedSyntaxError).
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ class ExpressionParser:
         return syntax.Parentheses(inner, stream.build_span(first, last))
 
     def _parse_number(self) -> syntax.Expression:
-        """Parse a number without rounding. A malformed, long or very large one is an error."""
+        """Parse a number without rounding.
+
+        A malformed, long or very large one is an error.
+        """
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
@@ -199,7 +202,10 @@ class ExpressionParser:
         return syntax.Call(name, arguments, expand, stream.build_span(first, closing), name_span)
 
     def _parse_call_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
-        """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""
+        """Parse the arguments up to the closing parenthesis.
+
+        Return them and whether the last is expanded.
+        """
         stream = self.stream
         arguments: list[syntax.Expression] = []
         while stream.peek() != ")":
@@ -223,7 +229,10 @@ class ExpressionParser:
         return tuple(arguments), False
 
     def _report_missing_separator(self, kind: str, first: int) -> Exception:
-        """Report a token in place of a comma or ")" in the call from token `first`. Return the exception to raise."""
+        """Report a token in place of a comma or ")" in the call from token `first`.
+
+        Return the exception to raise.
+        """
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":
@@ -311,8 +320,10 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`. Return the source with a further step for a constant
-        key. Else return a splat, or an index by another key, as the new source without steps.
+        """Parse `[key]` or `[*]` after `source` and its `steps`.
+
+        Return the source with a further step for a constant key. Else return a splat, or an index
+        by another key, as the new source without steps.
         """
         stream = self.stream
         opening = stream.read_token()
@@ -362,7 +373,10 @@ class ExpressionParser:
 def _append_traversal_steps(
     source: syntax.Expression, steps: list[syntax.Step]
 ) -> syntax.Expression:
-    """Return an expression that applies the steps to `source`. A traversal gets longer, others are wrapped."""
+    """Return an expression that applies the steps to `source`.
+
+    A traversal gets longer, others are wrapped.
+    """
     if not steps:
         return source
     span = source.span.extend_to(steps[-1].span)

@@ -52,7 +52,10 @@ _ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 def _evaluate_iterated_collection(
     node: ForTuple | ForObject | TemplateFor, run: ExpressionRun
 ) -> Value:
-    """Evaluate the collection of a `for`. After an error the value is unknown."""
+    """Evaluate the collection of a `for`.
+
+    After an error the value is unknown.
+    """
     collection = run.evaluate(node.collection)
     if collection.raw is None:
         detail = "A null value cannot be used as the collection in a 'for' expression."
@@ -69,7 +72,10 @@ def _evaluate_iterated_collection(
 
 
 def list_key_value_pairs(collection: Value) -> _Pairs:
-    """Return pairs of key and value. The keys of a list or tuple are its indices, those of a set its elements."""
+    """Return pairs of key and value.
+
+    The keys of a list or tuple are its indices, those of a set its elements.
+    """
     if isinstance(collection.type, (MapType, ObjectType)):
         return ((Value(STRING, k), v) for k, v in collection.raw.items())
     if isinstance(collection.type, SetType):
@@ -102,8 +108,10 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause of another type than bool, even if the collection is empty. Use an unknown element for it.
-        Other errors are ignored, because they may not occur for the elements of the collection.
+        """Report a clause of another type than bool, even if the collection is empty.
+
+        Use an unknown element for it. Other errors are ignored, because they may not occur for the
+        elements of the collection.
         """
         if self.clause is None:
             return
@@ -114,7 +122,10 @@ class _ForCondition:
             self.has_failed = decision is None
 
     def should_include(self) -> bool:
-        """Check whether the current element is included. It is not if the clause is unknown or has an error."""
+        """Check whether the current element is included.
+
+        It is not if the clause is unknown or has an error.
+        """
         if self.clause is None:
             return True
         before = len(self.run.diagnostics)
@@ -146,7 +157,10 @@ _FOR_CONDITION: Final = Requirement(
 def _visit_included_elements(
     conditions: _ForCondition, collection: Value, add: Callable[[], None]
 ) -> None:
-    """Call `add` for every selected element, with the loop's names set. Stop at the first error (`has_failed`)."""
+    """Call `add` for every selected element, with the loop's names set.
+
+    Stop at the first error (`has_failed`).
+    """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)
@@ -166,7 +180,10 @@ def _visit_included_elements(
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
-    """Evaluate `[for k, v in c : value if x]` to a tuple. It is unknown if `c` or an `x` is, or after an error."""
+    """Evaluate `[for k, v in c : value if x]` to a tuple.
+
+    It is unknown if `c` or an `x` is, or after an error.
+    """
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -182,7 +199,10 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value if x}`. It is unknown if `c`, a key or an `x` is, or after an error."""
+    """Evaluate `{for k, v in c : key => value if x}`.
+
+    It is unknown if `c`, a key or an `x` is, or after an error.
+    """
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -214,7 +234,10 @@ class _ObjectBuilder:
         self.groups: dict[str, list[Value]] = {}
 
     def add(self) -> None:
-        """Add the current element by its key. An unknown, invalid or repeated key makes the whole object unknown."""
+        """Add the current element by its key.
+
+        An unknown, invalid or repeated key makes the whole object unknown.
+        """
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
@@ -255,7 +278,10 @@ _FOR_KEY: Final = Requirement(
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
-    """Evaluate `%{ for }` to the joined texts of all elements. It is unknown if the collection or a text is."""
+    """Evaluate `%{ for }` to the joined texts of all elements.
+
+    It is unknown if the collection or a text is.
+    """
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)
@@ -278,7 +304,10 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
 
 
 def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
-    """Evaluate `source[*].x` for every element. A value other than a sequence is one element, and null is none."""
+    """Evaluate `source[*].x` for every element.
+
+    A value other than a sequence is one element, and null is none.
+    """
     source = run.evaluate(node.source)
     is_sequence = isinstance(source.type, (ListType, SetType, TupleType))
     if source.raw is None:
@@ -303,7 +332,10 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
 
 
 def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
-    """Evaluate a splat over a tuple to a tuple, over a list or set to a list. It is unknown after a problem."""
+    """Evaluate a splat over a tuple to a tuple, over a list or set to a list.
+
+    It is unknown after a problem.
+    """
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)

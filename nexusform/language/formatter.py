@@ -1,8 +1,8 @@
 """Canonical style: two spaces of indentation, aligned `=` and comments, even spacing.
 
-Works on tokens, line by line, so comments, blank lines and line breaks are kept. Heredocs are not changed.
-The style is that of `terraform fmt`, with its handling of quoted single interpolations (an argument `"${x}"`
-becomes `x`) and of bare labels, which are quoted.
+Works on tokens, line by line, so comments, blank lines and line breaks are kept. Heredocs are not
+changed. The style is that of `terraform fmt`, with its handling of quoted single interpolations (an
+argument `"${x}"` becomes `x`) and of bare labels, which are quoted.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,10 @@ class _Line(Struct):
 
 
 def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
-    """Format the text in canonical style. With syntax errors, return the original text and the errors."""
+    """Format the text in canonical style.
+
+    With syntax errors, return the original text and the errors.
+    """
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics
@@ -112,7 +115,10 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
 def _unwrap_interpolation_only_strings(
     tokens: list[_Token], wrapped_offsets: set[int]
 ) -> list[_Token]:
-    """Replace `"${x}"` by `x` at the `wrapped_offsets` of the text. One on several lines is kept."""
+    """Replace `"${x}"` by `x` at the `wrapped_offsets` of the text.
+
+    One on several lines is kept.
+    """
     result: list[_Token] = []
     index = 0
     while index < len(tokens):
@@ -156,7 +162,10 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
 
 
 def _find_template_end(tokens: list[_Token], index: int) -> int | None:
-    """Find the closing quotation mark of the string at `index`; None unless it is one `${...}` on one line."""
+    """Find the closing quotation mark of the string at `index`.
+
+    None unless it is one `${...}` on one line.
+    """
     # open brackets, the first of them `${`.
     nesting = 0
     for position in range(index + 1, len(tokens)):
@@ -188,8 +197,10 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end. All
-    tokens of the line are in `lead` at first. A value that continues on later lines stays in `lead`.
+    """Split a line into the cells to align with neighboring lines.
+
+    `name`, `= value` and the comment at the end. All tokens of the line are in `lead` at first. A
+    value that continues on later lines stays in `lead`.
     """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -224,9 +235,10 @@ _ADJACENT_SEQUENCES = {
 
 
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
-    """Check whether the formatted line has a space between the neighbors `token` and `after`. `before` is the token in
-    front of `token`: it shows whether `-` subtracts or negates. The first rule that applies decides, and the rules
-    about brackets come last.
+    """Check whether the formatted line has a space between the neighbors `token` and `after`.
+
+    `before` is the token in front of `token`: it shows whether `-` subtracts or negates. The first
+    rule that applies decides, and the rules about brackets come last.
     """
     kind, following = token.kind, after.kind
     if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
@@ -254,8 +266,10 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check whether a space separates two tokens, by the rules of brackets. Braces have spaces inside, other brackets
-    have none. Two sequences (`${...}`, `%{...}`) stay together.
+    """Check whether a space separates two tokens, by the rules of brackets.
+
+    Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay
+    together.
     """
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
@@ -270,8 +284,10 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
 
 
 def _set_indentation(lines: list[_Line]) -> None:
-    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step. One
-    step of two spaces is for all brackets left open by one line; it ends once all of them are closed.
+    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step.
+
+    One step of two spaces is for all brackets left open by one line; it ends once all of them are
+    closed.
     """
     # The number of open brackets of each step.
     steps: list[int] = []
@@ -298,7 +314,10 @@ def _align_cells(
     get_cell: Callable[[_Line], list[_Token]],
     get_tokens_before: Callable[[_Line], list[_Token]],
 ) -> None:
-    """Align one cell of consecutive lines. It starts one space after the widest text before it."""
+    """Align one cell of consecutive lines.
+
+    It starts one space after the widest text before it.
+    """
     for has_cell, neighbours in groupby(lines, lambda line: bool(get_cell(line))):
         chain = list(neighbours) if has_cell else []
         widths = [

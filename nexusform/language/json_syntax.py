@@ -1,9 +1,9 @@
 """HCL's JSON syntax: text to JSON values with positions, files to bodies, JSON values to expressions.
 
-Python's json module has no positions, drops repeated names and rounds numbers; configuration needs all three,
-so this module reads tokens itself. A schema decides which properties of an object are arguments and which are
-blocks (body_decoding.decode_body). A value in an argument's position is an expression: strings are templates, and so
-are the names of object properties.
+Python's json module has no positions, drops repeated names and rounds numbers; configuration needs
+all three, so this module reads tokens itself. A schema decides which properties of an object are
+arguments and which are blocks (body_decoding.decode_body). A value in an argument's position is an
+expression: strings are templates, and so are the names of object properties.
 """
 
 import re
@@ -53,8 +53,9 @@ class MalformedJsonError(Exception):
 
 
 class _JsonReader:
-    """Parser of one text; `kind`, `word`, `begin` and `offset` (its end) describe the current token. The kind is the
-    group of _TOKEN; for punctuation it is the mark itself.
+    """Parser of one text; `kind`, `word`, `begin` and `offset` describe the current token.
+
+    Its end. The kind is the group of _TOKEN; for punctuation it is the mark itself.
     """
 
     def __init__(self, text: str, positions: CharacterPositions) -> None:
@@ -100,7 +101,10 @@ class _JsonReader:
         return MalformedJsonError(detail, self.begin, self.offset)
 
     def parse_value(self) -> syntax.JsonValue:
-        """Parse the value at the current token, and load the token after it. Raises MalformedJsonError."""
+        """Parse the value at the current token, and load the token after it.
+
+        Raises MalformedJsonError.
+        """
         if self.kind in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
         elif self.kind == _NUMBER:
@@ -147,7 +151,10 @@ class _JsonReader:
         )
 
     def _parse_object(self) -> syntax.JsonObject:
-        """Parse an object from its opening brace on. Raises MalformedJsonError."""
+        """Parse an object from its opening brace on.
+
+        Raises MalformedJsonError.
+        """
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
         # fast for plain strings; the loop takes any other member.
@@ -205,7 +212,10 @@ class _JsonReader:
             self._reject_trailing_comma("}", "property")
 
     def _parse_array(self) -> syntax.JsonArray:
-        """Parse an array from its opening bracket on. Raises MalformedJsonError."""
+        """Parse an array from its opening bracket on.
+
+        Raises MalformedJsonError.
+        """
         begin = self.begin
         items: list[syntax.JsonValue] = []
         self.load_token()
@@ -219,8 +229,10 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token. `begin` is the
-        offset of the opening bracket, and `item` the word for a part in messages.
+        """Return True at a comma, False at the `closing` bracket.
+
+        Raise an error at any other token. `begin` is the offset of the opening bracket, and `item`
+        the word for a part in messages.
         """
         if self.kind == closing:
             return False
@@ -239,7 +251,10 @@ class _JsonReader:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
 
     def decode_string(self) -> str:
-        """Decode the current string. Raises MalformedJsonError for an invalid escape."""
+        """Decode the current string.
+
+        Raises MalformedJsonError for an invalid escape.
+        """
         if self.kind == _PLAIN:
             return normalize_text(self.word)
         # Without the quotation marks.
@@ -249,7 +264,10 @@ class _JsonReader:
         return normalize_text(joined)
 
     def _decode_escape(self, escape: re.Match[str]) -> str:
-        """Decode an escape of the current string: hexadecimal digits or a letter. Raises MalformedJsonError."""
+        """Decode an escape of the current string: hexadecimal digits or a letter.
+
+        Raises MalformedJsonError.
+        """
         code, letter = escape.groups()
         if code:
             return chr(int(code, 16))
@@ -264,7 +282,10 @@ class _JsonReader:
 def parse_json_value(
     text: str, positions: CharacterPositions
 ) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
-    """Parse the value of a JSON text. Return None, and one diagnostic, if it is not JSON."""
+    """Parse the value of a JSON text.
+
+    Return None, and one diagnostic, if it is not JSON.
+    """
     try:
         reader = _JsonReader(text, positions)
         value = reader.parse_value()
@@ -283,7 +304,10 @@ def parse_json_value(
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array. Report anything else."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array.
+
+    Report anything else.
+    """
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
@@ -310,7 +334,10 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
 def build_expression(
     value: syntax.JsonValue, *, has_templates: bool = True
 ) -> tuple[syntax.Expression, list[Diagnostic]]:
-    """Build the expression of a JSON value in an argument's position. With `has_templates`, texts may be templates."""
+    """Build the expression of a JSON value in an argument's position.
+
+    With `has_templates`, texts may be templates.
+    """
     diagnostics: list[Diagnostic] = []
     convert_text: _ConvertText = (
         _convert_json_string_to_expression
@@ -326,7 +353,10 @@ _ConvertText: TypeAlias = Callable[[str, Span, list[Diagnostic]], syntax.Express
 def _convert_value(
     value: syntax.JsonValue, diagnostics: list[Diagnostic], convert_text: _ConvertText
 ) -> syntax.Expression:
-    """Convert a JSON value to an expression, its texts and keys by `convert_text`. Repeated keys are reported."""
+    """Convert a JSON value to an expression, its texts and keys by `convert_text`.
+
+    Repeated keys are reported.
+    """
     if isinstance(value, syntax.JsonArray):
         items = tuple(_convert_value(item, diagnostics, convert_text) for item in value.items)
         return syntax.TupleCons(items, value.span)
@@ -359,7 +389,10 @@ def _convert_value(
 def _convert_json_string_to_expression(
     text: str, span: Span, diagnostics: list[Diagnostic]
 ) -> syntax.Expression:
-    """Convert a text to an expression: a template if it contains `${` or `%{`. Otherwise, or after an error, text."""
+    """Convert a text to an expression: a template if it contains `${` or `%{`.
+
+    Otherwise, or after an error, text.
+    """
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start
@@ -385,7 +418,10 @@ def _convert_json_string_to_expression(
 
 
 def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.Expression:
-    """Build the `${root.step.step}` that fills the string at `span`, all ASCII on one line. `steps` is ".step.step"."""
+    """Build the `${root.step.step}` that fills the string at `span`, all ASCII on one line.
+
+    `steps` is ".step.step".
+    """
     filename, start = span.filename, span.start
 
     def build_span(begin: int, end: int) -> Span:

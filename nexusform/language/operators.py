@@ -67,8 +67,10 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`. The operands are already converted to the type of the operator. The caller handles
-    a false operand of `&&`, and a true one of `||`, because each decides alone. Raises OperationProblem.
+    """Compute `left operator right`.
+
+    The operands are already converted to the type of the operator. The caller handles a false
+    operand of `&&`, and a true one of `||`, because each decides alone. Raises OperationProblem.
     """
     if operator == "==":
         return compare_values(left, right)
@@ -100,7 +102,10 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
-    """Compare numbers by their known bounds: return the result if it is the same for all values, else None."""
+    """Compare numbers by their known bounds.
+
+    Return the result if it is the same for all values, else None.
+    """
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         # A > b is b < a.
@@ -126,7 +131,10 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:
-    """Compute `-x` or `!x`, for `x` of the operator's type (a number or a bool). Raises OperationProblem for null."""
+    """Compute `-x` or `!x`, for `x` of the operator's type (a number or a bool).
+
+    Raises OperationProblem for null.
+    """
     raw = operand.raw
     if raw is None:
         raise OperationProblem("argument must not be null")
@@ -138,7 +146,10 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
 
 
 def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    """Evaluate a unary operation. Its value is unknown after an error."""
+    """Evaluate a unary operation.
+
+    Its value is unknown after an error.
+    """
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
     required = _OPERAND_TYPES[node.operator]
@@ -160,7 +171,10 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return an operand's value and the problems of its evaluation, for the caller to report. Report a wrong type."""
+    """Return an operand's value and the problems of its evaluation, for the caller to report.
+
+    Report a wrong type.
+    """
     value, problems = run.evaluate_separately(expression)
     # None for `==` and `!=`: any type.
     required = _OPERAND_TYPES.get(node.operator)
@@ -175,7 +189,10 @@ def _evaluate_operand(
 
 
 def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
-    """Evaluate a binary operation. If one side of `&&` or `||` decides the result, the other is ignored."""
+    """Evaluate a binary operation.
+
+    If one side of `&&` or `||` decides the result, the other is ignored.
+    """
     previous_count = len(run.diagnostics)
     left, left_problems = _evaluate_operand(node, node.left, "left", run)
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
@@ -216,9 +233,10 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided_by_unknown_side(left: Value, right: Value, *, right_failed: bool) -> bool:
-    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result. Without
-    an unknown side it is an error: the other side is null, or the right side has failed. A failed left side is always
-    reported, as in HCL.
+    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
+
+    Without an unknown side it is an error: the other side is null, or the right side has failed. A
+    failed left side is always reported, as in HCL.
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

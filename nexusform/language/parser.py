@@ -1,11 +1,13 @@
 """Parser of HCL's native syntax.
 
-`parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a template without quotes.
-All return the parsed part together with every problem; none raises. docs/decisions/0001-hcl-parser.md explains why this
-is a separate parser. `check_with_hcl2` reports whether the package hcl2 can parse a file.
+`parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a
+template without quotes. All return the parsed part together with every problem; none raises.
+docs/decisions/0001-hcl-parser.md explains why this is a separate parser. `check_with_hcl2` reports
+whether the package hcl2 can parse a file.
 
-Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every node is an
-array that starts with the name of its class, according to the annotations of the nodes. Anything else is rejected.
+Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code:
+every node is an array that starts with the name of its class, according to the annotations of the
+nodes. Anything else is rejected.
 """
 
 import gc
@@ -50,9 +52,11 @@ _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Pause cyclic garbage collection: it costs as much as the parse and finds no cycles. Afterwards freeze and
-    unfreeze, moving the new objects to the oldest generation: otherwise the next allocation would scan all of them. If
-    objects were frozen before, this is omitted: it would unfreeze them, too.
+    """Pause cyclic garbage collection: it costs as much as the parse and finds no cycles.
+
+    Afterwards freeze and unfreeze, moving the new objects to the oldest generation: otherwise the
+    next allocation would scan all of them. If objects were frozen before, this is omitted: it would
+    unfreeze them, too.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -67,8 +71,10 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
-    """Parse a configuration file. Return its body and the problems of its syntax, in the order of the text. With errors
-    the body contains the parsed part, to display context; it must not be used for plans.
+    """Parse a configuration file.
+
+    Return its body and the problems of its syntax, in the order of the text. With errors the body
+    contains the parsed part, to display context; it must not be used for plans.
     """
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
@@ -84,8 +90,10 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
 def parse_expression(
     source: SourceFile, start: Position | None = None
 ) -> tuple[Expression | None, list[Diagnostic]]:
-    """Parse one expression from the whole text; newlines are ignored. `start` is the start position of the text, if it
-    is a part of a file. The expression is None if there are errors.
+    """Parse one expression from the whole text; newlines are ignored.
+
+    `start` is the start position of the text, if it is a part of a file. The expression is None if
+    there are errors.
     """
 
     def read(stream: TokenStream) -> Expression:
@@ -107,9 +115,11 @@ def parse_expression(
 def parse_template(
     source: SourceFile, start: Position | None = None, *, within: Span | None = None
 ) -> tuple[Expression | None, list[Diagnostic]]:
-    """Parse the whole text as a template without quotes, as in a template file; backslashes are literal. `start` is the
-    start position of the text, if it is a part of a file. If its source has another form (a JSON string with escapes),
-    `within` is the span of every node and diagnostic. The expression is None if there are errors.
+    """Parse the whole text as a template without quotes, as in a template file.
+
+    Backslashes are literal. `start` is the start position of the text, if it is a part of a file.
+    If its source has another form (a JSON string with escapes), `within` is the span of every node
+    and diagnostic. The expression is None if there are errors.
     """
     positions = (
         CharacterPositions(source.name, source.text, start)
@@ -130,7 +140,10 @@ def _parse_text_as_expression(
     scanner: Callable[[str], Tokens],
     read: Callable[[TokenStream], Expression],
 ) -> tuple[Expression | None, list[Diagnostic]]:
-    """Parse the expression of a whole text. Return it, None if there are errors, and all diagnostics."""
+    """Parse the expression of a whole text.
+
+    Return it, None if there are errors, and all diagnostics.
+    """
     rejection = check_source_length(source, positions)
     if rejection is not None:
         return None, [rejection]
@@ -158,8 +171,10 @@ def check_source_length(source: SourceFile, positions: CharacterPositions) -> Di
 
 
 def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
-    """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None. Only for files that
-    `parse_file` parses without errors; it takes several times as long. docs/language-differences.md lists alternatives.
+    """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None.
+
+    Only for files that `parse_file` parses without errors; it takes several times as long.
+    docs/language-differences.md lists alternatives.
     """
     import hcl2
     from lark.exceptions import LarkError, UnexpectedInput

@@ -1,7 +1,7 @@
 """References of an expression or a body.
 
-Only free ones: the variables of `for` expressions and directives, and the iterators of `dynamic` blocks,
-belong to the expression itself.
+Only free ones: the variables of `for` expressions and directives, and the iterators of `dynamic`
+blocks, belong to the expression itself.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,18 @@ _NO_NAMES: _Names = frozenset()
 
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
-    """Return the references of an expression in source order, except to names of its `for`; `resource.T.N` as `T.N`."""
+    """Return the references of an expression in source order, except to names of its `for`.
+
+    `resource.T.N` as `T.N`.
+    """
     return tuple(iterate_traversals(expression))
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order. In JSON
-    every string is parsed as a template: without a schema, other texts cannot be distinguished.
+    """Return the references of a body to names other than its own, in source order.
+
+    Of a `for` or `dynamic`. In JSON every string is parsed as a template: without a schema, other
+    texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
         return tuple(
@@ -34,7 +39,10 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
-    """Return the expression if it is a traversal such as `a.b`, else None. A string, as in JSON, is parsed first."""
+    """Return the expression if it is a traversal such as `a.b`, else None.
+
+    A string, as in JSON, is parsed first.
+    """
     if isinstance(expression, syntax.StringLiteral):
         parsed, _ = parse_expression(
             SourceFile(expression.span.filename, expression.value), expression.span.start
@@ -46,8 +54,10 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
 def iterate_traversals(
     start: syntax.Expression, bound_names: _Names = _NO_NAMES
 ) -> Iterator[syntax.Traversal]:
-    """List the references of an expression (such as `var.x`) in source order. Omit those that begin with one of the
-    `bound_names`, or inside of a loop with one of its variables.
+    """List the references of an expression (such as `var.x`) in source order.
+
+    Omit those that begin with one of the `bound_names`, or inside of a loop with one of its
+    variables.
     """
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
@@ -77,7 +87,10 @@ def _list_repeated_parts(
 
 
 def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Return the direct child expressions, in source order. A bare object key, or one like `a.b`, is text, no child."""
+    """Return the direct child expressions, in source order.
+
+    A bare object key, or one like `a.b`, is text, no child.
+    """
     match expression:
         case syntax.ForTuple() | syntax.ForObject() | syntax.TemplateFor():
             return (expression.collection, *_list_repeated_parts(expression))
@@ -133,6 +146,7 @@ def _list_dynamic_references(
     body: syntax.Body, label: str, bound_names: _Names
 ) -> Iterator[syntax.Traversal]:
     """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
+
     The argument `iterator` is the name of the iterator, by default the block's `label`.
     """
     iterator = label
@@ -151,7 +165,10 @@ def _list_dynamic_references(
 
 
 def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a JSON value except those to `bound_names`; its texts may be templates."""
+    """List the references of a JSON value except those to `bound_names`.
+
+    Its texts may be templates.
+    """
     from nexusform.language.json_syntax import build_expression
 
     if isinstance(value, syntax.JsonObject):
@@ -179,7 +196,10 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 def _list_json_dynamic_references(
     value: syntax.JsonValue, bound_names: _Names
 ) -> Iterator[syntax.Traversal]:
-    """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
+    """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`.
+
+    Any level may be an array.
+    """
     for type_property in chain.from_iterable(
         json_object.properties for json_object in _list_json_objects(value)
     ):
@@ -190,8 +210,9 @@ def _list_json_dynamic_references(
 def _list_json_generator_references(
     generator: syntax.JsonObject, block_type: str, bound_names: _Names
 ) -> Iterator[syntax.Traversal]:
-    """List the references of `{"for_each": ..., "content": ...}`, except those to `bound_names` and, outside of
-    `for_each`, its iterator. The property `iterator` is the name of the iterator, by default the `block_type`.
+    """List the references of `{"for_each": ..., "content": ...}`, except those to `bound_names` and, outside of `for_each`, its iterator.
+
+    The property `iterator` is the name of the iterator, by default the `block_type`.
     """
     iterator = block_type
     for part in generator.properties:
@@ -210,6 +231,9 @@ def _list_json_generator_references(
 
 
 def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
-    """Return the value if it is an object, or the objects of an array; other values are reported when decoded."""
+    """Return the value if it is an object, or the objects of an array.
+
+    Other values are reported when decoded.
+    """
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     return tuple(item for item in items if isinstance(item, syntax.JsonObject))

@@ -42,7 +42,10 @@ def evaluate_template(node: Template, run: ExpressionRun) -> Value:
 
 
 def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Expression) -> Value:
-    """Join the evaluated parts to one string. With an unknown part only its prefix up to this part is known."""
+    """Join the evaluated parts to one string.
+
+    With an unknown part only its prefix up to this part is known.
+    """
     pieces: list[str] = []
     marks = NO_MARKS
     is_known = True
@@ -71,7 +74,10 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
 def _convert_to_text(
     value: Value, part: Expression, run: ExpressionRun, enclosing: Expression
 ) -> str | None:
-    """Return the text of an interpolated value. Return None if it is unknown, or invalid and reported."""
+    """Return the text of an interpolated value.
+
+    Return None if it is unknown, or invalid and reported.
+    """
     raw = value.raw
     kind = raw.__class__
     # The frequent types need no conversion.
@@ -93,7 +99,10 @@ _INTERPOLATED: Final = Requirement(
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
-    """Evaluate `%{ if }` to the text of the chosen branch. Ignore errors of the other branch."""
+    """Evaluate `%{ if }` to the text of the chosen branch.
+
+    Ignore errors of the other branch.
+    """
     condition = evaluate_condition(node.condition, run, node)
     # reported as invalid.
     if condition is None:
@@ -111,7 +120,10 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the chosen branch, converted to the common type. Ignore errors of the other branch."""
+    """Evaluate a conditional to the chosen branch, converted to the common type.
+
+    Ignore errors of the other branch.
+    """
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
     common_type = _find_common_type(then, otherwise)
@@ -143,7 +155,10 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
 
 
 def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> Value:
-    """Build the result for an unknown condition: unknown, with the known properties shared by both branches."""
+    """Build the result for an unknown condition.
+
+    Unknown, with the known properties shared by both branches.
+    """
     if then.raw is None and otherwise.raw is None:
         return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
@@ -157,8 +172,10 @@ def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> V
 
 
 def _find_common_type(then: Value, otherwise: Value) -> Type | None:
-    """Return the common type of two branches; None if there is none. An untyped null takes the type of the other
-    branch. With a branch of open type the result is open: the chosen value is not converted.
+    """Return the common type of two branches; None if there is none.
+
+    An untyped null takes the type of the other branch. With a branch of open type the result is
+    open: the chosen value is not converted.
     """
     if then.type is DYNAMIC and then.raw is None:
         return otherwise.type
@@ -214,8 +231,10 @@ def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
 def evaluate_condition(
     expression: Expression, run: ExpressionRun, enclosing: Expression
 ) -> Value | None:
-    """Evaluate a condition to a bool, possibly unknown. Report an invalid one and return None. `enclosing` is the
-    expression with the condition, the context in this report.
+    """Evaluate a condition to a bool, possibly unknown.
+
+    Report an invalid one and return None. `enclosing` is the expression with the condition, the
+    context in this report.
     """
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)

@@ -1,7 +1,7 @@
 """Parser of templates: quoted strings, heredocs and template files, with `${ }` and `%{ }` sequences.
 
-A template is first parsed to a flat list of pieces, because `~` markers and the flush heredoc `<<-` work on
-literal pieces; then the directives give the list its structure.
+A template is first parsed to a flat list of pieces, because `~` markers and the flush heredoc `<<-`
+work on literal pieces; then the directives give the list its structure.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,10 @@ class TemplateParser:
         return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
 
     def _decode_text(self, begin: int, end: int) -> str:
-        """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""
+        """Decode the escapes of a text in quotes, from `begin` to `end`.
+
+        Invalid ones are reported.
+        """
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
@@ -120,7 +123,10 @@ class TemplateParser:
         return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
     def _parse_pieces(self, closing: str, first: int) -> tuple[list[_Piece], int]:
-        """Parse the pieces after the token `first`. Return them, and the index of the token of kind `closing`."""
+        """Parse the pieces after the token `first`.
+
+        Return them, and the index of the token of kind `closing`.
+        """
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
@@ -154,7 +160,10 @@ class TemplateParser:
                 raise self._report_unterminated(closing, first, index)
 
     def _report_unterminated(self, closing: str, first: int, index: int) -> MalformedSyntaxError:
-        """Report a string or heredoc from token `first` on, unclosed at token `index`; return the exception."""
+        """Report a string or heredoc from token `first` on, unclosed at token `index`.
+
+        Return the exception.
+        """
         detail = "No closing marker was found for the string."
         if closing == scanner.CLOSE_HEREDOC:
             marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
@@ -167,7 +176,10 @@ class TemplateParser:
         return self.stream.report_error("unterminated-template-string", detail, index, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
-        """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
+        """Parse a `${ }` or `%{ }`.
+
+        Return it, and whether its end trims the text after it.
+        """
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
@@ -194,7 +206,10 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
-        """Read the closing brace, and return its index; `keyword` is "if", "for", ... in a `%{ }`, "" in a `${ }`."""
+        """Read the closing brace, and return its index.
+
+        `keyword` is "if", "for", ... in a `%{ }`, "" in a `${ }`.
+        """
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
@@ -208,7 +223,10 @@ class TemplateParser:
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
+        """Report the token found in place of the closing brace of a `${`.
+
+        Return the exception to raise.
+        """
         stream = self.stream
         # A quote was meant to close the template.
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
@@ -243,7 +261,10 @@ class TemplateParser:
         )
 
     def _parse_directive(self, first: int) -> _Directive:
-        """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
+        """Parse the `%{` at token `first` up to its closing brace.
+
+        Keyword, `for` names, and `if` or `for` value.
+        """
         stream = self.stream
         detail = (
             'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ '
@@ -272,7 +293,10 @@ class TemplateParser:
         return directive
 
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
-        """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""
+        """Build the expression of a list of pieces.
+
+        `span` is the whole template, `end` its closing mark.
+        """
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
             # Its value keeps its type.
             return TemplateWrap(pieces[0].expression, span)
@@ -344,7 +368,10 @@ class TemplateParser:
         stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
     def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
-        """Report an `else` or end of a directive in a wrong place. Return the exception to raise."""
+        """Report an `else` or end of a directive in a wrong place.
+
+        Return the exception to raise.
+        """
         headline = f"Unexpected {end.keyword} directive"
         self.stream.add_problem("unexpected-directive", detail, end.span, headline=headline)
         return MalformedSyntaxError()
@@ -369,9 +396,10 @@ def _build_directive_expression(
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
-    """Remove the shared indentation of all lines of a `<<-` heredoc. Every white-space character counts as one. Blank
-    lines are ignored, and a line that starts with a sequence has no indentation. A line break removed by `~` starts no
-    line.
+    """Remove the shared indentation of all lines of a `<<-` heredoc.
+
+    Every white-space character counts as one. Blank lines are ignored, and a line that starts with
+    a sequence has no indentation. A line break removed by `~` starts no line.
     """
     # texts at the start of a line that is not blank.
     leading: list[_LiteralText] = []

@@ -34,9 +34,11 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`. Keep its marks, and fill in the defaults of optional attributes. Open parts
-    (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to their common
-    type. Raises ConversionProblem.
+    """Convert the value to type `target`.
+
+    Keep its marks, and fill in the defaults of optional attributes. Open parts (DYNAMIC) of
+    `target` keep the type of the value's part; open elements of a collection are converted to their
+    common type. Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -64,7 +66,10 @@ def convert_value(value: Value, target: Type) -> Value:
 
 
 def _convert_refinement(value: Value, target: Type) -> Refinement:
-    """Return what is known (not null, the length) of an unknown value after conversion to a collection or structure."""
+    """Return what is known of an unknown value after conversion to a collection or structure.
+
+    Not null, the length.
+    """
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
         # Its type gives the number of parts.
@@ -79,13 +84,19 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
 
 
 def describe_problem(problem: ConversionProblem) -> str:
-    """Return the problem as a clause with the path inside the value: `attribute "a": string required`."""
+    """Return the problem as a clause with the path inside the value.
+
+    `attribute "a": string required`.
+    """
     steps = [f"element {s}" if isinstance(s, int) else f'attribute "{s}"' for s in problem.path]
     return ": ".join([*steps, problem.message])
 
 
 def _convert_string_to_number(raw: str) -> Any:
-    """Convert text to a number. Raises ConversionProblem."""
+    """Convert text to a number.
+
+    Raises ConversionProblem.
+    """
     try:
         number = parse_number(raw)
     except OverflowError:
@@ -96,7 +107,10 @@ def _convert_string_to_number(raw: str) -> Any:
 
 
 def _convert_string_to_bool(raw: str) -> bool:
-    """Convert "true", "1", "false" or "0". Raises ConversionProblem."""
+    """Convert "true", "1", "false" or "0".
+
+    Raises ConversionProblem.
+    """
     if raw in {"true", "1"}:
         return True
     if raw in {"false", "0"}:
@@ -117,7 +131,10 @@ _PRIMITIVE_CONVERTERS: Final[dict[tuple[Type, Type], Callable[[Any], Any]]] = {
 
 
 def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
-    """Convert a part of a value. Raises ConversionProblem with the step to it."""
+    """Convert a part of a value.
+
+    Raises ConversionProblem with the step to it.
+    """
     try:
         return convert_value(part, target)
     except ConversionProblem as problem:
@@ -125,7 +142,10 @@ def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
 
 
 def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
-    """List the elements of a sequence or set with their positions. Raises ConversionProblem for other values."""
+    """List the elements of a sequence or set with their positions.
+
+    Raises ConversionProblem for other values.
+    """
     if isinstance(value.type, (ListType, SetType, TupleType)):
         return tuple(enumerate(value.raw))
     raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
@@ -137,7 +157,10 @@ def _convert_and_unify_elements(
     from_type: Type,
     collection_word: str,
 ) -> tuple[Type, list[Value]]:
-    """Convert all elements, `parts`, to the element type, or a common one if it is open. Return type and elements."""
+    """Convert all elements, `parts`, to the element type, or a common one if it is open.
+
+    Return type and elements.
+    """
     element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         # Also without elements; parts of a tuple or object are checked below.
@@ -162,7 +185,10 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    """Convert a sequence or set. Of a set with unknown elements, only bounds of the length are known."""
+    """Convert a sequence or set.
+
+    Of a set with unknown elements, only bounds of the length are known.
+    """
     element, items = _convert_and_unify_elements(
         _list_elements_with_paths(value, target), target, value.type, "list"
     )
@@ -190,7 +216,10 @@ def _convert_to_map(value: Value, target: MapType) -> Value:
 
 
 def _convert_to_tuple(value: Value, target: TupleType) -> Value:
-    """Convert a tuple of the same length. Raises ConversionProblem."""
+    """Convert a tuple of the same length.
+
+    Raises ConversionProblem.
+    """
     if not isinstance(value.type, TupleType):
         raise ConversionProblem(path=(), message="tuple required")
     length, required = len(value.raw), len(target.elements)
@@ -205,8 +234,10 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 
 
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
-    """Convert a map or object to an object. Attributes outside `target` are dropped. An absent one counts as null, and
-    null is replaced by the default of the attribute, if it has one.
+    """Convert a map or object to an object.
+
+    Attributes outside `target` are dropped. An absent one counts as null, and null is replaced by
+    the default of the attribute, if it has one.
     """
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem(path=(), message="object required")
@@ -225,7 +256,10 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
 
 
 def _require_attributes(names: Collection[str], target: ObjectType) -> None:
-    """Require all attributes except optional ones. Raises ConversionProblem with the missing ones."""
+    """Require all attributes except optional ones.
+
+    Raises ConversionProblem with the missing ones.
+    """
     missing = [
         f'"{name}"'
         for name, _ in target.attributes
@@ -260,8 +294,10 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`. A
-    list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks stays open.
+    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`.
+
+    A list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks
+    stays open.
     """
     if target is DYNAMIC:
         return from_type
@@ -308,7 +344,10 @@ def _require_convertible(from_type: Type, target: Type) -> None:
 
 
 def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
-    """Require a map, or an object with the required attributes. Raises ConversionProblem."""
+    """Require a map, or an object with the required attributes.
+
+    Raises ConversionProblem.
+    """
     if isinstance(from_type, MapType):
         # Only a value shows whether it has the keys.
         return
@@ -323,8 +362,10 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
 def _require_convertible_to_collection(
     from_type: Type, target: ListType | SetType | MapType
 ) -> None:
-    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem. A tuple
-    or object has several part types: each must be convertible to the element type of the collection.
+    """Require a type of the same shape (sequence or mapping) with convertible parts.
+
+    Raises ConversionProblem. A tuple or object has several part types: each must be convertible to
+    the element type of the collection.
     """
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))
@@ -347,7 +388,10 @@ def _require_convertible_to_collection(
 def _require_convertible_parts(
     parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]
 ) -> None:
-    """Require each part to be convertible to its type in `types`. A ConversionProblem has the step to the part."""
+    """Require each part to be convertible to its type in `types`.
+
+    A ConversionProblem has the step to the part.
+    """
     for (step, part), target in zip(parts, types, strict=True):
         try:
             _require_convertible(part, target)

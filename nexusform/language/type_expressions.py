@@ -53,7 +53,9 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse a type expression. Return None, with diagnostics, if it is not a type. Defaults of optional attributes are
+    """Parse a type expression.
+
+    Return None, with diagnostics, if it is not a type. Defaults of optional attributes are
     converted to the attribute's type; `convert_value` applies them.
     """
     parser = _TypeParser()
@@ -62,7 +64,10 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the problems about unknown functions in a constant: even known functions are not allowed there."""
+    """Replace the problems about unknown functions in a constant.
+
+    Even known functions are not allowed there.
+    """
     checked_problems = list(problems)
     for index, problem in enumerate(problems):
         if problem.id == "call-to-unknown-function":
@@ -101,7 +106,10 @@ class _TypeParser:
         self.diagnostics.append(build_error(_INVALID, detail, node.span, context=context))
 
     def parse_type(self, expression: Expression) -> Type:
-        """Parse a type expression. Report an invalid one and return the open type (any)."""
+        """Parse a type expression.
+
+        Report an invalid one and return the open type (any).
+        """
         if isinstance(expression, Parentheses):
             return self.parse_type(expression.inner)
         if isinstance(expression, Traversal) and not expression.steps:
@@ -127,7 +135,10 @@ class _TypeParser:
         return DYNAMIC
 
     def _parse_keyword(self, expression: Traversal) -> Type:
-        """Parse a type keyword. Report any other word and return the open type."""
+        """Parse a type keyword.
+
+        Report any other word and return the open type.
+        """
         name = expression.root.name
         if name in _NAMES:
             return _NAMES[name]
@@ -152,7 +163,10 @@ class _TypeParser:
         return DYNAMIC
 
     def _parse_constructor(self, call: Call) -> Type:
-        """Parse a call of a type constructor. Report any other call and return the open type."""
+        """Parse a call of a type constructor.
+
+        Report any other call and return the open type.
+        """
         name = call.name
         if name == "optional":
             self._add_error(
@@ -184,8 +198,10 @@ class _TypeParser:
         return _COLLECTIONS[name](self.parse_type(argument))
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:
-        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted. Any other argument than a
-        map is reported; the result is then the open type.
+        """Parse the argument of `object(...)`.
+
+        Invalid attributes are reported and omitted. Any other argument than a map is reported; the
+        result is then the open type.
         """
         if not isinstance(argument, ObjectCons):
             self._add_error(
@@ -217,7 +233,10 @@ class _TypeParser:
     def _parse_attribute(
         self, name: str, expression: Expression, optional: set[str], defaults: dict[str, Value]
     ) -> Type:
-        """Parse the type of an attribute; `optional(...)` adds its name and default to `optional` and `defaults`."""
+        """Parse the type of an attribute.
+
+        `optional(...)` adds its name and default to `optional` and `defaults`.
+        """
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.parse_type(expression)
         # With `...` after the arguments.
@@ -240,7 +259,10 @@ class _TypeParser:
     def _parse_attribute_default(
         self, expression: Expression, attribute_type: Type
     ) -> Value | None:
-        """Evaluate the constant default of an attribute. Report an invalid one and return None."""
+        """Evaluate the constant default of an attribute.
+
+        Report an invalid one and return None.
+        """
         value, problems = evaluate_expression(expression, _NoNames())
         # With a better reason for calls.
         diagnostics = check_function_calls(problems)

@@ -27,9 +27,11 @@ from nexusform.values.typed_value import (
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all given types; None if there is none, as for a list and a map. A string with numbers
-    or bools gives string. Objects of different attributes become a map, and tuples of different lengths a list, if
-    their parts have a common type. The open type (DYNAMIC) is compatible with any.
+    """Return the common type of all given types; None if there is none, as for a list and a map.
+
+    A string with numbers or bools gives string. Objects of different attributes become a map, and
+    tuples of different lengths a list, if their parts have a common type. The open type (DYNAMIC)
+    is compatible with any.
     """
     # Each type once, without the open type.
     distinct: list[Type] = []
@@ -71,8 +73,10 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 
 def _unify_mappings(types: Sequence[Type]) -> Type | None:
-    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none. Parts
-    without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
+    """Return the common type of maps and objects: a map of the common type of their parts.
+
+    None if there is none. Parts without a common type still allow one object among maps of DYNAMIC
+    elements: the result is its type.
     """
     common = _unify_part_types(types)
     if common is not None:
@@ -82,7 +86,10 @@ def _unify_mappings(types: Sequence[Type]) -> Type | None:
 
 
 def _unify_sequences(types: Sequence[Type]) -> Type | None:
-    """Return the common type of lists, sets and tuples, or None: a set if there are sets but no lists, else a list."""
+    """Return the common type of lists, sets and tuples, or None.
+
+    A set if there are sets but no lists, else a list.
+    """
     common = _unify_part_types(types)
     if common is None:
         return None
@@ -99,7 +106,10 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def compare_values(left: Value, right: Value) -> Value:
-    """Return `left == right` as in HCL. Values of different types differ. It is unknown if unknown parts decide."""
+    """Return `left == right` as in HCL.
+
+    Values of different types differ. It is unknown if unknown parts decide.
+    """
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)
@@ -111,9 +121,10 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether two values cannot be equal, although one of them is unknown or has unknown parts. This follows
-    from their refinements: whether null is possible, the prefix of a text, bounds of a number, and bounds of a length.
-    An unknown text that begins with "a" never equals "bc".
+    """Return whether two values cannot be equal, although one of them is unknown or has unknown parts.
+
+    This follows from their refinements: whether null is possible, the prefix of a text, bounds of a
+    number, and bounds of a length. An unknown text that begins with "a" never equals "bc".
     """
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
@@ -144,8 +155,10 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
 
 
 def _is_equal(left: Value, right: Value) -> bool | None:
-    """Check whether two values without marks are equal; None if that depends on unknown parts. The first rules decide
-    about unknown values, nulls and different types. Then known values are compared by part.
+    """Check whether two values without marks are equal; None if that depends on unknown parts.
+
+    The first rules decide about unknown values, nulls and different types. Then known values are
+    compared by part.
     """
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
@@ -196,8 +209,10 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
-    """Return whether two types are equal, or may be once their open parts are known. DYNAMIC is an open type or part: a
-    list of DYNAMIC may become a list of strings, but never a map.
+    """Return whether two types are equal, or may be once their open parts are known.
+
+    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but never a
+    map.
     """
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True

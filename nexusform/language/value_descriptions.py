@@ -69,8 +69,9 @@ def _describe_collection(value: Value) -> str:
 def build_value_notes(
     expression: Expression, look_up: Callable[[Traversal], tuple[str, Value] | None]
 ) -> tuple[ValueNote, ...]:
-    """Build one note for every reference in an expression, in order of appearance, without repeats. `look_up` returns
-    the part of a reference that has a value, as text, and the value.
+    """Build one note for every reference in an expression, in order of appearance, without repeats.
+
+    `look_up` returns the part of a reference that has a value, as text, and the value.
     """
     notes: dict[str, ValueNote] = {}
     for traversal in islice(iterate_traversals(expression), _MAX_NOTES):

@@ -1,5 +1,7 @@
-"""Client of one API server over httpx2. An answer ends within the time limit of an operation, has a limited
-size also after decompression, and is of the requested origin: redirects are errors.
+"""Client of one API server over httpx2.
+
+An answer ends within the time limit of an operation, has a limited size also after decompression,
+and is of the requested origin: redirects are errors.
 """
 
 from __future__ import annotations
@@ -79,10 +81,16 @@ class ApiResponse(Struct, frozen=True):
 
 
 class ApiClient:
-    """Client of one server; safe for use by several threads. `settings` are those of httpx2.Client."""
+    """Client of one server; safe for use by several threads.
+
+    `settings` are those of httpx2.Client.
+    """
 
     def __init__(self, address: str, server_name: str = "", **settings: Any) -> None:
-        """Create the HTTP client with time limits; `server_name` replaces the host name for TLS, "" keeps it."""
+        """Create the HTTP client with time limits.
+
+        `server_name` replaces the host name for TLS, "" keeps it.
+        """
         from httpx2 import Client, Timeout
 
         silence = compute_silence_limit()
@@ -96,11 +104,17 @@ class ApiClient:
         self._client.close()
 
     def send(self, request: ApiRequest) -> ApiResponse:
-        """Send a request and return its complete answer, also an error. Raises WebError and authentication errors."""
+        """Send a request and return its complete answer, also an error.
+
+        Raises WebError and authentication errors.
+        """
         return self._run(lambda: self._send_once(request))
 
     def stream_lines(self, request: ApiRequest, seconds: float) -> Iterator[bytes]:
-        """Yield the lines of a successful answer for some seconds at most. Raises StreamRejected, WebError."""
+        """Yield the lines of a successful answer for some seconds at most.
+
+        Raises StreamRejected, WebError.
+        """
         from httpx2 import Timeout
 
         ends_at = time.monotonic() + seconds
@@ -124,7 +138,10 @@ class ApiClient:
                 yield incomplete_line
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Run work within the time limit of one operation. Raises WebError."""
+        """Run work within the time limit of one operation.
+
+        Raises WebError.
+        """
         try:
             return self._deadline.run("ask the server", work)
         except OperationAbandoned as problem:
@@ -140,7 +157,10 @@ class ApiClient:
 
     @contextmanager
     def _open(self, request: ApiRequest, **options: Any) -> Iterator[Response]:
-        """Send a request and yield its answer, content unread; convert errors of the transport. Raises WebError."""
+        """Send a request and yield its answer, content unread; convert errors of the transport.
+
+        Raises WebError.
+        """
         from httpx2 import HTTPError, InvalidURL, StreamError
 
         headers = {"Accept-Encoding": "gzip", **request.headers}
@@ -194,7 +214,10 @@ class StreamRejected(Exception):
 
 
 def _read_response_content(response: Response) -> ApiResponse:
-    """Read the content of an answer, with a lower limit for errors. Raises WebError, FileTooLarge, httpx2 errors."""
+    """Read the content of an answer, with a lower limit for errors.
+
+    Raises WebError, FileTooLarge, httpx2 errors.
+    """
     is_success = 200 <= response.status_code < 300
     limit = ReadByteLimit(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
     parts: list[bytes] = []
@@ -206,7 +229,10 @@ def _read_response_content(response: Response) -> ApiResponse:
 
 
 def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
-    """Yield the content in small parts, decompressed if gzip. Raises WebError, also if no caller waits any more."""
+    """Yield the content in small parts, decompressed if gzip.
+
+    Raises WebError, also if no caller waits any more.
+    """
     coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding not in ("identity", "gzip"):
         raise WebError(
@@ -240,7 +266,10 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
         token = ""
 
         def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
-            """Send the request with the token of an earlier one. Fetch a new token at first, and after it expired."""
+            """Send the request with the token of an earlier one.
+
+            Fetch a new token at first, and after it expired.
+            """
             if self.token:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
@@ -329,6 +358,9 @@ def _describe_system_error(cause: BaseException) -> str:
 
 
 def _get_first_line(problem: BaseException) -> str:
-    """Return the first line of an exception's message without a full stop; its class name if it has no message."""
+    """Return the first line of an exception's message without a full stop.
+
+    Its class name if it has no message.
+    """
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     return lines[0].rstrip(".")

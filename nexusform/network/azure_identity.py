@@ -1,6 +1,4 @@
-"""Identity of Azure by settings or ARM_* variables, with the names and precedence of OpenTofu's azurerm backend; in a
-GitHub job by its own OIDC endpoint.
-"""
+"""Identity of Azure by settings or ARM_* variables, with the names and precedence of OpenTofu's azurerm backend; in a GitHub job by its own OIDC endpoint."""
 
 import urllib.parse
 from collections.abc import Mapping
@@ -20,9 +18,11 @@ _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 
 def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
-    """Return the identity of the settings or else of the ARM_* variables; None if neither configures one. Raises
-    BackendProblem for missing settings, and ImportError without azure-identity. Its get_token raises AzureError; if the
-    OIDC token is missing, the cause of this error is a BackendProblem.
+    """Return the identity of the settings or else of the ARM_* variables.
+
+    None if neither configures one. Raises BackendProblem for missing settings, and ImportError
+    without azure-identity. Its get_token raises AzureError; if the OIDC token is missing, the cause
+    of this error is a BackendProblem.
     """
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import (
@@ -63,7 +63,10 @@ def _require_ids(client: str, tenant: str, setting_name: str) -> None:
 
 
 def _read_oidc_token(settings: Mapping[str, Any]) -> str:
-    """Return the token of this job: configured, in a file, or from the CI's own endpoint. Raises BackendProblem."""
+    """Return the token of this job: configured, in a file, or from the CI's own endpoint.
+
+    Raises BackendProblem.
+    """
     token = get_setting(settings, "oidc_token", "ARM_OIDC_TOKEN")
     path = get_setting(settings, "oidc_token_file_path", "ARM_OIDC_TOKEN_FILE_PATH")
     if token:
@@ -85,7 +88,10 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
 
 
 def _request_token(url: str, bearer: str) -> str:
-    """Request the token from the CI's own endpoint. Raises BackendProblem."""
+    """Request the token from the CI's own endpoint.
+
+    Raises BackendProblem.
+    """
     address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
     message = f"Cannot get the OIDC token of this job from {url.partition('?')[0]}"
     headers = {"Authorization": f"Bearer {bearer}"}

@@ -1,7 +1,9 @@
-"""Time limits of operations on servers, independent of the server. An operation runs in its own thread. Its
-caller waits until it is done, until its time is up, or until the lease of the run is lost: a silent or slow
-server cannot block a command longer. An abandoned operation continues in its thread as far as its
-client allows, without retries (`is_caller_waiting`).
+"""Time limits of operations on servers, independent of the server.
+
+An operation runs in its own thread. Its caller waits until it is done, until its time is up, or
+until the lease of the run is lost: a silent or slow server cannot block a command longer. An
+abandoned operation continues in its thread as far as its client allows, without retries
+(`is_caller_waiting`).
 """
 
 import os
@@ -34,13 +36,19 @@ class OperationAbandoned(BackendProblem):
 
 
 def read_deadline() -> float:
-    """Return the time limit of an operation in seconds: NF_NET_DEADLINE, else 180. Raises BackendProblem."""
+    """Return the time limit of an operation in seconds: NF_NET_DEADLINE, else 180.
+
+    Raises BackendProblem.
+    """
     # At most a day.
     return float(read_seconds(VARIABLE, SECONDS, 1, 86_400))
 
 
 def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int:
-    """Return the seconds in an environment variable, else the default. Raises BackendProblem."""
+    """Return the seconds in an environment variable, else the default.
+
+    Raises BackendProblem.
+    """
     text = os.environ.get(variable, "")
     seconds = parse_integer(text or default)
     if seconds is None or not minimum <= seconds <= maximum:
@@ -75,14 +83,20 @@ _current: ContextVar[_Operation | None] = ContextVar("operation", default=None)
 
 
 def extend_deadline(size: int) -> None:
-    """Extend the time limit of this thread's operation for a number of bytes; without operation do nothing."""
+    """Extend the time limit of this thread's operation for a number of bytes.
+
+    Without operation do nothing.
+    """
     operation = _current.get()
     if operation is not None:
         operation.extend(size)
 
 
 def is_caller_waiting() -> bool:
-    """Return whether a caller still waits for this thread's operation. An abandoned one is not retried."""
+    """Return whether a caller still waits for this thread's operation.
+
+    An abandoned one is not retried.
+    """
     operation = _current.get()
     # None: the thread of the caller itself.
     return operation is None or operation.is_caller_waiting
@@ -105,7 +119,10 @@ def pause_deadline() -> Iterator[None]:
 
 
 class DeadlineRunner:
-    """Time limit of operations on one server; `check_lease` raises BackendProblem if the lock of the run is lost."""
+    """Time limit of operations on one server.
+
+    `check_lease` raises BackendProblem if the lock of the run is lost.
+    """
 
     def __init__(
         self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None
@@ -115,8 +132,10 @@ class DeadlineRunner:
         self._has_been_silent = False
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Run an operation in its own thread; return its result or raise its exception. Raises OperationAbandoned after
-        the limit or a lost lock. `description` is a phrase like "read the state". `size` in bytes extends the limit.
+        """Run an operation in its own thread; return its result or raise its exception.
+
+        Raises OperationAbandoned after the limit or a lost lock. `description` is a phrase like
+        "read the state". `size` in bytes extends the limit.
         """
         seconds = read_deadline()
         # For the whole limit of an earlier operation: this one gets less time.

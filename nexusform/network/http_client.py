@@ -1,5 +1,7 @@
-"""HTTP requests with checked lengths, timeouts, and restricted redirects. A redirect is followed for GET
-only, and within one origin: another origin must not receive credentials, and a write must not become a read.
+"""HTTP requests with checked lengths, timeouts, and restricted redirects.
+
+A redirect is followed for GET only, and within one origin: another origin must not receive
+credentials, and a write must not become a read.
 """
 
 import http.client
@@ -29,7 +31,10 @@ _PART_BYTES: Final = 1 << 16
 
 
 class WebRequest(Struct, frozen=True):
-    """HTTP request. `max_bytes` limits the response; `verify`: certificates are verified."""
+    """HTTP request.
+
+    `max_bytes` limits the response; `verify`: certificates are verified.
+    """
 
     method: str
     address: str
@@ -40,7 +45,10 @@ class WebRequest(Struct, frozen=True):
 
 
 class WebResponse(Struct, frozen=True):
-    """Complete response. `is_empty`: the server declared no content, by length or status."""
+    """Complete response.
+
+    `is_empty`: the server declared no content, by length or status.
+    """
 
     status: int
     content: bytes
@@ -53,7 +61,10 @@ class WebResponse(Struct, frozen=True):
 
 
 def parse_origin(address: str) -> str:
-    """Return scheme, host and port (also a default port) of an address, without credentials. Raises WebError."""
+    """Return scheme, host and port (also a default port) of an address, without credentials.
+
+    Raises WebError.
+    """
     # Python's message would repeat it with its secrets.
     if not address.isprintable() or " " in address:
         raise WebError(
@@ -72,7 +83,10 @@ def parse_origin(address: str) -> str:
 
 
 def send_request(request: WebRequest) -> WebResponse:
-    """Send a request and return its complete response, of any status. Raises WebError, FileTooLarge."""
+    """Send a request and return its complete response, of any status.
+
+    Raises WebError, FileTooLarge.
+    """
     address = request.address
     for _ in range(_MAX_REDIRECTS + 1):
         answer, location = _send_single_request(request, address)
@@ -83,7 +97,10 @@ def send_request(request: WebRequest) -> WebResponse:
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
-    """Return the target of a redirect. Raises WebError unless it is for GET and on the same server."""
+    """Return the target of a redirect.
+
+    Raises WebError unless it is for GET and on the same server.
+    """
     target = ""
     try:
         target = urllib.parse.urljoin(address, location)
@@ -111,7 +128,10 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 
 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
-    """Send one request. Return its response, and the address of a redirect ("" without one). Raises WebError."""
+    """Send one request.
+
+    Return its response, and the address of a redirect ("" without one). Raises WebError.
+    """
     record_server_access(parse_origin(address))
     # A login in the address ends with @.
     has_credentials = "Authorization" in request.headers or "@" in address
@@ -155,7 +175,10 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 
 
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
-    """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
+    """Return the complete content of a response.
+
+    Raises WebError, FileTooLarge, HTTPException, OSError.
+    """
     status = int(answer.status)
     # They have no content.
     if status in (204, 304):
@@ -185,7 +208,10 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
 
 
 def _read_declared_length(answer: Any) -> int | None:
-    """Return the declared length of a response; None if there is none, or in chunked encoding. Raises WebError."""
+    """Return the declared length of a response; None if there is none, or in chunked encoding.
+
+    Raises WebError.
+    """
     text = str(answer.headers.get("Content-Length", "")).strip()
     if not text or answer.headers.get("Transfer-Encoding"):
         return None
@@ -206,7 +232,10 @@ def _format_connection_error(problem: object) -> str:
 
 
 def build_limited_session(endpoint: str) -> Any:
-    """Build a session of `requests` for one server only, with a limited answer size. It raises RequestException."""
+    """Build a session of `requests` for one server only, with a limited answer size.
+
+    It raises RequestException.
+    """
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException
 

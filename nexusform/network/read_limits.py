@@ -34,12 +34,18 @@ class ReadByteLimit:
         self._remaining = maximum
 
     def reserve(self, size: int) -> None:
-        """Count bytes, and extend the time limit of the operation for them. Raises FileTooLarge above the maximum."""
+        """Count bytes, and extend the time limit of the operation for them.
+
+        Raises FileTooLarge above the maximum.
+        """
         extend_deadline(size)
         self.count(size)
 
     def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
-        """Read a body to its end; `announced` is its declared length (0: unknown). Raises FileTooLarge."""
+        """Read a body to its end; `announced` is its declared length (0: unknown).
+
+        Raises FileTooLarge.
+        """
         if announced > self._remaining:
             raise FileTooLarge(self._maximum)
         extend_deadline(announced)
@@ -49,7 +55,10 @@ class ReadByteLimit:
         return content
 
     def count(self, size: int) -> None:
-        """Count bytes already read. Raises FileTooLarge."""
+        """Count bytes already read.
+
+        Raises FileTooLarge.
+        """
         self._remaining -= size
         if self._remaining < 0:
             raise FileTooLarge(self._maximum)
@@ -73,7 +82,10 @@ class PageLimits:
         self._ends_at = time.monotonic() + (seconds or read_deadline())
 
     def add_page(self, size: int, token: str) -> str:
-        """Count a page of `size` bytes and the token of the next page ("": none). Return the exceeded limit, or ""."""
+        """Count a page of `size` bytes and the token of the next page ("": none).
+
+        Return the exceeded limit, or "".
+        """
         # A second per MiB, as for operations.
         self._ends_at += size / (1 << 20)
         try:
@@ -92,7 +104,10 @@ class PageLimits:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse a JSON document in UTF-8, of limited depth. Raises ValueError with a message."""
+    """Parse a JSON document in UTF-8, of limited depth.
+
+    Raises ValueError with a message.
+    """
     # Brackets within strings count only in the fast first estimate.
     if (
         _estimate_json_depth(content) > MAX_DEPTH
@@ -108,7 +123,10 @@ def parse_json(content: bytes) -> Any:
 
 
 def _estimate_json_depth(content: bytes) -> int:
-    """Return an upper bound of the depth: the levels of removed bracket pairs, plus the unpaired brackets."""
+    """Return an upper bound of the depth.
+
+    The levels of removed bracket pairs, plus the unpaired brackets.
+    """
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")

@@ -1,6 +1,8 @@
-"""Definition of a kind of placement: its names, its running state, and the formats of its locations; and the table of
-kinds in report order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that processes them uses
-its entry, and knows no kind by name except VMs. An entry of a domain is imported on first use.
+"""Definition of a kind of placement.
+
+Its names, its running state, and the formats of its locations; and the table of kinds in report
+order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that processes them
+uses its entry, and knows no kind by name except VMs. An entry of a domain is imported on first use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,19 +22,23 @@ MAXIMUM_NAMES: Final = 5
 
 
 class PlacementKind(Struct, frozen=True, kw_only=True):
-    """One kind of placement. The functions take a location, a record of class `location_class`. `name`: the name in
-    rows and JSON. `noun`: `2 fleet bindings`; `short_noun` next to its map. `title`: above its rows. `list_names(type,
-    attributes)`: its objects in the state of a resource, with repetitions, each as formatted by `format_name(pool,
-    object)` from a row's fields. For a location: `get_identity` is equal if the object has not moved; `format_text`
-    gives the full text, `format_brief` the shortest one, `format_next_to_name(location, object)` the text next to the
-    object's name if that contains a part of it; `build_document` is its JSON; `get_link` its cluster, node and machine;
-    `get_state` the displayed state if it changes. `format_many` formats several locations. `is_running` is whether an
-    object without a location (None) or at this one runs, `format_waiting_state` its state otherwise, `build_waiting`
-    its waiting location. `host_noun`: the noun of its host. `by_resource`: its rows are listed under their resource's
-    address, not under cluster and pool, with the verbs `add_verb` and `remove_verb` in comments. `runs_on_vms`: the
-    objects run on VMs, as replicas of a workload. `is_nested`: its map has maps inside, by cluster and workload.
-    `run_noun`: the noun for counting rows with the same action if the names are no series. `is_observable`: data
-    sources may show existing objects, regardless of state.
+    """One kind of placement.
+
+    The functions take a location, a record of class `location_class`. `name`: the name in rows and
+    JSON. `noun`: `2 fleet bindings`; `short_noun` next to its map. `title`: above its rows.
+    `list_names(type, attributes)`: its objects in the state of a resource, with repetitions, each
+    as formatted by `format_name(pool, object)` from a row's fields. For a location: `get_identity`
+    is equal if the object has not moved; `format_text` gives the full text, `format_brief` the
+    shortest one, `format_next_to_name(location, object)` the text next to the object's name if that
+    contains a part of it; `build_document` is its JSON; `get_link` its cluster, node and machine;
+    `get_state` the displayed state if it changes. `format_many` formats several locations.
+    `is_running` is whether an object without a location (None) or at this one runs,
+    `format_waiting_state` its state otherwise, `build_waiting` its waiting location. `host_noun`:
+    the noun of its host. `by_resource`: its rows are listed under their resource's address, not
+    under cluster and pool, with the verbs `add_verb` and `remove_verb` in comments. `runs_on_vms`:
+    the objects run on VMs, as replicas of a workload. `is_nested`: its map has maps inside, by
+    cluster and workload. `run_noun`: the noun for counting rows with the same action if the names
+    are no series. `is_observable`: data sources may show existing objects, regardless of state.
     """
 
     name: str
@@ -88,7 +94,10 @@ def get_kind_noun(name: str) -> str:
 
 @cache
 def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKind:
-    """Return the kind with locations of this class. The result is cached, because the search imports kinds."""
+    """Return the kind with locations of this class.
+
+    The result is cached, because the search imports kinds.
+    """
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
@@ -101,7 +110,10 @@ def get_location_kind(location: ObjectLocation) -> PlacementKind:
 
 
 def get_location_classes() -> dict[str, type[ObjectLocation]]:
-    """Return the classes of locations by their names in plan files. This imports every kind."""
+    """Return the classes of locations by their names in plan files.
+
+    This imports every kind.
+    """
     return {KINDS[name].location_class.__name__: KINDS[name].location_class for name in KINDS}
 
 
@@ -111,7 +123,10 @@ def format_location_text(location: ObjectLocation) -> str:
 
 
 def format_location_briefly(location: ObjectLocation) -> str:
-    """Format a location in the shortest form: the machine, with its rack unless its name contains it."""
+    """Format a location in the shortest form.
+
+    The machine, with its rack unless its name contains it.
+    """
     return get_location_kind(location).format_brief(location)
 
 

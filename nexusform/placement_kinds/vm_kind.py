@@ -59,7 +59,10 @@ def _build_document(placement: Placement) -> dict[str, Any]:
 
 
 def _format_many_locations(placements: Sequence[Placement]) -> str:
-    """Format few machines by name, more by rack, and many racks by text: `4 machines in each of 8 racks`."""
+    """Format few machines by name, more by rack, and many racks by text.
+
+    `4 machines in each of 8 racks`.
+    """
     machines = [placement.machine for placement in placements]
     if len(machines) <= MAXIMUM_NAMES:
         return ", ".join(machines)

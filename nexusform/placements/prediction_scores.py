@@ -1,9 +1,10 @@
 """Scores of predictions: predicted shares, and verified results.
 
-A prediction is verified when its result is observed. The record of an object (a site, a placement) counts predictions
-by subject and share class, with two sums of squared errors: those of the predicted shares, and those of chance, with 1
-/ number of tied candidates as share. It is stored in the object's private note and never compared; a note without one
-is an empty record. It has one entry per share class and subject, so it stays below 4 KiB.
+A prediction is verified when its result is observed. The record of an object (a site, a placement)
+counts predictions by subject and share class, with two sums of squared errors: those of the
+predicted shares, and those of chance, with 1 / number of tied candidates as share. It is stored in
+the object's private note and never compared; a note without one is an empty record. It has one
+entry per share class and subject, so it stays below 4 KiB.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ _DIGITS: Final = 6
 
 
 class VerifiedPrediction(Struct, frozen=True):
-    """Verified prediction. `subject` is its subject ("machine"), `share` its predicted probability, `chance` that of a
-    random choice among the tied candidates. `measured_share` is the share before a reduction by the accuracy of earlier
-    predictions, None without a reduction. `is_certain`: it was reported as certain. `text` describes the prediction and
-    the result for people.
+    """Verified prediction.
+
+    `subject` is its subject ("machine"), `share` its predicted probability, `chance` that of a
+    random choice among the tied candidates. `measured_share` is the share before a reduction by the
+    accuracy of earlier predictions, None without a reduction. `is_certain`: it was reported as
+    certain. `text` describes the prediction and the result for people.
     """
 
     subject: str
@@ -57,7 +60,10 @@ class VerifiedPrediction(Struct, frozen=True):
 
     @property
     def share_class(self) -> int:
-        """Class of the share (100, 90, 80, ...) before its reduction by the accuracy of earlier predictions."""
+        """Class of the share before its reduction by the accuracy of earlier predictions.
+
+        100, 90, 80, ...
+        """
         return compute_share_class(
             self.share if self.measured_share is None else self.measured_share
         )
@@ -108,9 +114,10 @@ PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
 
 
 class PredictionRecordScore(Struct, frozen=True):
-    """Score of a record: Brier scores (0 is best) of the predicted shares and of chance. `certain_correct` of the
-    `certain` predictions (with a measured share of 1) were correct. `has_lowered_shares`: shares of some class are
-    reported lower than measured.
+    """Score of a record: Brier scores (0 is best) of the predicted shares and of chance.
+
+    `certain_correct` of the `certain` predictions (with a measured share of 1) were correct.
+    `has_lowered_shares`: shares of some class are reported lower than measured.
     """
 
     verified: int
@@ -123,8 +130,10 @@ class PredictionRecordScore(Struct, frozen=True):
 
     @property
     def is_no_better_than_chance(self) -> bool:
-        """Whether enough predictions were verified, and random choices would have been as good. Predictions of ties are
-        no better than chance, so the difference must be clear, unless a certain prediction was wrong.
+        """Whether enough predictions were verified, and random choices would have been as good.
+
+        Predictions of ties are no better than chance, so the difference must be clear, unless a
+        certain prediction was wrong.
         """
         minimum = 0.0 if self.certain_correct < self.certain else _CLEAR_DIFFERENCE
         return self.verified >= MIN_VERIFIED and self.brier - self.chance >= minimum
@@ -136,13 +145,19 @@ class PredictionRecordScore(Struct, frozen=True):
 
 
 def compute_share_class(share: float) -> int:
-    """Return the class of a share (0..1): 100 for certainty, else its percentage rounded down to tens (0.37: 30)."""
+    """Return the class of a share (0..1).
+
+    100 for certainty, else its percentage rounded down to tens (0.37: 30).
+    """
     # 0.3 * 10 may be below 3.
     return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10
 
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
-    """Parse the prediction record in the private data of an object; skip invalid parts. It is empty if missing."""
+    """Parse the prediction record in the private data of an object; skip invalid parts.
+
+    It is empty if missing.
+    """
     # By subject and share class.
     record: dict[tuple[str, int], ShareClassScore] = {}
     for subject, classes in get_mapping(private, RECORD_KEY).items():
@@ -166,8 +181,10 @@ _ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]
 def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
-    """Return a private note with the results of predictions added to its record (counts by subject and class of shares,
-    {"machine": {"100": [correct, incorrect, ...]}}). Without predictions, return the same note.
+    """Return a private note with the results of predictions added to its record.
+
+    Counts by subject and class of shares, {"machine": {"100": [correct, incorrect, ...]}}. Without
+    predictions, return the same note.
     """
     prediction_list = list(predictions)
     if not prediction_list:
@@ -191,9 +208,11 @@ def add_predictions_to_note(
 def _update_correct_streak(
     record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction
 ) -> None:
-    """Update the streak in the record: the number of correct predictions with the share of certainty in a row. A wrong
-    certain prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it ends. During
-    a streak, no prediction is reported as certain.
+    """Update the streak in the record.
+
+    The number of correct predictions with the share of certainty in a row. A wrong certain
+    prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it
+    ends. During a streak, no prediction is reported as certain.
     """
     if prediction.share_class != _CERTAIN_CLASS:
         return
@@ -212,8 +231,9 @@ def _update_correct_streak(
 
 
 def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
-    """Return a share lowered to the accuracy of its class, after enough verified predictions. After a wrong certain
-    prediction nothing is certain until enough have been correct in a row.
+    """Return a share lowered to the accuracy of its class, after enough verified predictions.
+
+    After a wrong certain prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
     # The streak starts with a wrong certain prediction.

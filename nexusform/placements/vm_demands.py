@@ -18,8 +18,10 @@ from nexusform.scheduling.racks.vms import (
 
 
 class PlacementGroupRule(Struct, frozen=True):
-    """Placement group of VMs of one resource: affinity or anti-affinity of all VMs of `pools`. `scope` is "machine",
-    "rack" or "site". With anti-affinity, `max_vms` VMs of the group may share one machine or rack.
+    """Placement group of VMs of one resource: affinity or anti-affinity of all VMs of `pools`.
+
+    `scope` is "machine", "rack" or "site". With anti-affinity, `max_vms` VMs of the group may share
+    one machine or rack.
     """
 
     name: str
@@ -42,14 +44,17 @@ def _convert_number_or_percentage(text: str, total: int) -> int:
 
 
 class PoolDemand(Struct, frozen=True):
-    """Requested VMs of one pool of a resource. `numbers` and `names` are parallel (names as displayed:
-    `cluster-a-np1-0`). `sku` is the resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of
-    precedence: a changed value re-places the pool's VMs with that trigger. `path` is the path of the pool in the
-    resource's configuration; `constraints` are its placement constraints besides the SKU. `max_surge` and
-    `max_unavailable` are the configured texts ("1", "33%"). `pinned_machine` is the machine set by the user, or "".
-    `rule_pool` and `rule_number` replace pool and number in the placement rule if they differ (plain VMs). `count_path`
-    is the path of the number of VMs (empty for plain VMs and VNFs). `drain_timeout` is the maximum drain time of a node
-    in seconds. `removes_newest`: fewer VMs remove those created last, not the highest numbers.
+    """Requested VMs of one pool of a resource.
+
+    `numbers` and `names` are parallel (names as displayed: `cluster-a-np1-0`). `sku` is the
+    resolved VM SKU. `triggers` are (trigger name, comparable value) pairs in order of precedence: a
+    changed value re-places the pool's VMs with that trigger. `path` is the path of the pool in the
+    resource's configuration; `constraints` are its placement constraints besides the SKU.
+    `max_surge` and `max_unavailable` are the configured texts ("1", "33%"). `pinned_machine` is the
+    machine set by the user, or "". `rule_pool` and `rule_number` replace pool and number in the
+    placement rule if they differ (plain VMs). `count_path` is the path of the number of VMs (empty
+    for plain VMs and VNFs). `drain_timeout` is the maximum drain time of a node in seconds.
+    `removes_newest`: fewer VMs remove those created last, not the highest numbers.
     """
 
     pool: str
@@ -78,7 +83,10 @@ class PoolDemand(Struct, frozen=True):
 
     @property
     def surge_size(self) -> int:
-        """Number of VMs added by an upgrade before it removes old ones (max surge); 1 for a control plane."""
+        """Number of VMs added by an upgrade before it removes old ones (max surge).
+
+        1 for a control plane.
+        """
         # A pool without VMs needs none.
         size = len(self.numbers)
         return min(
@@ -90,7 +98,10 @@ class PoolDemand(Struct, frozen=True):
 
     @property
     def batch_size(self) -> int:
-        """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
+        """Number of VMs re-created at once by an upgrade.
+
+        The surge size, else the maximum unavailable.
+        """
         return self.surge_size or max(
             _convert_number_or_percentage(self.max_unavailable, len(self.numbers)), 1
         )
@@ -128,9 +139,11 @@ def index_pools(pools: Iterable[PoolDemand]) -> dict[str, PoolDemand]:
 
 
 class ClaimDemand(Struct, frozen=True):
-    """Storage demand of the PersistentVolumeClaims of pods on one cluster: bytes in total. `unbound_size` are the bytes
-    of claims without an existing volume (negative if volumes are removed). `unsized_claim` is a claim of unknown size,
-    "" if there is none. `unverified_sizes` are the bytes of each existing claim with an unknown volume.
+    """Storage demand of the PersistentVolumeClaims of pods on one cluster: bytes in total.
+
+    `unbound_size` are the bytes of claims without an existing volume (negative if volumes are
+    removed). `unsized_claim` is a claim of unknown size, "" if there is none. `unverified_sizes`
+    are the bytes of each existing claim with an unknown volume.
     """
 
     size: int = 0
@@ -140,10 +153,12 @@ class ClaimDemand(Struct, frozen=True):
 
 
 class VmDemand(Struct, frozen=True):
-    """All requested VMs of one resource, with their owner and site. `owner` and `cluster` are those of
-    racks.vms.VmName. `version` is the kubernetes_version: a changed one re-places every VM, rolling. `parent_id` is the
-    cluster of a separate pool, "" otherwise. `provenance` is "decided" if nexusform's choice is applied, "predicted" if
-    the platform chooses.
+    """All requested VMs of one resource, with their owner and site.
+
+    `owner` and `cluster` are those of racks.vms.VmName. `version` is the kubernetes_version: a
+    changed one re-places every VM, rolling. `parent_id` is the cluster of a separate pool, ""
+    otherwise. `provenance` is "decided" if nexusform's choice is applied, "predicted" if the
+    platform chooses.
     """
 
     site_id: str
@@ -169,10 +184,12 @@ OBSERVED: Final = "observed"
 
 
 class PlacedVm(Struct, frozen=True):
-    """VM with a placement: read from state by its resource type, or decided in a plan. `number` is its number in the
-    pool, `name` its displayed name (`cluster-a-np1-0`). `provenance` is the source of the placement: "predicted",
-    "decided" or "observed". `platform_name` is the platform's own name, None if unknown. `trigger` is the trigger of
-    its placement in a plan, or the recorded one of its resource type; "" if unknown.
+    """VM with a placement: read from state by its resource type, or decided in a plan.
+
+    `number` is its number in the pool, `name` its displayed name (`cluster-a-np1-0`). `provenance`
+    is the source of the placement: "predicted", "decided" or "observed". `platform_name` is the
+    platform's own name, None if unknown. `trigger` is the trigger of its placement in a plan, or
+    the recorded one of its resource type; "" if unknown.
     """
 
     pool: str

@@ -1,4 +1,7 @@
-"""Planning: configuration and prior state to a Plan. Pure; start reading at planner.py."""
+"""Planning: configuration and prior state to a Plan.
+
+Pure; start reading at planner.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

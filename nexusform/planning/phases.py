@@ -1,6 +1,7 @@
-"""Phases added by domains after that of the VMs, each based on the previous ones. A domain lists them in
-domain_table.py (`phases`). They are loaded if the configuration or the state contains an object of its types,
-so most plans load none.
+"""Phases added by domains after that of the VMs, each based on the previous ones.
+
+A domain lists them in domain_table.py (`phases`). They are loaded if the configuration or the state
+contains an object of its types, so most plans load none.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,10 @@ from nexusform.state.objects import InstanceState, State
 
 
 class ScheduledPod(Struct, frozen=True):
-    """Workload of a domain (a pod) and its VM (cluster id and node name; "" if the nodes are unknown)."""
+    """Workload of a domain (a pod) and its VM.
+
+    Cluster id and node name; "" if the nodes are unknown.
+    """
 
     cluster_id: str
     node: str
@@ -42,8 +46,10 @@ Instances: TypeAlias = Mapping[Address, Instance]
 
 
 class ProposedFix(Struct, frozen=True):
-    """Edits to test as a plan: the bindings (placement, cluster) in `solves` no longer wait, those in `runs` run. Every
-    one of the `completed` placement runs; it may have `fewer_clusters`. `change` is data for machine-readable output.
+    """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run.
+
+    Placement, cluster. Every one of the `completed` placement runs; it may have `fewer_clusters`.
+    `change` is data for machine-readable output.
     """
 
     kind: str
@@ -57,14 +63,17 @@ class ProposedFix(Struct, frozen=True):
 
 
 class DomainPhasesResult(Struct, frozen=True):
-    """Results of a domain's phases. `rows` of all objects that it places, `rollouts`, `rejected_clusters` and
-    `feasibility` for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
-    the addresses to complete before the step of an address. `list_workloads()`
-    returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
-    `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
-    draining these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
-    plan, by the id of each known cluster. `suggest_fixes(limit)` yields edits for waiting bindings, the best
-    first, other clusters for at most `limit` bindings. `detail` is the domain's own record, for its own explanations.
+    """Results of a domain's phases.
+
+    `rows` of all objects that it places, `rollouts`, `rejected_clusters` and `feasibility` for the
+    plan; `observed_attributes` replace those in state as the starting point. `step_order` lists the
+    addresses to complete before the step of an address. `list_workloads()` returns the workloads on
+    VMs after the plan. `collect_findings(instances, risks)` returns their findings; `risks` only if
+    everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to draining
+    these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
+    plan, by the id of each known cluster. `suggest_fixes(limit)` yields edits for waiting bindings,
+    the best first, other clusters for at most `limit` bindings. `detail` is the domain's own
+    record, for its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -85,11 +94,14 @@ class DomainPhasesResult(Struct, frozen=True):
 
 
 class DomainPhases(Struct, frozen=True):
-    """Phases of a domain. `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is
-    destroyed. `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks
-    that query spare capacity, after all placements. `list_workloads(state, registries)` returns the workloads
-    of a state, `collect_claims(instances, registries)` their storage claims, by cluster id.
-    `list_lost_rows(prior, registries)` yields a row for every object in state with a missing host.
+    """Phases of a domain.
+
+    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is destroyed.
+    `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks that
+    query spare capacity, after all placements. `list_workloads(state, registries)` returns the
+    workloads of a state, `collect_claims(instances, registries)` their storage claims, by cluster
+    id. `list_lost_rows(prior, registries)` yields a row for every object in state with a missing
+    host.
     """
 
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]

@@ -40,8 +40,10 @@ class ImportedObject(Struct, frozen=True):
 
 
 class ValueOverride(Struct, frozen=True):
-    """Values that replace reading data, or the computed values of objects: for the blocks matched by a pattern, or
-    (None) for all of a type. Attributes of data without a value are as configured, or null.
+    """Values that replace reading data, or the computed values of objects.
+
+    For the blocks matched by a pattern, or (None) for all of a type. Attributes of data without a
+    value are as configured, or null.
     """
 
     pattern: AddressPattern | None
@@ -49,7 +51,10 @@ class ValueOverride(Struct, frozen=True):
     values: Mapping[str, Any]
 
     def is_for(self, address: Address) -> bool:
-        """Return whether the override applies to this instance: by its pattern, or without one by its type."""
+        """Return whether the override applies to this instance.
+
+        By its pattern, or without one by its type.
+        """
         return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
 
 
@@ -68,18 +73,22 @@ Progress: TypeAlias = Callable[[PlanningStage, int, int], None]
 
 
 class PlanRequest(Struct, frozen=True):
-    """Everything that a plan depends on. `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by observing
-    providers (None: missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT. `samples` None = the
-    default of the certainty rule, `first_sample` is the seed of the first; `split_choice` seeds or names the layout of
-    VMs in unknown NUMA cells. `is_applying` lets timestamp() and uuid() return values, the latter random ones from
-    `new_uuid`. `progress` receives the progress of planning. `includes_rejections` adds the reasons of rejected
-    machines, `includes_losses` the pods of placements with one machine or rack down, and on rejected clusters.
-    `explain` are (address, object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
-    others) are for testing remedies. `imports` are the objects to import, by their new address. `data_overrides`
-    replace data sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of
-    other configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
-    maximums of the plan. Without `verifies_certainty` every pod counts as certain. `systems` are the identities read
-    now, by provider.
+    """Everything that a plan depends on.
+
+    `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by observing providers (None:
+    missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT. `samples` None = the
+    default of the certainty rule, `first_sample` is the seed of the first; `split_choice` seeds or
+    names the layout of VMs in unknown NUMA cells. `is_applying` lets timestamp() and uuid() return
+    values, the latter random ones from `new_uuid`. `progress` receives the progress of planning.
+    `includes_rejections` adds the reasons of rejected machines, `includes_losses` the pods of
+    placements with one machine or rack down, and on rejected clusters. `explain` are (address,
+    object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
+    others) are for testing remedies. `imports` are the objects to import, by their new address.
+    `data_overrides` replace data sources, `object_overrides` computed values; the first match wins.
+    `read_state` reads the states of other configurations, `query` queries servers for data sources.
+    `commit` is that of the work tree. `limits` are the maximums of the plan. Without
+    `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
+    provider.
     """
 
     configuration: Configuration

@@ -1,7 +1,10 @@
-"""make_plan: configuration + variables + prior state -> a Plan. Start reading here. The path of one VM: its block is
-ordered (preparation), its arguments are evaluated (names, instances), its resource type computes its demand
-(interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a machine (vms), the
-difference to the prior state becomes a Change, and steps define the order of apply (conclusion).
+"""make_plan: configuration + variables + prior state -> a Plan.
+
+Start reading here. The path of one VM: its block is ordered (preparation), its arguments are
+evaluated (names, instances), its resource type computes its demand
+(interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a
+machine (vms), the difference to the prior state becomes a Change, and steps define the order of
+apply (conclusion).
 """
 
 from __future__ import annotations
@@ -49,8 +52,9 @@ from nexusform.plans.plan import CheckResult, Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Make a plan, and if requested add remedies: suggested fixes, tested by further plans. User errors are diagnostics
-    of the plan (it is `errored`), never exceptions.
+    """Make a plan, and if requested add remedies: suggested fixes, tested by further plans.
+
+    User errors are diagnostics of the plan (it is `errored`), never exceptions.
     """
     try:
         result = _run_planning_stages_once(request)
@@ -83,8 +87,10 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
-    """Return the plan of the first sample of unknown NUMA cells with capacity for everything. Without one, return the
-    plan with the fewest unplaced VMs, or in a trial of a remedy the given plan.
+    """Return the plan of the first sample of unknown NUMA cells with capacity for everything.
+
+    Without one, return the plan with the fewest unplaced VMs, or in a trial of a remedy the given
+    plan.
     """
     from nexusform.planning.verdicts.numa_samples import (
         iterate_fitting_samples,
@@ -109,7 +115,10 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Plan once: prepare, validate, run the phases, and assemble the plan. The caller adds remedies."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan.
+
+    The caller adds remedies.
+    """
     start = _prepare_planning_start(request, build_prior_state(request))
     # By cycles of references, or invalid options.
     if start.is_stopped:
@@ -159,7 +168,10 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
 def _check_conditions_outside_resources(
     request: PlanRequest, evaluation: Evaluation, selection: target_selection.Selection
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the conditions outside of managed resources: of variables, outputs, modules, checks and data sources."""
+    """Check the conditions outside of managed resources.
+
+    Of variables, outputs, modules, checks and data sources.
+    """
     root = request.configuration.root
     has_data = any(mode == "data" for mode, _, _ in root.resources)
     if not (root.variables or root.outputs or root.calls or root.checks or has_data):
@@ -201,7 +213,10 @@ class _PlanningStart(Struct, frozen=True):
 
 
 def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
-    """Prepare the parts common to all blocks: prior state, planning order, selection. Invalid options stop the plan."""
+    """Prepare the parts common to all blocks: prior state, planning order, selection.
+
+    Invalid options stop the plan.
+    """
     order, cycles = planning_order.compute_planning_order(
         request.configuration, request.registries.resource_types
     )

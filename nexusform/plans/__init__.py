@@ -1,4 +1,7 @@
-"""Plans: records, effects, totals, capacity, limits and the plan file. No decisions are made here."""
+"""Plans: records, effects, totals, capacity, limits and the plan file.
+
+No decisions are made here.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -1,5 +1,6 @@
-"""Maintenance in a plan: upgrades of clusters (batches, quorum, hours, disruptions), and lifecycle actions of
-machines in order of execution. `simulate kubernetes-upgrade` shares the upgrades.
+"""Maintenance in a plan: upgrades of clusters (batches, quorum, hours, disruptions), and lifecycle actions of machines in order of execution.
+
+`simulate kubernetes-upgrade` shares the upgrades.
 """
 
 from collections.abc import Iterable
@@ -19,12 +20,15 @@ def compute_quorum(members: int) -> int:
 
 
 class PoolNodeRecreation(Struct, frozen=True):
-    """Re-creation of the nodes of one pool: `concurrent_vms` of `vms` in a batch, new ones first with surge.
-    `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is the first batch
-    without capacity (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
-    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools with VMs
-    removed by a scale-in of this plan; if the platform removes other VMs than expected, capacity may be
-    missing. `count` is the number of all nodes, `drain_timeout` the maximum seconds of a drain.
+    """Re-creation of the nodes of one pool.
+
+    `concurrent_vms` of `vms` in a batch, new ones first with surge. `minimum_up` is the smallest
+    number of the pool's nodes up at any time. `failed_batch` is the first batch without capacity
+    (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
+    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools
+    with VMs removed by a scale-in of this plan; if the platform removes other VMs than expected,
+    capacity may be missing. `count` is the number of all nodes, `drain_timeout` the maximum seconds
+    of a drain.
     """
 
     pool: str
@@ -59,12 +63,18 @@ class PoolNodeRecreation(Struct, frozen=True):
 
     @property
     def drain_seconds(self) -> int:
-        """Maximum seconds of drains: every batch up to the drain timeout. Control planes have none."""
+        """Maximum seconds of drains: every batch up to the drain timeout.
+
+        Control planes have none.
+        """
         return 0 if self.is_control_plane else self.batches * self.drain_timeout
 
 
 class DrainObstacles(Struct, frozen=True):
-    """Obstacles to draining nodes: budgets without allowed evictions, single replicas, protected workloads."""
+    """Obstacles to draining nodes.
+
+    Budgets without allowed evictions, single replicas, protected workloads.
+    """
 
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()
@@ -72,10 +82,12 @@ class DrainObstacles(Struct, frozen=True):
 
 
 class Upgrade(Struct, frozen=True):
-    """Pools of one cluster with nodes to re-create. Either batch by batch to another version of Kubernetes
-    (`before` and `after`), or all at once because an argument of the pools changed (`trigger`). `budgets` are
-    PodDisruptionBudgets that allow no eviction and block drains, `single_replicas` the workloads that are
-    down while their only pod moves, `protected_workloads` those kept up by a budget.
+    """Pools of one cluster with nodes to re-create.
+
+    Either batch by batch to another version of Kubernetes (`before` and `after`), or all at once
+    because an argument of the pools changed (`trigger`). `budgets` are PodDisruptionBudgets that
+    allow no eviction and block drains, `single_replicas` the workloads that are down while their
+    only pod moves, `protected_workloads` those kept up by a budget.
     """
 
     address: Address
@@ -130,7 +142,9 @@ class EvacuatedVm(Struct, frozen=True):
 
 
 class PlannedMachineAction(Struct, frozen=True):
-    """Action on a machine. Actions of a site run one after another, by `window` (from 1), each up to `minutes`.
+    """Action on a machine.
+
+    Actions of a site run one after another, by `window` (from 1), each up to `minutes`.
     `stopped_vms` stop with the machine; they start again there unless it stays off (`leaves_off`).
     """
 

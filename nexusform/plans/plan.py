@@ -1,4 +1,7 @@
-"""The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour beyond counting."""
+"""The plan: everything apply needs and everything a reviewer sees.
+
+Frozen data, no behaviour beyond counting.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -46,15 +49,19 @@ class Mode(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """Change of one object; every instance has one, no-ops too. `before`/`after` are plain data (None: does not exist;
-    UNKNOWN scalars in `after`). `refined_after` holds the refinements of unknown parts of `after`. `reason` is
-    OpenTofu's action_reason vocabulary ("replace_because_cannot_update", "delete_because_no_resource_config", ...), ""
-    for none. `replace_paths` are the attributes that force a replacement: of the object, or under `update` of their
-    pool. `prior_creation`/`creation` are the creation numbers of the old and the new object (equal if unchanged, 0 for
-    none). `dependencies` is recorded in state. `deposed` is the key of a deposed object to delete. `source` is the
-    block in the configuration (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes.
-    `configured_paths` are the attributes set in the block, in text order, for changed objects; they only affect how
-    differences are displayed. `skip_destroy` (`destroy = false`) is recorded in state.
+    """Change of one object; every instance has one, no-ops too.
+
+    `before`/`after` are plain data (None: does not exist; UNKNOWN scalars in `after`).
+    `refined_after` holds the refinements of unknown parts of `after`. `reason` is OpenTofu's
+    action_reason vocabulary ("replace_because_cannot_update", "delete_because_no_resource_config",
+    ...), "" for none. `replace_paths` are the attributes that force a replacement: of the object,
+    or under `update` of their pool. `prior_creation`/`creation` are the creation numbers of the old
+    and the new object (equal if unchanged, 0 for none). `dependencies` is recorded in state.
+    `deposed` is the key of a deposed object to delete. `source` is the block in the configuration
+    (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes.
+    `configured_paths` are the attributes set in the block, in text order, for changed objects; they
+    only affect how differences are displayed. `skip_destroy` (`destroy = false`) is recorded in
+    state.
     """
 
     address: Address
@@ -99,8 +106,11 @@ class Change(Struct, frozen=True):
 
 
 class StepKind(StrEnum):
-    """Operation requested from the provider. `release` updates an unchanged object to its remaining VMs before other
-    steps use their capacity; `forget` changes state only; `gate` does nothing and represents all steps it waits for.
+    """Operation requested from the provider.
+
+    `release` updates an unchanged object to its remaining VMs before other steps use their
+    capacity; `forget` changes state only; `gate` does nothing and represents all steps it waits
+    for.
     """
 
     CREATE = "create"
@@ -112,8 +122,10 @@ class StepKind(StrEnum):
 
 
 class Step(Struct, frozen=True):
-    """One step of apply: `change` indexes Plan.changes; `waits_for` are ids of steps. `prior` and `planned`
-    are the provider's input (None: does not exist). `follows` are ids of steps to end first, with any result.
+    """One step of apply: `change` indexes Plan.changes; `waits_for` are ids of steps.
+
+    `prior` and `planned` are the provider's input (None: does not exist). `follows` are ids of
+    steps to end first, with any result.
     """
 
     id: int
@@ -126,12 +138,18 @@ class Step(Struct, frozen=True):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Attributes of the object after the step, or before its removal; empty for a step without an object (gate)."""
+        """Attributes of the object after the step, or before its removal.
+
+        Empty for a step without an object (gate).
+        """
         return (self.prior or {}) if self.planned is None else self.planned
 
 
 class PlacementAction(StrEnum):
-    """Action on a VM, binding or pod. `lose_machine`: its host is removed. `forget`: it runs on, unmanaged."""
+    """Action on a VM, binding or pod.
+
+    `lose_machine`: its host is removed. `forget`: it runs on, unmanaged.
+    """
 
     PLACE = "place"
     MOVE = "move"
@@ -147,12 +165,14 @@ FORGOTTEN_REASON: Final = "it keeps running, unmanaged"
 
 
 class PlacementChange(Struct, frozen=True):
-    """Placement change of one object (a VM, or an object of a domain's kind). `source` and `target` are its
-    locations before and after: of a VM its placement, of a binding the binding itself. `cluster` and `pool`
-    group rows; `number` orders them. `reason` is a sentence, `scores` the deciding figures (ordered names to
-    values), `rejections` the rejected candidates (filled only on request). Bindings of rollouts have their
-    `stage` in a staged run, their `group` in it (of a rolling update the wave; from 1, 0: none) and the
-    `waits_for` condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
+    """Placement change of one object (a VM, or an object of a domain's kind).
+
+    `source` and `target` are its locations before and after: of a VM its placement, of a binding
+    the binding itself. `cluster` and `pool` group rows; `number` orders them. `reason` is a
+    sentence, `scores` the deciding figures (ordered names to values), `rejections` the rejected
+    candidates (filled only on request). Bindings of rollouts have their `stage` in a staged run,
+    their `group` in it (of a rolling update the wave; from 1, 0: none) and the `waits_for`
+    condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
     """
 
     address: Address
@@ -179,8 +199,10 @@ class PlacementChange(Struct, frozen=True):
 
 
 class PlacementTotal(Struct, frozen=True):
-    """Totals of all objects of a kind. Every object of `before` counts in exactly one of the next six fields.
-    `after` is the number of managed objects with a location: stays, moves, recreated and comes.
+    """Totals of all objects of a kind.
+
+    Every object of `before` counts in exactly one of the next six fields. `after` is the number of
+    managed objects with a location: stays, moves, recreated and comes.
     """
 
     kind: str
@@ -196,11 +218,13 @@ class PlacementTotal(Struct, frozen=True):
 
 
 class RolloutStep(Struct, frozen=True):
-    """Step of a rollout: clusters updated or deleted together, an approval, or a wait. `kind` is "update",
-    "delete", "approval" or "wait"; `group` counts from 1 in its stage (0: none). `start_seconds` is the
-    earliest start in seconds after the beginning, as far as waits determine it. `waits_for` is the approval
-    itself, and of clusters the condition between them and the previous ones. `status`: "done" before this
-    plan, "planned" in it, "waiting" for an approval, "stuck" because a cluster of it fails, or "later".
+    """Step of a rollout: clusters updated or deleted together, an approval, or a wait.
+
+    `kind` is "update", "delete", "approval" or "wait"; `group` counts from 1 in its stage (0:
+    none). `start_seconds` is the earliest start in seconds after the beginning, as far as waits
+    determine it. `waits_for` is the approval itself, and of clusters the condition between them and
+    the previous ones. `status`: "done" before this plan, "planned" in it, "waiting" for an
+    approval, "stuck" because a cluster of it fails, or "later".
     """
 
     kind: str
@@ -214,7 +238,10 @@ class RolloutStep(Struct, frozen=True):
 
 
 class Rollout(Struct, frozen=True):
-    """Distribution of a resource snapshot to the clusters of a placement; `cause` describes the trigger."""
+    """Distribution of a resource snapshot to the clusters of a placement.
+
+    `cause` describes the trigger.
+    """
 
     address: Address
     cause: str
@@ -232,8 +259,10 @@ class FeasibilityResult(StrEnum):
 
 
 class LossEffect(Struct, frozen=True):
-    """Effect of the worst loss of one machine or rack: `waiting_pods` of the binding have no node then. `lost` is
-    that machine or rack, "" if no loss leaves a pod waiting.
+    """Effect of the worst loss of one machine or rack.
+
+    `waiting_pods` of the binding have no node then. `lost` is that machine or rack, "" if no loss
+    leaves a pod waiting.
     """
 
     lost: str = ""
@@ -241,11 +270,13 @@ class LossEffect(Struct, frozen=True):
 
 
 class Feasibility(Struct, frozen=True):
-    """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes` of
-    `pool` are needed for `runs_after`, else None; if of several pools, `pool` is "" and `missing_by_pool` has each.
-    `site_capacity`: "yes" if the site has capacity for them, "no" or "unknown". `replicas_max`: number of pods of the
-    placement's workloads able to run (None: not known). `one_machine_down` and `one_rack_down` are None if not
-    computed, or if the machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
+    """Feasibility of one binding: all pods of the plan on its cluster, existing ones included.
+
+    `missing_nodes` of `pool` are needed for `runs_after`, else None; if of several pools, `pool` is
+    "" and `missing_by_pool` has each. `site_capacity`: "yes" if the site has capacity for them,
+    "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run
+    (None: not known). `one_machine_down` and `one_rack_down` are None if not computed, or if the
+    machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
     if it alone were added. `suggested_fixes`: tested ones, with kind, text and edits.
     """
 
@@ -267,15 +298,20 @@ class Feasibility(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the placement selects the cluster and some of its pods have no node there. Such pods are known even
-        with the result UNKNOWN if `replicas_max` is known: then only the number of missing nodes is unknown.
+        """Whether the placement selects the cluster and some of its pods have no node there.
+
+        Such pods are known even with the result UNKNOWN if `replicas_max` is known: then only the
+        number of missing nodes is unknown.
         """
         is_known = self.result is not FeasibilityResult.UNKNOWN or self.replicas_max is not None
         return self.is_selected and self.result is not FeasibilityResult.RUNS and is_known
 
     @property
     def missing_pools(self) -> Mapping[str, int]:
-        """Number of missing nodes by pool, {} for none; `missing_nodes` is the number for the only pool."""
+        """Number of missing nodes by pool, {} for none.
+
+        `missing_nodes` is the number for the only pool.
+        """
         return self.missing_by_pool or (
             {self.pool: self.missing_nodes} if self.missing_nodes else {}
         )
@@ -290,13 +326,16 @@ class RejectedCluster(Struct, frozen=True):
 
 
 class PlacementTable(Struct, frozen=True):
-    """One row of the Nexus document's tables: a pool and its distribution over racks. `expected_vms_per_rack`
-    is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
-    at least one VM, by name. `racks_certain` and `machines_certain` count the VMs placed by this plan
-    (`placed`) with the same rack / machine in every sample; `certain_racks` are the racks with the same count
-    in all samples, `tied_machines` the machines allowed by the rule for VMs of the pool. Placements with
-    provenance `decided` (VNFs) depend on no sample. `drain_timeout` is the maximum drain time of a node in
-    seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses the machines, "" for Azure.
+    """One row of the Nexus document's tables: a pool and its distribution over racks.
+
+    `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
+    maps rack name to count, racks with at least one VM, by name. `racks_certain` and
+    `machines_certain` count the VMs placed by this plan (`placed`) with the same rack / machine in
+    every sample; `certain_racks` are the racks with the same count in all samples, `tied_machines`
+    the machines allowed by the rule for VMs of the pool. Placements with provenance `decided`
+    (VNFs) depend on no sample. `drain_timeout` is the maximum drain time of a node in seconds; 0
+    for a control plane and for VMs that are no nodes. `platform` chooses the machines, "" for
+    Azure.
     """
 
     address: Address
@@ -322,7 +361,10 @@ class PlacementTable(Struct, frozen=True):
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
-    """Return whether nexusform decides the location of every placed VM, and predicts none; False without placed VMs."""
+    """Return whether nexusform decides the location of every placed VM, and predicts none.
+
+    False without placed VMs.
+    """
     return {table.provenance for table in tables if table.placed} == {"decided"}
 
 
@@ -357,7 +399,10 @@ class VariableValue(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """Worst status (pass, fail, error, unknown) of conditions; messages and positions of those that do not hold."""
+    """Worst status (pass, fail, error, unknown) of conditions.
+
+    Messages and positions of those that do not hold.
+    """
 
     kind: str
     address: str
@@ -367,9 +412,11 @@ class CheckResult(Struct, frozen=True):
 
 
 class InventoryRead(Struct, frozen=True):
-    """Inventory used by the plan. `address` is that of the data source, or the provider and the site;
-    `exported_at` the time of its figures (RFC 3339, "" if unknown). `is_stale`: at planning time it was older
-    than its `max_age` (default: a day), or of unknown age.
+    """Inventory used by the plan.
+
+    `address` is that of the data source, or the provider and the site; `exported_at` the time of
+    its figures (RFC 3339, "" if unknown). `is_stale`: at planning time it was older than its
+    `max_age` (default: a day), or of unknown age.
     """
 
     address: str
@@ -378,11 +425,14 @@ class InventoryRead(Struct, frozen=True):
 
 
 class PlanInputs(Struct, frozen=True):
-    """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if unknown.
-    `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path. `states` are the
-    states of other configurations: lineage and serial by the address of the data block. `answers` are server responses
-    to data sources, by question: re-planning uses the same. `evaluation` is None if unknown, and `allowed_prefixes` are
-    the allowed address prefixes: re-evaluation has the same. `ephemeral_variables` were set; apply needs them again.
+    """Inputs of a plan besides its configuration text and state.
+
+    `commit` is that of the work tree, "" if unknown. `files` are those read by functions and
+    `data_files` those read by data sources: SHA-256 by path. `states` are the states of other
+    configurations: lineage and serial by the address of the data block. `answers` are server
+    responses to data sources, by question: re-planning uses the same. `evaluation` is None if
+    unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
+    `ephemeral_variables` were set; apply needs them again.
     """
 
     commit: str = ""
@@ -396,9 +446,11 @@ class PlanInputs(Struct, frozen=True):
 
 
 class SeparationViolation(Struct, frozen=True):
-    """Hardware shared by two groups of a separation rule; `rack`, `machine` may be "". `members` are the VMs and pods
-    there, in placement order; `violating_member` is the first of a second group, `trigger` that of its placement ("":
-    it exists already), `reason` the one for this location. `sample`: seed of the violated sample, None = the plan.
+    """Hardware shared by two groups of a separation rule; `rack`, `machine` may be "".
+
+    `members` are the VMs and pods there, in placement order; `violating_member` is the first of a
+    second group, `trigger` that of its placement ("": it exists already), `reason` the one for this
+    location. `sample`: seed of the violated sample, None = the plan.
     """
 
     site_id: str
@@ -412,9 +464,11 @@ class SeparationViolation(Struct, frozen=True):
 
 
 class SeparationVerdict(Struct, frozen=True):
-    """Verdict on a separation rule. `satisfied` is "always", "sometimes" or "never" over the plan and `sample_count`
-    samples, of which `satisfied_count` meet it. `violations` are those of the plan, or of the first sample with one.
-    Without any, it is "unknown" if there are `unchecked` members: a reason for each kind.
+    """Verdict on a separation rule.
+
+    `satisfied` is "always", "sometimes" or "never" over the plan and `sample_count` samples, of
+    which `satisfied_count` meet it. `violations` are those of the plan, or of the first sample with
+    one. Without any, it is "unknown" if there are `unchecked` members: a reason for each kind.
     """
 
     address: Address
@@ -428,10 +482,12 @@ class SeparationVerdict(Struct, frozen=True):
 
 
 class NumaSampling(Struct, frozen=True):
-    """Dependency of a plan on unknown NUMA cells, of VMs on `machines` machines. The plan displays the sample
-    `displayed_sample`, or the layout of that name; everything fits in `fitting_count` of `sample_count` samples (0 of
-    0: none computed). `fits_packed` and `fits_spread`, which do not count as samples, state whether everything fits if
-    the VMs are packed by the platform's own rule, or spread as far apart as possible.
+    """Dependency of a plan on unknown NUMA cells, of VMs on `machines` machines.
+
+    The plan displays the sample `displayed_sample`, or the layout of that name; everything fits in
+    `fitting_count` of `sample_count` samples (0 of 0: none computed). `fits_packed` and
+    `fits_spread`, which do not count as samples, state whether everything fits if the VMs are
+    packed by the platform's own rule, or spread as far apart as possible.
     """
 
     machines: int
@@ -451,10 +507,13 @@ NOT_REFRESHED_IDS: Final = NOT_READ_IDS | {"state-not-refreshed"}
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
-    """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs predicted
-    correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are independent of unknown
-    NUMA cells; None if not counted. `random_hits` is the number of hits expected of a random platform. `predictions`
-    are the verified predictions of earlier plans, `not_verified` describes results the last apply could not read.
+    """Prediction accuracy of a site, from the last replay of its history.
+
+    `hits` is the number of VMs predicted correctly, of the `verified_count` VMs that could be
+    verified. `certain_hits` of them are independent of unknown NUMA cells; None if not counted.
+    `random_hits` is the number of hits expected of a random platform. `predictions` are the
+    verified predictions of earlier plans, `not_verified` describes results the last apply could not
+    read.
     """
 
     site: str
@@ -468,22 +527,28 @@ class SitePredictionAccuracy(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """A complete plan. `unchanged_count` counts unchanged objects, with and without a row. `placement_totals` cover
-    every object of the prior state, by kind. `lineage` is "" for a first plan; `serial` the prior state's.
-    `refreshed_objects` holds objects as read by the providers if they differ from state (None: missing). `samples`
-    is the number of samples behind the certainty (0: none), `numa_sampling` the dependency on unknown NUMA cells
-    (None: none). `planned_outputs` are the root outputs after, `refined_outputs` the refinements of unknown parts of
-    them. `catalogue` is the SKU catalogue's version. `targets`, `excludes` and `replaces` are the options of the
-    plan, for the checks at apply. `inventories` are those read by data sources, `basis` the inputs that may change
-    until apply. `address_moves` are pairs of an old address and a new one. `sites`, `capacity` and `other_capacity`
-    are VM locations and spare capacity: empty until `planning.conclusion.site_records` fills them as the last stage
-    of planning. `observed_attributes` are attributes of objects shown by data sources, which replace those in state.
-    `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint rules disabled by the
-    configuration. `guard_rails` are the results of the limits of `-fail-on`. `feasibility` has a row per binding of a
-    placement with pods; for `untested_bindings` of a large plan, no fix was tested. `since` compares with an earlier
-    plan (None: none). `checks_by` are checks by real programs. `providers` holds the identity of the systems behind the
-    providers, `provider_titles` describe them. `missing_data` names facts outside of an export for changed objects.
-    `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
+    """A complete plan.
+
+    `unchanged_count` counts unchanged objects, with and without a row. `placement_totals` cover
+    every object of the prior state, by kind. `lineage` is "" for a first plan; `serial` the prior
+    state's. `refreshed_objects` holds objects as read by the providers if they differ from state
+    (None: missing). `samples` is the number of samples behind the certainty (0: none),
+    `numa_sampling` the dependency on unknown NUMA cells (None: none). `planned_outputs` are the
+    root outputs after, `refined_outputs` the refinements of unknown parts of them. `catalogue` is
+    the SKU catalogue's version. `targets`, `excludes` and `replaces` are the options of the plan,
+    for the checks at apply. `inventories` are those read by data sources, `basis` the inputs that
+    may change until apply. `address_moves` are pairs of an old address and a new one. `sites`,
+    `capacity` and `other_capacity` are VM locations and spare capacity: empty until
+    `planning.conclusion.site_records` fills them as the last stage of planning.
+    `observed_attributes` are attributes of objects shown by data sources, which replace those in
+    state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint
+    rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
+    `feasibility` has a row per binding of a placement with pods; for `untested_bindings` of a large
+    plan, no fix was tested. `since` compares with an earlier plan (None: none). `checks_by` are
+    checks by real programs. `providers` holds the identity of the systems behind the providers,
+    `provider_titles` describe them. `missing_data` names facts outside of an export for changed
+    objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no
+    other error.
     """
 
     mode: Mode = Mode.NORMAL
@@ -541,7 +606,10 @@ class Plan(Struct, frozen=True):
 
     @property
     def is_failed(self) -> bool:
-        """Whether planning itself failed. A plan with changes rejected by a provider (`rejected`) is complete."""
+        """Whether planning itself failed.
+
+        A plan with changes rejected by a provider (`rejected`) is complete.
+        """
         return self.errored and not self.rejected
 
     def count(self, *actions: Action) -> int:

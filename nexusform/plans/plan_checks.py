@@ -1,10 +1,16 @@
-"""Evaluation of a plan for reviewers, and results of its checks: guard rails, earlier plan, real programs."""
+"""Evaluation of a plan for reviewers, and results of its checks.
+
+Guard rails, earlier plan, real programs.
+"""
 
 from msgspec import Struct
 
 
 class EvaluatedFile(Struct, frozen=True):
-    """File read by the evaluation. `in_root`: it is in the work tree, links resolved."""
+    """File read by the evaluation.
+
+    `in_root`: it is in the work tree, links resolved.
+    """
 
     path: str
     sha256: str
@@ -12,9 +18,11 @@ class EvaluatedFile(Struct, frozen=True):
 
 
 class EvaluationEnvironment(Struct, frozen=True):
-    """Circumstances of an evaluation. `confined`: in a sandbox. `root` is the top of the work tree or sandbox,
-    relative to the directory of the configuration. `origins` are the contacted servers, `programs` the names
-    of started programs, `environment_read` the names of variables with settings or credentials.
+    """Circumstances of an evaluation.
+
+    `confined`: in a sandbox. `root` is the top of the work tree or sandbox, relative to the
+    directory of the configuration. `origins` are the contacted servers, `programs` the names of
+    started programs, `environment_read` the names of variables with settings or credentials.
     """
 
     confined: bool
@@ -26,8 +34,10 @@ class EvaluationEnvironment(Struct, frozen=True):
 
 
 class GuardRailResult(Struct, frozen=True):
-    """Result of one limit of `-fail-on`. `value` is the measured figure, None if unknown. `result` is
-    "passed", "blocked" or "unknown"; `reason` explains the last two.
+    """Result of one limit of `-fail-on`.
+
+    `value` is the measured figure, None if unknown. `result` is "passed", "blocked" or "unknown";
+    `reason` explains the last two.
     """
 
     name: str
@@ -38,10 +48,12 @@ class GuardRailResult(Struct, frozen=True):
 
 
 class PreviousPlanDifferences(Struct, frozen=True):
-    """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
-    later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
-    `objects` are the VMs, bindings and pods with another action, location or trigger, `resources` the addresses of
-    other resources with another action or attributes. `has_other_differences`: outputs, findings or figures differ.
+    """Differences from an earlier plan of the same branch.
+
+    `ref` is its commit, or its time. The numbers are later minus earlier: VMs, bindings and pods
+    that move or lose their host, removed ones, and VMs that fit. `objects` are the VMs, bindings
+    and pods with another action, location or trigger, `resources` the addresses of other resources
+    with another action or attributes. `has_other_differences`: outputs, findings or figures differ.
     """
 
     ref: str
@@ -55,7 +67,10 @@ class PreviousPlanDifferences(Struct, frozen=True):
 
 
 class DecisionDifference(Struct, frozen=True):
-    """Different decisions on one object: `predicted` in the plan, and `actual` by the program. "" is no location."""
+    """Different decisions on one object: `predicted` in the plan, and `actual` by the program.
+
+    "" is no location.
+    """
 
     address: str
     object: str

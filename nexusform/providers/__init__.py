@@ -1,4 +1,7 @@
-"""Providers that execute steps. registry.py lists them."""
+"""Providers that execute steps.
+
+registry.py lists them.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -1,6 +1,8 @@
-"""Access to a Kubernetes API server: kubeconfigs as read by kubectl, or a pod's service account. Several
-files are merged: of two entries with one name the first wins, and so does the first current context. Paths
-are relative to their file. Source: kubernetes.io, "Organizing Cluster Access Using kubeconfig Files".
+"""Access to a Kubernetes API server: kubeconfigs as read by kubectl, or a pod's service account.
+
+Several files are merged: of two entries with one name the first wins, and so does the first current
+context. Paths are relative to their file. Source: kubernetes.io, "Organizing Cluster Access Using
+kubeconfig Files".
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ class ExecPlugin(Struct, frozen=True):
     cluster: Mapping[str, Any] | None = None
 
     def fetch_token(self) -> str:
-        """Run the program and return its token. Raises ExecPluginProblem if it fails, hangs or prints no token."""
+        """Run the program and return its token.
+
+        Raises ExecPluginProblem if it fails, hangs or prints no token.
+        """
         name = Path(self.command[0]).name
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
@@ -141,8 +146,10 @@ class KubernetesAccount(Struct, frozen=True):
 
 
 class KubeconfigTrust(Struct, frozen=True):
-    """Trust in the kubeconfigs of a run. In a sandboxed run a kubeconfig of the work tree is untrusted.
-    `is_url_allowed` returns whether the operator allowed a server (-allow-remote).
+    """Trust in the kubeconfigs of a run.
+
+    In a sandboxed run a kubeconfig of the work tree is untrusted. `is_url_allowed` returns whether
+    the operator allowed a server (-allow-remote).
     """
 
     confinement: Confinement = UNCONFINED
@@ -155,8 +162,10 @@ TRUSTED: Final = KubeconfigTrust()
 def read_account(
     paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED
 ) -> KubernetesAccount:
-    """Read one context ("": the current one) of kubeconfig files. Of entries with the same name in a section, the first
-    one counts. In a sandboxed run, files in the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
+    """Read one context ("": the current one) of kubeconfig files.
+
+    Of entries with the same name in a section, the first one counts. In a sandboxed run, files in
+    the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
     """
     _require_lightkube()
     source = format_list(list(map(str, paths)))
@@ -196,7 +205,10 @@ def read_account(
 
 
 def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinement) -> None:
-    """Reject files of the work tree in the operator's kubeconfig: certificates, credentials and programs."""
+    """Reject files of the work tree in the operator's kubeconfig.
+
+    Certificates, credentials and programs.
+    """
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
@@ -247,7 +259,10 @@ def _require_lightkube() -> None:
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
-    """Read one kubeconfig file. Raises KubeconfigProblem if it is unreadable, empty, or has none of the sections."""
+    """Read one kubeconfig file.
+
+    Raises KubeconfigProblem if it is unreadable, empty, or has none of the sections.
+    """
     import yaml
 
     from nexusform.files.regular_files import read_regular
@@ -273,7 +288,10 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
 def _iterate_entries(
     path: Path, document: Mapping[str, Any], section: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
+    """Yield the names and entries of a section, with absolute paths of files.
+
+    Raises KubeconfigProblem.
+    """
     items = document.get(section) or []
     if not isinstance(items, list):
         items = [None]  # rejected below
@@ -288,7 +306,10 @@ def _iterate_entries(
 
 
 def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) -> Mapping[str, Any]:
-    """Return an entry with absolute paths; relative ones start at the kubeconfig. Raises KubeconfigProblem."""
+    """Return an entry with absolute paths; relative ones start at the kubeconfig.
+
+    Raises KubeconfigProblem.
+    """
     directory, plug_in = file.absolute().parent, get_mapping(entry, "exec")
     paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
     command = plug_in.get("command") or ""
@@ -305,7 +326,10 @@ def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) ->
 def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
-    """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
+    """Return an entry.
+
+    Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a".
+    """
     if name not in entries:
         existing = _format_names(entries)
         raise KubeconfigProblem(
@@ -319,7 +343,10 @@ def _format_names(entries: Mapping[str, Any]) -> str:
 
 
 def read_pod_account() -> KubernetesAccount:
-    """Return the service account of the current pod. Raises KubeconfigProblem."""
+    """Return the service account of the current pod.
+
+    Raises KubeconfigProblem.
+    """
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
@@ -339,8 +366,10 @@ def read_pod_account() -> KubernetesAccount:
 
 
 def build_api_client(account: KubernetesAccount) -> ApiClient:
-    """Return an authenticated client of the server. Its requests raise ExecPluginProblem if a plug-in returns no
-    token. Raises KubeconfigProblem for an unusable URL, entry or certificate.
+    """Return an authenticated client of the server.
+
+    Its requests raise ExecPluginProblem if a plug-in returns no token. Raises KubeconfigProblem for
+    an unusable URL, entry or certificate.
     """
     from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.models import Cluster, User
@@ -401,8 +430,10 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError. The
-    result is a list of pairs, because a header may repeat: one for each group, and for each value of an extra.
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`.
+
+    Raises ValidationError. The result is a list of pairs, because a header may repeat: one for each
+    group, and for each value of an extra.
     """
     headers: list[tuple[str, str]] = []
     for field_name, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
@@ -417,7 +448,10 @@ def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str
 
 
 def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
-    """Return the sign-in program of an account. Raises KubeconfigProblem (not installed), ValidationError (invalid)."""
+    """Return the sign-in program of an account.
+
+    Raises KubeconfigProblem (not installed), ValidationError (invalid).
+    """
     from lightkube.config.models import UserExec
 
     entry = account.user["exec"]

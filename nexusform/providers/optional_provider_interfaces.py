@@ -1,4 +1,7 @@
-"""Optional interfaces of providers: identities, lists of workloads, objects found by the arguments of their block."""
+"""Optional interfaces of providers.
+
+Identities, lists of workloads, objects found by the arguments of their block.
+"""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,7 +22,10 @@ class FinderByArguments(Protocol):
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the real objects of a block to import. Return key and attributes to record. Raises ProviderProblem."""
+        """Find the real objects of a block to import.
+
+        Return key and attributes to record. Raises ProviderProblem.
+        """
 
 
 @runtime_checkable
@@ -27,12 +33,17 @@ class WorkloadListingProvider(Protocol):
     """Provider of sites with a list of all clusters and VMs, managed or not."""
 
     def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
-        """Return (type, id) of each cluster and VM. Raises ProviderProblem."""
+        """Return (type, id) of each cluster and VM.
+
+        Raises ProviderProblem.
+        """
 
 
 class IdentityComparison(Struct, frozen=True):
-    """Comparison of the recorded identity of a system with the observed one. `difference` names both if they differ. A
-    run then needs -allow-other-hub with one of `permitting_flag_values`. `obstacle` is why they cannot be compared.
+    """Comparison of the recorded identity of a system with the observed one.
+
+    `difference` names both if they differ. A run then needs -allow-other-hub with one of
+    `permitting_flag_values`. `obstacle` is why they cannot be compared.
     """
 
     difference: str = ""
@@ -42,14 +53,20 @@ class IdentityComparison(Struct, frozen=True):
 
 @runtime_checkable
 class IdentifiedProvider(Protocol):
-    """Provider of a system with an identity. `has_fixed_identity`: its settings are the identity."""
+    """Provider of a system with an identity.
+
+    `has_fixed_identity`: its settings are the identity.
+    """
 
     has_fixed_identity: bool
 
     def read_identity(
         self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Read the identity. In the state are the identity `recorded` and these `objects`. Raises ProviderProblem."""
+        """Read the identity.
+
+        In the state are the identity `recorded` and these `objects`. Raises ProviderProblem.
+        """
 
     def compare_identity(
         self, recorded: Mapping[str, Any], observed: Mapping[str, Any]
@@ -60,14 +77,20 @@ class IdentifiedProvider(Protocol):
         """Describe the system for the head of a plan; "" if it was not read."""
 
     def keep_missing_objects(self) -> None:
-        """Make later reads report missing objects as unchanged: this system may not be the recorded one."""
+        """Make later reads report missing objects as unchanged.
+
+        This system may not be the recorded one.
+        """
 
     def has_missing_objects(self) -> bool:
         """Return whether the last read did not find some recorded objects on the system."""
 
 
 class FixedIdentity:
-    """Identity of a system by its settings, such as address, subscription or location; empty for files."""
+    """Identity of a system by its settings, such as address, subscription or location.
+
+    Empty for files.
+    """
 
     has_fixed_identity = True
 
@@ -83,7 +106,10 @@ class FixedIdentity:
     def compare_identity(
         self, recorded: Mapping[str, Any], observed: Mapping[str, Any]
     ) -> IdentityComparison:
-        """Compare the settings in the state with those of the provider. A setting missing in either is equal."""
+        """Compare the settings in the state with those of the provider.
+
+        A setting missing in either is equal.
+        """
         for name, value in observed.items():
             recorded_value = str(recorded.get(name) or "")
             if value and recorded_value not in ("", value):
@@ -101,5 +127,8 @@ class FixedIdentity:
         """Ignore the request: the identity is always known, so missing objects were deleted."""
 
     def has_missing_objects(self) -> bool:
-        """Return False. Only called for systems with an unknown identity, and here it is always known."""
+        """Return False.
+
+        Only called for systems with an unknown identity, and here it is always known.
+        """
         return False

@@ -16,11 +16,13 @@ ProviderFactory: TypeAlias = Callable[[Mapping[str, Any], str, ExitStack, Confin
 
 
 class ProviderDefinition(Struct, frozen=True):
-    """Kind of provider: its settings and its factory. `make(settings, directory, exit_stack, confinement)`:
-    evaluated settings as plain data, the root module's directory, the stack of cleanup callbacks, and the
-    permitted locations of files in settings. Raises ProviderProblem. `displayed_settings` are settings
-    returned as attributes of objects and displayed: they cannot be sensitive. `list_server_urls(settings)` are
-    the URLs that receive the operator's credentials: in a confined run all of them must be allowed, and
+    """Kind of provider: its settings and its factory.
+
+    `make(settings, directory, exit_stack, confinement)`: evaluated settings as plain data, the root
+    module's directory, the stack of cleanup callbacks, and the permitted locations of files in
+    settings. Raises ProviderProblem. `displayed_settings` are settings returned as attributes of
+    objects and displayed: they cannot be sensitive. `list_server_urls(settings)` are the URLs that
+    receive the operator's credentials: in a confined run all of them must be allowed, and
     `alternative` describes the alternative. Raises ProviderProblem.
     """
 

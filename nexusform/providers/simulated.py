@@ -1,5 +1,7 @@
-"""`simulated` provider: it serves every type and sends nothing. Without settings, the state is the reality. With
-`reality = "FILE"` a JSON file simulates the real site. `fault` blocks inject errors, delays and unexpected answers.
+"""`simulated` provider: it serves every type and sends nothing.
+
+Without settings, the state is the reality. With `reality = "FILE"` a JSON file simulates the real
+site. `fault` blocks inject errors, delays and unexpected answers.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++
 
 
 class Fault(Struct, frozen=True):
-    """One `fault` block. `delay` in seconds; `times` 0 = always; `answer` pairs of path, value."""
+    """One `fault` block.
+
+    `delay` in seconds; `times` 0 = always; `answer` pairs of path, value.
+    """
 
     pattern: re.Pattern[str]
     operation: str
@@ -77,7 +82,10 @@ class Faults(Struct):
 
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
-    """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
+    """Parse the values of a `fault` block.
+
+    Raises ProviderProblem with a sentence for the user.
+    """
     address = str(block["address"])
     # * is a wildcard.
     pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
@@ -96,7 +104,10 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
 
 
 def parse_delay(text: str) -> float:
-    """Return the seconds of `2s`, `300ms`, `1.5m`. Raises ProviderProblem."""
+    """Return the seconds of `2s`, `300ms`, `1.5m`.
+
+    Raises ProviderProblem.
+    """
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
@@ -105,7 +116,10 @@ def parse_delay(text: str) -> float:
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of a path: ("nodes", "np-1", "machine") of `nodes["np-1"].machine`. Raises ProviderProblem."""
+    """Return the steps of a path: ("nodes", "np-1", "machine") of `nodes["np-1"].machine`.
+
+    Raises ProviderProblem.
+    """
     steps: list[str | int] = []
     position = 0
     while position < len(text):
@@ -194,9 +208,11 @@ def make_provider(
     exit_stack: ExitStack,
     confinement: Confinement = UNCONFINED,
 ) -> SimulatedProvider:
-    """Build the provider from evaluated settings. Its reality file (JSON with the objects of a simulated site) is
-    relative to the root module's `directory` and within the `confinement`. `exit_stack` closes open files at the end
-    of the run. Raises ProviderProblem for an invalid setting.
+    """Build the provider from evaluated settings.
+
+    Its reality file (JSON with the objects of a simulated site) is relative to the root module's
+    `directory` and within the `confinement`. `exit_stack` closes open files at the end of the run.
+    Raises ProviderProblem for an invalid setting.
     """
     faults: list[Fault] = []
     mistakes: list[str] = []
@@ -224,7 +240,10 @@ def make_provider(
 
 
 class SimulatedProvider:
-    """Provider without a site. See the module docstring."""
+    """Provider without a site.
+
+    See the module docstring.
+    """
 
     name = NAME
     sends_changes = False
@@ -235,7 +254,10 @@ class SimulatedProvider:
         faults: Faults | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Observe objects only with a reality or a fault of a read; `sleep` waits for the delays of faults."""
+        """Observe objects only with a reality or a fault of a read.
+
+        `sleep` waits for the delays of faults.
+        """
         self._reality = reality
         self._faults = faults or Faults(())
         self._sleep = sleep
@@ -243,7 +265,10 @@ class SimulatedProvider:
         self.observes_objects = reality is not None or has_read_faults
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Return the objects in the reality file (the simulated site), or those of the state without such a file."""
+        """Return the objects in the reality file, or those of the state without such a file.
+
+        The simulated site.
+        """
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)
@@ -262,7 +287,10 @@ class SimulatedProvider:
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object, unless it exists already. Raises ProviderProblem."""
+        """Create the object, unless it exists already.
+
+        Raises ProviderProblem.
+        """
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("create", request)
         if request.key.type == MACHINE_ACTION_TYPE:
@@ -281,7 +309,10 @@ class SimulatedProvider:
         return _build_answer(planned, result, faults)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Change only the values changed by the plan: others may differ in the real object. Raises ProviderProblem."""
+        """Change only the values changed by the plan: others may differ in the real object.
+
+        Raises ProviderProblem.
+        """
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
@@ -302,7 +333,10 @@ class SimulatedProvider:
         return replace(_build_answer(planned, result, faults), note=note)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Remove the object. Raises ProviderProblem."""
+        """Remove the object.
+
+        Raises ProviderProblem.
+        """
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
             self._reality.set_attributes(request.key, None)
@@ -320,7 +354,10 @@ class SimulatedProvider:
         return []
 
     def _trigger_faults_before_effect(self, operation: str, request: ChangeRequest) -> list[Fault]:
-        """Return the faults of a call. Wait, and raise ProviderProblem if one fails it before its effect."""
+        """Return the faults of a call.
+
+        Wait, and raise ProviderProblem if one fails it before its effect.
+        """
         faults = self._faults.trigger(operation, request.address)
         self._apply_delays_and_failures(faults, after_effect=False)
         return faults
@@ -337,8 +374,9 @@ class SimulatedProvider:
     def _raise_fault_after_effect(
         self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, was_created: bool
     ) -> None:
-        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then. If the
-        call was a create (`was_created`), the apply records the object as tainted.
+        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then.
+
+        If the call was a create (`was_created`), the apply records the object as tainted.
         """
         for fault in faults:
             if fault.error and fault.after_effect:
@@ -353,7 +391,10 @@ def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
 def _build_answer(
     planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]
 ) -> ChangeResult:
-    """Build the answer of a change. Observed paths are those different from the plan, and those injected by faults."""
+    """Build the answer of a change.
+
+    Observed paths are those different from the plan, and those injected by faults.
+    """
     observed = dict.fromkeys(
         [*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())]
     )
@@ -361,9 +402,11 @@ def _build_answer(
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
-    """Return the result of an update: values changed by the plan as planned, others as in the real object. `prior` is
-    the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to {"a": 2, "b": 1} by
-    the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
+    """Return the result of an update.
+
+    Values changed by the plan as planned, others as in the real object. `prior` is the value before
+    the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to {"a": 2, "b": 1}
+    by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
     """
     if planned == prior:
         return existing
@@ -384,9 +427,10 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
 
 
 def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths with differences between the planned and the resulting object. Mappings and lists of equal length
-    are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is ("a", 1). Other values differ as a
-    whole. `path` is the path of the two values.
+    """Yield the paths with differences between the planned and the resulting object.
+
+    Mappings and lists of equal length are compared part by part: for `{"a": [1, 2]}` and `{"a": [1,
+    3]}` the path is ("a", 1). Other values differ as a whole. `path` is the path of the two values.
     """
     if planned == result:
         return

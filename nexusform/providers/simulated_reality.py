@@ -1,7 +1,9 @@
-"""JSON file that simulates the real site: existing objects, separate from the state. The file is a JSON list of {type,
-id, creation, attributes}, sorted by the first three; users edit it. An effect is durable before the provider returns.
-Small files are rewritten completely each time; for larger ones effects are appended to a log next to the file
-(`FILE.pending`), merged at the end of the run, or after a crash with the next change. Readers write nothing.
+"""JSON file that simulates the real site: existing objects, separate from the state.
+
+The file is a JSON list of {type, id, creation, attributes}, sorted by the first three; users edit
+it. An effect is durable before the provider returns. Small files are rewritten completely each
+time; for larger ones effects are appended to a log next to the file (`FILE.pending`), merged at the
+end of the run, or after a crash with the next change. Readers write nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ class Reality:
     """Objects of a reality file, safe for several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Resolve a link to its target and start without reading; the log of pending changes is next to the file."""
+        """Resolve a link to its target and start without reading.
+
+        The log of pending changes is next to the file.
+        """
         # A link to the file is kept: writes replace the real file.
         self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self._log_path = self._path.with_name(self._path.name + ".pending")
@@ -91,7 +96,10 @@ class Reality:
         return sorted(matches, key=lambda pair: pair[0].creation)
 
     def close(self) -> None:
-        """Merge the log into the file. On failure, everything stays durable in the log."""
+        """Merge the log into the file.
+
+        On failure, everything stays durable in the log.
+        """
         with self._flushing, self._lock, suppress(ProviderProblem):
             if self._log is not None:
                 self._rewrite_file()
@@ -112,8 +120,9 @@ class Reality:
         self._wait_until_durable(number)
 
     def _wait_until_durable(self, number: int) -> None:
-        """Wait until the change `number` is on disk; the first caller writes the changes of all. Raises ProviderProblem
-        if the change could not be written: then it is undone.
+        """Wait until the change `number` is on disk; the first caller writes the changes of all.
+
+        Raises ProviderProblem if the change could not be written: then it is undone.
         """
         with self._flushing:
             if number in self._failures:
@@ -152,7 +161,10 @@ class Reality:
             self._failures[change.number] = problem
 
     def _write_log(self, lines: bytes) -> None:
-        """Append lines to the log, durable on return. Raises ProviderProblem."""
+        """Append lines to the log, durable on return.
+
+        Raises ProviderProblem.
+        """
         self._reject_concurrent_file_change()
         if self._is_log_damaged:
             raise ProviderProblem(f"{self._log_path} cannot be written: an earlier write failed.")
@@ -179,7 +191,10 @@ class Reality:
             ) from None
 
     def _rewrite_file(self) -> None:
-        """Write the whole file atomically, then delete the log. Raises ProviderProblem if the file is not written."""
+        """Write the whole file atomically, then delete the log.
+
+        Raises ProviderProblem if the file is not written.
+        """
         self._reject_concurrent_file_change()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,7 +221,10 @@ class Reality:
         self._known_identities = self._read_file_identities()
 
     def _reject_concurrent_file_change(self) -> None:
-        """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
+        """Raise a ProviderProblem if another process wrote since the last read.
+
+        Its changes would be lost.
+        """
         if self._known_identities != self._read_file_identities():
             event = f"Another process changed the reality file {self._path} during this run."
             raise ProviderProblem(f"{event} It was not overwritten.")
@@ -215,7 +233,10 @@ class Reality:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
-        """Return the objects by key. The first call reads the file, then changes of an interrupted run in the log."""
+        """Return the objects by key.
+
+        The first call reads the file, then changes of an interrupted run in the log.
+        """
         if self._objects is None:
             # To notice later writes of other processes.
             self._known_identities = self._read_file_identities()
@@ -257,7 +278,10 @@ def _set_object(
 
 
 def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
-    """Return the bytes of a regular file, b"" if it is missing. Raises ProviderProblem if it cannot be read."""
+    """Return the bytes of a regular file, b"" if it is missing.
+
+    Raises ProviderProblem if it cannot be read.
+    """
     try:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
     except FileNotFoundError:
@@ -275,7 +299,10 @@ def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
 
 
 def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
-    """Parse the content of a reality file; an empty one has no objects. Raises ProviderProblem."""
+    """Parse the content of a reality file; an empty one has no objects.
+
+    Raises ProviderProblem.
+    """
     if not content.strip():
         return {}
     try:
@@ -312,7 +339,10 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
 
 
 def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes | None]:
-    """Parse a line [type, id, creation number, attributes]; attributes None mean removal. Raises ProviderProblem."""
+    """Parse a line [type, id, creation number, attributes]; attributes None mean removal.
+
+    Raises ProviderProblem.
+    """
     with suppress(json_codec.JsonProblem):
         match json_codec.parse_json(line):
             case [str(kind), str(name), int(creation), dict() | None as attributes]:

@@ -1,1 +1,4 @@
-"""Renderers of plans, states and answers. All output formats draw the same report."""
+"""Renderers of plans, states and answers.
+
+All output formats draw the same report.
+"""

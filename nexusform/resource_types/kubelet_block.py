@@ -81,7 +81,10 @@ KUBELET_BLOCK: Final = NestedBlock(
 
 
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
-    """Return the problems of a kubelet block; `path` is its location. Amounts that are unknown yet have none."""
+    """Return the problems of a kubelet block; `path` is its location.
+
+    Amounts that are unknown yet have none.
+    """
     if not isinstance(values, Mapping):
         # absent or unknown.
         return []
@@ -141,7 +144,10 @@ def _build_problem(path: Path, detail: str) -> Problem:
 
 
 def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
-    """Build the kubelet configuration of blocks; set and known values of later ones override earlier ones."""
+    """Build the kubelet configuration of blocks.
+
+    Set and known values of later ones override earlier ones.
+    """
     values: dict[str, Any] = {}
     extended_resources: dict[str, tuple[int, ...]] = {}
     for block in blocks:
@@ -172,7 +178,10 @@ def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
-    """Return the sum of the reservations in milli-CPUs and bytes; invalid amounts (reported by the check) count 0."""
+    """Return the sum of the reservations in milli-CPUs and bytes.
+
+    Invalid amounts (reported by the check) count 0.
+    """
     cpu = memory = storage = 0
     for block in blocks:
         if isinstance(block, Mapping):
@@ -190,8 +199,10 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
-    """Return an amount, or those of a list by NUMA cell, as a tuple. None if any is invalid, or for an empty list. "2"
-    gives (2,), and ["1", "1"] gives (1, 1): one amount for each cell.
+    """Return an amount, or those of a list by NUMA cell, as a tuple.
+
+    None if any is invalid, or for an empty list. "2" gives (2,), and ["1", "1"] gives (1, 1): one
+    amount for each cell.
     """
     items = amount if isinstance(amount, list) else [amount]
     amounts = []
@@ -204,7 +215,10 @@ def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
 
 
 def _parse_reservation_amount(value: Any) -> int | None:
-    """Return the whole number of units of a quantity (3, "3" or "2Gi"), None for an invalid or negative one."""
+    """Return the whole number of units of a quantity, None for an invalid or negative one.
+
+    3, "3" or "2Gi".
+    """
     # True is an int, too.
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
@@ -220,7 +234,10 @@ def _parse_whole_amount(value: Any) -> int:
 
 
 def _parse_cpu_list(text: str) -> frozenset[int] | None:
-    """Return the CPU numbers in a list such as "0-1,8". The result is empty for "", and None for an invalid list."""
+    """Return the CPU numbers in a list such as "0-1,8".
+
+    The result is empty for "", and None for an invalid list.
+    """
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         bounds = _RANGE.match(part.strip())

@@ -1,9 +1,12 @@
-"""Facts about a machine, and its hardware: a machine SKU of the catalogue, or its own `machine` block.
+"""Facts about a machine, and its hardware.
 
-One table defines the attributes of machines, the overrides of racks and the attributes from an inventory, and the
-reasons that a machine takes no new VM. Schedulable = compute-plane, not evacuating, Uncordoned, On, ready, Provisioned.
-cordonStatus alone is not enough: a spare control-plane machine may be Uncordoned and still take no tenant VM. Under
-providers of real sites, cordonStatus, powerState, readyState and detailedStatus are computed and never planned.
+A machine SKU of the catalogue, or its own `machine` block.
+
+One table defines the attributes of machines, the overrides of racks and the attributes from an
+inventory, and the reasons that a machine takes no new VM. Schedulable = compute-plane, not
+evacuating, Uncordoned, On, ready, Provisioned. cordonStatus alone is not enough: a spare
+control-plane machine may be Uncordoned and still take no tenant VM. Under providers of real sites,
+cordonStatus, powerState, readyState and detailedStatus are computed and never planned.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +58,10 @@ DETAILED_STATUSES: Final = (
 
 
 class CordonOwner(StrEnum):
-    """Owner of a cordon. Azure cordons degraded compute machines."""
+    """Owner of a cordon.
+
+    Azure cordons degraded compute machines.
+    """
 
     NEXUSFORM = "nexusform"
     AZURE = "azure"
@@ -63,9 +69,12 @@ class CordonOwner(StrEnum):
 
 
 class MachineFact(Struct, frozen=True):
-    """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns
-    the reason that a machine with this value takes no new VM; "" for none. `is_override`: also an argument of a rack's
-    machine_override. `export_field` is its field in an export, "" for none; an absent one is UNKNOWN_STATE.
+    """One fact about a machine.
+
+    `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns the
+    reason that a machine with this value takes no new VM; "" for none. `is_override`: also an
+    argument of a rack's machine_override. `export_field` is its field in an export, "" for none; an
+    absent one is UNKNOWN_STATE.
     """
 
     name: str
@@ -76,7 +85,10 @@ class MachineFact(Struct, frozen=True):
 
 
 def list_role_names(roles: Any) -> tuple[str, ...]:
-    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
+    """Return the short names of roles, sorted.
+
+    `platform.afo-nc.microsoft.com/control-plane=true` is control-plane.
+    """
     names = set()
     for role in roles or ():
         # Without the prefix: `control-plane=true`.
@@ -107,7 +119,10 @@ def _build_status_attribute(
     pattern: str = "",
     pattern_hint: str = "",
 ) -> AttributeSchema:
-    """Build an argument of the status of a machine: observed on real sites, configured for simulated ones."""
+    """Build an argument of the status of a machine.
+
+    Observed on real sites, configured for simulated ones.
+    """
     return build_optional_argument(
         STRING,
         f"{description} Computed except under provider simulated.",
@@ -224,8 +239,10 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 def merge_observed_facts(
     arguments: Mapping[str, Any], observed: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. An observed cordon set by nexusform for the argument
-    `cordoned` is omitted, because the argument may have changed since. A cordon by a machine action is kept.
+    """Return a machine's arguments with its observed facts.
+
+    An observed cordon set by nexusform for the argument `cordoned` is omitted, because the argument
+    may have changed since. A cordon by a machine action is kept.
     """
     if not observed:
         return arguments
@@ -237,7 +254,10 @@ def merge_observed_facts(
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a machine out of service. None if it is in service, only evacuated, or no compute machine."""
+    """Build the status of a machine out of service.
+
+    None if it is in service, only evacuated, or no compute machine.
+    """
     values = _complete_facts(facts)
     if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons(
         {**values, "evacuate": False}
@@ -259,12 +279,18 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
 
 
 def find_observed_reasons(facts: Mapping[str, Any]) -> str:
-    """Return the reasons against new VMs from observed facts, without roles and arguments; "" for none."""
+    """Return the reasons against new VMs from observed facts, without roles and arguments.
+
+    "" for none.
+    """
     return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
 
 
 def find_health_reasons(reasons: str) -> str:
-    """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
+    """Return the health problems among the joined reasons against new VMs.
+
+    "" for a healthy machine.
+    """
     return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 
@@ -331,7 +357,10 @@ def list_machine_sku_names() -> tuple[str, ...]:
 
 
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware of the block `machine`, else of `machine_sku`. None if it is incomplete or unknown."""
+    """Return the hardware of the block `machine`, else of `machine_sku`.
+
+    None if it is incomplete or unknown.
+    """
     block = attributes.get("machine")
     if isinstance(block, Mapping):
         # In the order of the fields of Hardware, from `cells` to `disk_gib`.
@@ -360,8 +389,10 @@ def build_hardware(sku: MachineSku, name: str | None) -> Hardware:
 
 
 def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[Problem]:
-    """Return the problems of `machine` and `machine_sku`: both are set, neither is set (with `is_required`), invalid
-    figures of the block, or a SKU missing in the catalogue.
+    """Return the problems of `machine` and `machine_sku`.
+
+    Both are set, neither is set (with `is_required`), invalid figures of the block, or a SKU
+    missing in the catalogue.
     """
     block, sku = attributes.get("machine"), attributes.get("machine_sku")
     if block is not None and sku is not None:
@@ -397,7 +428,10 @@ def build_machine(
     availability_zone: str,
     slot: int,
 ) -> Machine:
-    """Build a machine for the scheduler. `facts` are its arguments merged with the observed facts."""
+    """Build a machine for the scheduler.
+
+    `facts` are its arguments merged with the observed facts.
+    """
     reasons = find_unschedulable_reasons(facts)
     return Machine(
         name=name,

@@ -80,7 +80,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the demand for the pool's VMs, as VMs of its cluster; None with problems of its cluster, name or SKU."""
+    """Return the demand for the pool's VMs, as VMs of its cluster.
+
+    None with problems of its cluster, name or SKU.
+    """
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:

@@ -85,7 +85,10 @@ build_id: Final = build_id_builder("rack_id", "name")
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cordon status of a simulated machine. Machines of other providers have no argument power_state."""
+    """Return the cordon status of a simulated machine.
+
+    Machines of other providers have no argument power_state.
+    """
     return (
         {}
         if attributes.get("power_state") is None
@@ -169,7 +172,10 @@ def _check_occupied_block(
 def _check_numa_cell_list(
     cells: Sequence[int | float | Fraction], last: int | None, path: Path
 ) -> Iterator[Problem]:
-    """Yield the problems of a list of NUMA cells; `last` is the last one of the machine, None if unknown."""
+    """Yield the problems of a list of NUMA cells.
+
+    `last` is the last one of the machine, None if unknown.
+    """
     range_text, highest = ("counted from 0", inf) if last is None else (f"0 to {last}", last)
     for cell in cells:
         if not isinstance(cell, int) or not 0 <= cell <= highest:
@@ -188,7 +194,10 @@ def _check_numa_cell_list(
 
 
 def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return a warning per resource if the `occupied` blocks (used by VMs outside of nexusform) exceed the machine."""
+    """Return a warning per resource if the `occupied` blocks exceed the machine.
+
+    Used by VMs outside of nexusform.
+    """
     hardware = read_hardware(attributes)
     if hardware is None:
         # The hardware is unknown.
@@ -240,7 +249,10 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
 def add_to_inventory(
     attributes: Mapping[str, Any], address: str, inventory: PlanInventory
 ) -> list[Problem]:
-    """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
+    """Add the machine to the inventory.
+
+    An unknown rack, and a used name or slot, are problems.
+    """
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
         # Unknown in this plan.

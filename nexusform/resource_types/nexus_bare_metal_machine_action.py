@@ -79,7 +79,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def add_to_inventory(
     attributes: Mapping[str, Any], address: str, inventory: PlanInventory
 ) -> list[Problem]:
-    """Keep new VMs off a machine with a pending action. Two blocks for one action are a problem."""
+    """Keep new VMs off a machine with a pending action.
+
+    Two blocks for one action are a problem.
+    """
     machine_id, action = attributes.get("machine_id"), attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):
         # Unknown in this plan.

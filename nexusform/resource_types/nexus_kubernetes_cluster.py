@@ -183,7 +183,10 @@ def list_pools(attributes: Mapping[str, Any]) -> list[str]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the demand of the control plane, then of the pools in source order; None with problems."""
+    """Return the demand of the control plane, then of the pools in source order.
+
+    None with problems.
+    """
     cluster = str(attributes["name"])
     problems: list[Problem] = []
     demands: list[PoolDemand] = []
@@ -256,8 +259,10 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 def keep_version(
     attributes: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return `{"kubernetes_version": RUNNING}` if the cluster keeps its version; {} if another one is requested or it
-    is unknown. It keeps 1.30.3 for no request, for `v1.30.3`, and for the less exact `1.30`.
+    """Return `{"kubernetes_version": RUNNING}` if the cluster keeps its version.
+
+    {} if another one is requested or it is unknown. It keeps 1.30.3 for no request, for `v1.30.3`,
+    and for the less exact `1.30`.
     """
     running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:

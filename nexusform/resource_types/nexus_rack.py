@@ -101,7 +101,10 @@ build_id: Final = build_id_builder("site_id", "name")
 
 
 def build_default_zone(name: str) -> str:
-    """Return the default availability zone of a rack: its name's letters and digits. May be too long."""
+    """Return the default availability zone of a rack: its name's letters and digits.
+
+    May be too long.
+    """
     return re.sub(r"[^a-zA-Z0-9]", "", name)
 
 
@@ -111,7 +114,10 @@ def build_machine_name(rack: str, slot: int) -> str:
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the zone, the hardware and the machines by name, with defaults; unknown without the name or count."""
+    """Return the zone, the hardware and the machines by name, with defaults.
+
+    Unknown without the name or count.
+    """
     name, count = attributes.get("name"), attributes.get("machine_count")
     zone, sku = attributes.get("availability_zone"), attributes.get("machine_sku")
     if zone is None:

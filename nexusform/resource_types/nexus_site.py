@@ -135,7 +135,10 @@ def add_to_inventory(
 
 
 def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
-    """Build the strategy for runtime upgrades from its block; None without one. Without a limit, fields are None."""
+    """Build the strategy for runtime upgrades from its block; None without one.
+
+    Without a limit, fields are None.
+    """
     if not isinstance(strategy, Mapping):
         return None  # no block
     threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")

@@ -108,8 +108,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the demand for one VM; None with problems of its hints. In the placement rule, all VMs of a block are one
-    pool of one cluster, both named by the address of the block. The number of a VM is its instance key, or 0.
+    """Return the demand for one VM; None with problems of its hints.
+
+    In the placement rule, all VMs of a block are one pool of one cluster, both named by the address
+    of the block. The number of a VM is its instance key, or 0.
     """
     hints, problems = _build_hints(attributes, context)
     if problems:
@@ -142,7 +144,10 @@ def compute_demand(
 def _build_hints(
     attributes: Mapping[str, Any], context: ResourceContext
 ) -> tuple[tuple[Hint, ...], list[Problem]]:
-    """Build the placement hints from the current locations of their targets. An unknown target is a problem."""
+    """Build the placement hints from the current locations of their targets.
+
+    An unknown target is a problem.
+    """
     hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
         target = str(hint["resource_id"])

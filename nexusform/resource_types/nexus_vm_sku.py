@@ -49,7 +49,10 @@ _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of figures (fractions, memory), extended resources, and a name of the built-in catalogue."""
+    """Return the problems of figures, extended resources, and a name of the built-in catalogue.
+
+    Fractions, memory.
+    """
     problems = [*check_whole_numbers(attributes, _FIGURES), *check_memory(attributes)]
     problems += check_extended_resources(
         attributes.get("extended_resources"), ("extended_resources",)

@@ -193,8 +193,10 @@ def build_pool_demand(
     path: Path,
     context: ResourceContext,
 ) -> tuple[PoolDemand | None, list[Problem]]:
-    """Return the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, and `path` is
-    their location in the resource: () for a pool with a resource of its own.
+    """Return the demand of one pool; None with a problem for a wrong VM SKU.
+
+    `values` are its arguments, and `path` is their location in the resource: () for a pool with a
+    resource of its own.
     """
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)
@@ -232,7 +234,10 @@ def build_pool_demand(
 
 
 def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return (trigger, value) for each argument with changes that re-create the pool's VMs, first the strongest."""
+    """Return for each argument with changes that re-create the pool's VMs, first the strongest.
+
+    Trigger, value.
+    """
     return (
         ("sku_changed", values.get("vm_sku_name")),
         ("zones_changed", get_zones(values)),
@@ -245,7 +250,10 @@ def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, An
 def build_nodes(
     vms: Iterable[PlacedVm], unplaced: UnplacedVms, sku_names: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the nodes by name: placed VMs, then the recorded nodes without a machine. `sku_names` are by pool."""
+    """Return the nodes by name: placed VMs, then the recorded nodes without a machine.
+
+    `sku_names` are by pool.
+    """
     nodes = {vm.name: _build_node(vm, sku_names[vm.pool]) for vm in vms}
     for record in unplaced.values():
         nodes[record["name"]] = {key: value for key, value in record.items() if key != "name"}
@@ -253,7 +261,10 @@ def build_nodes(
 
 
 def _build_node(vm: PlacedVm, sku_name: str) -> dict[str, Any]:
-    """Build the entry of a node in the state. It has no labels: they are derived on reading."""
+    """Build the entry of a node in the state.
+
+    It has no labels: they are derived on reading.
+    """
     placement = vm.placement
     return {
         "role": "ControlPlane" if vm.pool == CONTROL_PLANE else "Worker",
@@ -312,8 +323,10 @@ def add_node_labels(
     pools: Mapping[str, Mapping[str, Any]],
     cluster: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return nodes as read by expressions, with `labels` ({} without a machine). `pools` are the arguments of the pools
-    by name, `cluster` those of the cluster (empty for a separate pool: it does not know them).
+    """Return nodes as read by expressions, with `labels` ({} without a machine).
+
+    `pools` are the arguments of the pools by name, `cluster` those of the cluster (empty for a
+    separate pool: it does not know them).
     """
     labelled_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in list_existing_vms({"nodes": nodes}):
@@ -324,7 +337,10 @@ def add_node_labels(
 def build_node_reader(
     get_pools: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties]:
-    """Return a function for the node properties of a VM; `get_pools` returns the pools of its object by name."""
+    """Return a function for the node properties of a VM.
+
+    `get_pools` returns the pools of its object by name.
+    """
 
     def read_node(
         attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]
@@ -337,8 +353,10 @@ def build_node_reader(
 def build_node_properties(
     vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> NodeProperties:
-    """Build the node attributes of a VM. `pools` are the arguments of the agent pools by name, `cluster`
-    those of their cluster. A control plane gets no labels of a pool, and none of `hardware_label_keys`.
+    """Build the node attributes of a VM.
+
+    `pools` are the arguments of the agent pools by name, `cluster` those of their cluster. A
+    control plane gets no labels of a pool, and none of `hardware_label_keys`.
     """
     pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
     labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))
@@ -369,7 +387,9 @@ def compute_capacity(
     kubelets: Mapping[str, KubeletConfiguration],
 ) -> dict[str, Any]:
     """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
-    `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as nothing.
+
+    `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as
+    nothing.
     """
     total: list[NodeSize] = []
     allocatable_sizes: list[NodeSize] = []

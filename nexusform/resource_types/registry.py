@@ -1,6 +1,8 @@
-"""Resource types and data sources of nexusform, in order of planning phase. To add one, write its file and
-add its line: here for those of this package, in domain_table.py for those of a domain. A type's module is
-imported on first use: a plan loads only the types in its configuration and state.
+"""Resource types and data sources of nexusform, in order of planning phase.
+
+To add one, write its file and add its line: here for those of this package, in domain_table.py for
+those of a domain. A type's module is imported on first use: a plan loads only the types in its
+configuration and state.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
-"""Common arguments of several resource types. Names, whole numbers, unknown VM SKUs, and messages for unknown
-or duplicate ids; at the end the `azure` block with the additional data for Azure.
+"""Common arguments of several resource types.
+
+Names, whole numbers, unknown VM SKUs, and messages for unknown or duplicate ids; at the end the
+`azure` block with the additional data for Azure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,7 +28,10 @@ build_required_argument: Final = partial(AttributeSchema, required=True, decides
 
 
 def build_name_attribute(noun: str) -> AttributeSchema:
-    """Build the attribute `name`. It is required with count or for_each, and another name replaces the object."""
+    """Build the attribute `name`.
+
+    It is required with count or for_each, and another name replaces the object.
+    """
     return build_optional_argument(
         STRING,
         (
@@ -43,14 +48,20 @@ def build_name_attribute(noun: str) -> AttributeSchema:
 
 
 def build_id_attribute(form: str) -> AttributeSchema:
-    """Build the attribute `id` of an object, computed in the plan already; `form` is its format, `<site>/<rack>`."""
+    """Build the attribute `id` of an object, computed in the plan already.
+
+    `form` is its format, `<site>/<rack>`.
+    """
     return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 
 def build_parent_attribute(
     parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()
 ) -> AttributeSchema:
-    """Build the argument with the parent's id; another parent replaces the object. `addition` extends the help text."""
+    """Build the argument with the parent's id; another parent replaces the object.
+
+    `addition` extends the help text.
+    """
     return build_required_argument(
         STRING,
         f"Id of the {parent_type}{addition}.",
@@ -62,7 +73,10 @@ def build_parent_attribute(
 def build_placement_number(
     description: str, minimum: int, default: int | None = None, **more: Any
 ) -> AttributeSchema:
-    """Build a number that determines placements, such as an amount of memory; required without a default."""
+    """Build a number that determines placements, such as an amount of memory.
+
+    Required without a default.
+    """
     return AttributeSchema(
         NUMBER,
         description,
@@ -83,7 +97,10 @@ def join_id_parts(*parts: Any) -> str:
 
 
 def build_id_builder(*names: str) -> Callable[[Mapping[str, Any]], str]:
-    """Build the function for an object id of these attributes; its result is "" while any of them is unknown."""
+    """Build the function for an object id of these attributes.
+
+    Its result is "" while any of them is unknown.
+    """
     return lambda attributes: join_id_parts(*map(attributes.get, names))
 
 
@@ -125,8 +142,10 @@ def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
 def build_reference_problem(
     kind: str, argument: str, noun: str, object_id: str, known: Iterable[str], example: str
 ) -> Problem:
-    """Build the problem with id `kind` about an `object_id` without an object in the configuration. `noun` names the
-    sort of object ("site"), `known` are its ids, and `example` is a correct reference.
+    """Build the problem with id `kind` about an `object_id` without an object in the configuration.
+
+    `noun` names the sort of object ("site"), `known` are its ids, and `example` is a correct
+    reference.
     """
     ids = sorted(known)
     known_text = (
@@ -142,7 +161,10 @@ def build_reference_problem(
 
 
 def build_duplicate_object_problem(kind: str, noun: str, name: str, other_address: str) -> Problem:
-    """Build the problem of a second object with one id; `other_address` is the address of the first."""
+    """Build the problem of a second object with one id.
+
+    `other_address` is the address of the first.
+    """
     detail = f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.'
     return Problem(("name",), kind, detail)
 
@@ -202,8 +224,9 @@ POOL_AZURE_BLOCK: Final = NestedBlock(
 def check_azure_block(
     values: Mapping[str, Any], argument_properties: Collection[str], path: Path
 ) -> Iterator[Problem]:
-    """Yield the problems of the `azure` block among `values`, the arguments of a resource or pool at `path`. Its body
-    must not repeat `argument_properties`: other arguments set them.
+    """Yield the problems of the `azure` block among `values`, the arguments of a resource or pool at `path`.
+
+    Its body must not repeat `argument_properties`: other arguments set them.
     """
     body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):

@@ -1,5 +1,6 @@
-"""Addresses of blocks and instances: parse, format, sort. `module.edge["a"].nexus_rack.r[0]`: a path of module
-instances, then mode, type, name and key.
+"""Addresses of blocks and instances: parse, format, sort.
+
+`module.edge["a"].nexus_rack.r[0]`: a path of module instances, then mode, type, name and key.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ class Address(Struct, frozen=True, gc=False):
 
 
 def format_key(key: Key) -> str:
-    """Format a key as `[0]`, `["a"]`, or nothing. Quotes, backslashes and template markers are escaped."""
+    """Format a key as `[0]`, `["a"]`, or nothing.
+
+    Quotes, backslashes and template markers are escaped.
+    """
     if key is None:
         return ""
     if isinstance(key, int):
@@ -109,8 +113,10 @@ def compute_address_order(address: Address) -> tuple[object, ...]:
 
 
 class AddressPattern(Struct, frozen=True):
-    """Address of `-target`, `moved` and `state` commands: a module path, optionally with a resource, optionally with
-    an instance. Without a key (None) every instance matches.
+    """Address of `-target`, `moved` and `state` commands.
+
+    A module path, optionally with a resource, optionally with an instance. Without a key (None)
+    every instance matches.
     """
 
     module: ModulePath
@@ -120,8 +126,10 @@ class AddressPattern(Struct, frozen=True):
     key: Key = None
 
     def is_match(self, address: Address) -> bool:
-        """Return whether the pattern matches the instance: module.a matches module.a[0].T.N and all below it. A key of
-        None in the pattern matches every key. Without a type, the pattern is a module.
+        """Return whether the pattern matches the instance.
+
+        module.a matches module.a[0].T.N and all below it. A key of None in the pattern matches
+        every key. Without a type, the pattern is a module.
         """
         if len(address.module) < len(self.module):
             # Above the module.
@@ -154,7 +162,10 @@ class AddressProblem(ValueError):
 
 
 def parse_pattern(text: str) -> AddressPattern:
-    """Parse a typed address, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises AddressProblem."""
+    """Parse a typed address, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a.
+
+    Raises AddressProblem.
+    """
     # ("name", NAME) and ("key", KEY), in order.
     parts = _split_address_into_parts(text)
     module: list[ModulePathStep] = []
@@ -184,7 +195,10 @@ def parse_pattern(text: str) -> AddressPattern:
 
 
 def parse_address(text: str) -> Address:
-    """Parse the address of one resource or instance. Raises AddressProblem."""
+    """Parse the address of one resource or instance.
+
+    Raises AddressProblem.
+    """
     pattern = parse_pattern(text)
     if not pattern.type:
         raise AddressProblem(f'"{text}" names a module; a resource is needed here.')
@@ -192,8 +206,9 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
-    """Return the key at a position, None for a name or the end, and the next position. `parts` are of an address, for
-    example `a[0]`: [("name", "a"), ("key", 0)].
+    """Return the key at a position, None for a name or the end, and the next position.
+
+    `parts` are of an address, for example `a[0]`: [("name", "a"), ("key", 0)].
     """
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
@@ -201,7 +216,10 @@ def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[K
 
 
 def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
-    """Split an address into ("name", NAME) and ("key", KEY) parts, in order. Raises AddressProblem."""
+    """Split an address into ("name", NAME) and ("key", KEY) parts, in order.
+
+    Raises AddressProblem.
+    """
     parts: list[tuple[str, Key]] = []
     index = 0
     while index < len(text):
@@ -226,7 +244,10 @@ def _split_address_into_parts(text: str) -> list[tuple[str, Key]]:
 
 
 def _parse_bracketed_key(text: str, index: int) -> tuple[Key, int]:
-    """Parse the key after a bracket. Return it, and the index after its closing bracket. Raises AddressProblem."""
+    """Parse the key after a bracket.
+
+    Return it, and the index after its closing bracket. Raises AddressProblem.
+    """
     number = re.compile(r"([0-9]{1,18})\]").match(text, index)
     if number:
         return int(number.group(1)), number.end()

@@ -1,5 +1,7 @@
-"""Dependency graphs: topological order, and cycles. Nodes are any hashable values; `dependencies` maps a node to the
-nodes it depends on. networkx names cycles; it is imported only when there is one.
+"""Dependency graphs: topological order, and cycles.
+
+Nodes are any hashable values; `dependencies` maps a node to the nodes it depends on. networkx names
+cycles; it is imported only when there is one.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -10,8 +12,10 @@ N = TypeVar("N", bound=Hashable)
 
 
 def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N]:
-    """Sort every node after its dependencies; among ready nodes, the lowest position first. `dependencies` must refer
-    only to its own keys, and each node needs a position of its own. Nodes of cycles and their dependents are left out.
+    """Sort every node after its dependencies; among ready nodes, the lowest position first.
+
+    `dependencies` must refer only to its own keys, and each node needs a position of its own. Nodes
+    of cycles and their dependents are left out.
     """
     # numbers of dependencies without a place in the order so far.
     unmet_counts: dict[N, int] = {}
@@ -65,7 +69,10 @@ def find_cycles(
 
 
 def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N]]) -> set[N]:
-    """Find the `start` nodes and all reachable ones; `list_neighbours` returns the targets of a node's edges."""
+    """Find the `start` nodes and all reachable ones.
+
+    `list_neighbours` returns the targets of a node's edges.
+    """
     visited: set[N] = set()
     stack = list(start)
     while stack:

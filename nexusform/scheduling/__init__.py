@@ -1,4 +1,7 @@
-"""Placement decisions from hosts, demands and existing bindings. Independent of HCL, state and plans."""
+"""Placement decisions from hosts, demands and existing bindings.
+
+Independent of HCL, state and plans.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -1,8 +1,10 @@
-"""Resources a VM offers to pods as a node: its size minus reserved amounts, and devices. The kernel takes its share
-before memory is reported: 64 bytes per page of 4 KiB (1/64, the page table) and about 128 MiB for its image, firmware
-and first RAM disk. The sizes printed by published nodes of 3.5 and 7 GiB agree within 20 MiB. It is inferred. kubelet
-keeps `memory.available` 100Mi and `nodefs.available` 10 % for evictions (kubernetes.io, "Node-pressure Eviction",
-default hard thresholds).
+"""Resources a VM offers to pods as a node: its size minus reserved amounts, and devices.
+
+The kernel takes its share before memory is reported: 64 bytes per page of 4 KiB (1/64, the page
+table) and about 128 MiB for its image, firmware and first RAM disk. The sizes printed by published
+nodes of 3.5 and 7 GiB agree within 20 MiB. It is inferred. kubelet keeps `memory.available` 100Mi
+and `nodefs.available` 10 % for evictions (kubernetes.io, "Node-pressure Eviction", default hard
+thresholds).
 """
 
 from collections.abc import Mapping
@@ -55,10 +57,12 @@ class Reserve(Struct, frozen=True):
 
 
 class KubeletConfiguration(Struct, frozen=True):
-    """Reserved and offered resources of a node's kubelet, and its NUMA policy. `reserved_cpus` are CPU numbers; None =
-    the platform's default. They replace the CPUs of `reserved` (kube-reserved and system-reserved together), as in
-    kubelet. `extended` are further resources by name: one amount per cell of the node, or one for the whole node.
-    `cells` 0 = not declared.
+    """Reserved and offered resources of a node's kubelet, and its NUMA policy.
+
+    `reserved_cpus` are CPU numbers; None = the platform's default. They replace the CPUs of
+    `reserved` (kube-reserved and system-reserved together), as in kubelet. `extended` are further
+    resources by name: one amount per cell of the node, or one for the whole node. `cells` 0 = not
+    declared.
     """
 
     platform: Platform = Platform.NKS
@@ -99,8 +103,10 @@ def compute_capacity(sku: VmSku) -> NodeSize:
 
 
 def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
-    """Return the resources for pods of a node of this SKU: its size less the memory of the kernel and of hugepages, and
-    less the amounts reserved by kubelet. No figure is below 0.
+    """Return the resources for pods of a node of this SKU.
+
+    Its size less the memory of the kernel and of hugepages, and less the amounts reserved by
+    kubelet. No figure is below 0.
     """
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
@@ -136,7 +142,10 @@ def compute_kernel_memory(memory: int) -> int:
 def collect_extended_resources(
     sku: VmSku, kubelet: KubeletConfiguration
 ) -> dict[str, tuple[int, ...]]:
-    """Return the extended resources of a node: amounts per NUMA cell by name. Those of kubelet replace the SKU's."""
+    """Return the extended resources of a node: amounts per NUMA cell by name.
+
+    Those of kubelet replace the SKU's.
+    """
     return {**dict(sku.extended), **kubelet.extended}
 
 

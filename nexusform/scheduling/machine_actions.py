@@ -17,8 +17,10 @@ ACTION_PENDING: Final = "with a pending action"
 
 
 class MachineActionKind(Struct, frozen=True):
-    """Kind of action. `minutes` is Azure's time limit. A disruptive action stops the VMs of its machine;
-    they start again after it, unless it `leaves_off` the machine.
+    """Kind of action.
+
+    `minutes` is Azure's time limit. A disruptive action stops the VMs of its machine; they start
+    again after it, unless it `leaves_off` the machine.
     """
 
     name: str
@@ -41,8 +43,10 @@ ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
 
 
 def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
-    """Return the observed facts of a machine after a successful action at a `time`, from those `before`. A machine is
-    on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and its owner stay.
+    """Return the observed facts of a machine after a successful action at a `time`, from those `before`.
+
+    A machine is on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and
+    its owner stay.
     """
     facts = {name: before.get(name) or value for name, value in _IN_SERVICE.items()}
     owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
@@ -74,5 +78,8 @@ _IN_SERVICE: Final[Mapping[str, str]] = {
 def record_result(
     attributes: Mapping[str, Any], started: str, finished: str, result: str
 ) -> dict[str, Any]:
-    """Return the attributes of an action after its run. Times are RFC 3339."""
+    """Return the attributes of an action after its run.
+
+    Times are RFC 3339.
+    """
     return {**attributes, "started": started, "finished": finished, "result": result}

@@ -4,12 +4,17 @@ from msgspec import Struct
 
 
 class ObjectLocation(Struct, frozen=True):
-    """Location of one VM, or of one object of a domain's own kind (placement_kinds/ lists the kinds)."""
+    """Location of one VM, or of one object of a domain's own kind.
+
+    placement_kinds/ lists the kinds.
+    """
 
 
 class Rejection(Struct, frozen=True):
-    """One candidate rejected by a rule. `candidate` is a machine, cluster or node name, `rule` the name of the rule
-    ("fits"), and `reason` a sentence for people.
+    """One candidate rejected by a rule.
+
+    `candidate` is a machine, cluster or node name, `rule` the name of the rule ("fits"), and
+    `reason` a sentence for people.
     """
 
     candidate: str
@@ -18,10 +23,11 @@ class Rejection(Struct, frozen=True):
 
 
 class PlacementCertainty(Struct, frozen=True):
-    """Shares (0..1) of the repeated runs with this rack and this machine of the object. `rack_count`: the share of runs
-    with the same number of VMs of its pool on the rack. `tied` gives, for the same three, the number of different
-    results. `measured` are the three shares before a reduction by the accuracy of earlier predictions; None without a
-    reduction.
+    """Shares (0..1) of the repeated runs with this rack and this machine of the object.
+
+    `rack_count`: the share of runs with the same number of VMs of its pool on the rack. `tied`
+    gives, for the same three, the number of different results. `measured` are the three shares
+    before a reduction by the accuracy of earlier predictions; None without a reduction.
     """
 
     rack: float

@@ -1,5 +1,7 @@
-"""Inventory of a plan: sites, racks, machines and SKUs. Resource types add their entries; the planner builds one
-scheduler per site. A machine is identified by (site, name), whichever resource describes it.
+"""Inventory of a plan: sites, racks, machines and SKUs.
+
+Resource types add their entries; the planner builds one scheduler per site. A machine is identified
+by (site, name), whichever resource describes it.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -15,9 +17,12 @@ OBSERVED_KEY: Final = "observed"
 
 
 class MachineUpgradeStrategy(Struct, frozen=True):
-    """Upgrade strategy of a site's machines. `pauses`: the platform waits for confirmation after each rack.
-    `max_unavailable`: machines of a rack down at once (None: all). `threshold`: the number or percentage of a rack's
-    machines to be ready again before the upgrade continues (None: unknown). `wait_minutes`: the wait after each rack.
+    """Upgrade strategy of a site's machines.
+
+    `pauses`: the platform waits for confirmation after each rack. `max_unavailable`: machines of a
+    rack down at once (None: all). `threshold`: the number or percentage of a rack's machines to be
+    ready again before the upgrade continues (None: unknown). `wait_minutes`: the wait after each
+    rack.
     """
 
     pauses: bool = False
@@ -39,7 +44,10 @@ class SiteSettings(Struct, frozen=True):
 
 
 class InventoryRack(Struct, frozen=True):
-    """Rack with its machines by name. A planned one (`is_planned`) takes no VM yet."""
+    """Rack with its machines by name.
+
+    A planned one (`is_planned`) takes no VM yet.
+    """
 
     id: str
     site_id: str
@@ -51,8 +59,9 @@ class InventoryRack(Struct, frozen=True):
 
 
 class OccupiedCapacity(Struct, frozen=True):
-    """Capacity of a machine used by a VM outside nexusform. `cells` is the number of cells it spans; `cell_numbers` ()
-    = unknown. `record` as in VmSku.
+    """Capacity of a machine used by a VM outside nexusform.
+
+    `cells` is the number of cells it spans; `cell_numbers` () = unknown. `record` as in VmSku.
     """
 
     machine: str
@@ -76,9 +85,11 @@ class InventoryMachine(Struct, frozen=True):
 
 class PlanInventory(Struct):
     """Sites, racks, machines and SKUs of a plan, by the address (text) of their resource.
-    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so duplicates and
-    references are found at once. `unmanaged` are the VMs observed by a provider on machines of a site (by its id)
-    without a resource. `pending_actions` are ids of machines with a pending action.
+
+    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so
+    duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on
+    machines of a site (by its id) without a resource. `pending_actions` are ids of machines with a
+    pending action.
     """
 
     sites: dict[str, SiteSettings] = field(default_factory=dict)
@@ -118,9 +129,10 @@ class MachineConflict(Struct, frozen=True):
 def merge_site_machines(
     site_id: str, racks: Iterable[InventoryRack], machines: Mapping[str, InventoryMachine]
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
-    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them. `machines`
-    have their own resources (by address); each replaces the machine of its rack in the same slot. Of conflicting ones
-    the first counts.
+    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them.
+
+    `machines` have their own resources (by address); each replaces the machine of its rack in the
+    same slot. Of conflicting ones the first counts.
     """
     racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
     described_slots, conflicts = _index_described_slots(site_id, racks_of_site, machines)
@@ -148,6 +160,7 @@ def _index_described_slots(
     site_id: str, rack_ids: Container[str], machines: Mapping[str, InventoryMachine]
 ) -> tuple[dict[str, dict[int, tuple[Machine, str]]], list[MachineConflict]]:
     """Return the machines with resources of their own in racks of the site, each with its address, by rack id and slot.
+
     Return conflicts of machines in one slot, too.
     """
     slots_by_rack: dict[str, dict[int, tuple[Machine, str]]] = {}

@@ -1,5 +1,7 @@
-"""VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version. A new version is a new entry in
-CATALOGUES. Never change an old entry, because states refer to it by name.
+"""VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version.
+
+A new version is a new entry in CATALOGUES. Never change an old entry, because states refer to it by
+name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +41,10 @@ RESERVED_CPUS = 2
 
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
-    """Return the SKU hardest to place: the most memory per cell, then the largest. Return None without SKUs."""
+    """Return the SKU hardest to place: the most memory per cell, then the largest.
+
+    Return None without SKUs.
+    """
     return max(skus, key=compute_size_key, default=None)
 
 
@@ -49,7 +54,10 @@ def compute_size_key(sku: VmSku) -> tuple[float, float, int, str]:
 
 
 def compute_allocatable_cpus(sku: VmSku) -> int:
-    """Return the number of vCPUs of a node for pods: the smallest SKUs reserve none for the kubelet."""
+    """Return the number of vCPUs of a node for pods.
+
+    The smallest SKUs reserve none for the kubelet.
+    """
     if sku.name in ("NC_G2_8_v1", "NC_P4_28_v1") or sku.vcpus <= RESERVED_CPUS:
         return sku.vcpus
     return sku.vcpus - RESERVED_CPUS
@@ -63,7 +71,10 @@ def _build_sku(
     disk_gib: int,
     machine_skus: tuple[str, ...],
 ) -> VmSku:
-    """Build a SKU of a row of the published table, in its column order. Its kind is the fourth letter of its name."""
+    """Build a SKU of a row of the published table, in its column order.
+
+    Its kind is the fourth letter of its name.
+    """
     kind = name[3]
     return VmSku(
         name=name,

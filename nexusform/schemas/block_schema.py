@@ -13,8 +13,10 @@ from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType,
 
 
 class Nesting(StrEnum):
-    """Representation of nested blocks: one object (null if absent), a list in source order, or a map by the block's
-    label. The source order of a map is kept in the computed list `<block>_order`.
+    """Representation of nested blocks.
+
+    One object (null if absent), a list in source order, or a map by the block's label. The source
+    order of a map is kept in the computed list `<block>_order`.
     """
 
     SINGLE = "single"
@@ -23,7 +25,10 @@ class Nesting(StrEnum):
 
 
 class OnChange(StrEnum):
-    """Effect of a changed argument: update the object, replace it (r), or re-place its pool's VMs (p)."""
+    """Effect of a changed argument.
+
+    Update the object, replace it (r), or re-place its pool's VMs (p).
+    """
 
     UPDATE = "update"
     REPLACE = "replace"
@@ -31,8 +36,10 @@ class OnChange(StrEnum):
 
 
 class ObjectReference(Struct, frozen=True):
-    """Reference of an attribute to objects: those of `types` (the first with a match) with an equal attribute `by`. A
-    text refers to one object, a map to one for each key, a list to one for each item. Items that are objects are equal
+    """Reference of an attribute to objects.
+
+    Those of `types` (the first with a match) with an equal attribute `by`. A text refers to one
+    object, a map to one for each key, a list to one for each item. Items that are objects are equal
     if all `fields` are.
     """
 
@@ -42,15 +49,19 @@ class ObjectReference(Struct, frozen=True):
 
 
 class AttributeSchema(Struct, frozen=True):
-    """Argument or computed value. Exactly one of required, optional, computed-only applies; `computed` with `optional`
-    means that the user may set it and nexusform computes it otherwise. `default` is plain data for an absent optional
-    argument. `predicted` (pr): an observed value may differ without an error. `decides_placement`: must be known in the
-    plan. Checks of known values: `choices`, `minimum` and `maximum` (inclusive, numbers; whole ones in state unless
-    `allows_fractions`), `pattern` (whole match, strings) with `pattern_hint` in words. `displayed_in` are computed
-    attributes with parts of the value: they are sensitive if it is. `refers_to` are the referenced objects: apply
-    creates those first and removes them last, for references and literal ids alike. `observed`: read from the site,
-    never planned; an argument, if optional, only under provider simulated. `instead` is the advice for a configured
-    computed attribute. `write_only`: sent, but in no plan, state or journal; may be ephemeral.
+    """Argument or computed value.
+
+    Exactly one of required, optional, computed-only applies; `computed` with `optional` means that
+    the user may set it and nexusform computes it otherwise. `default` is plain data for an absent
+    optional argument. `predicted` (pr): an observed value may differ without an error.
+    `decides_placement`: must be known in the plan. Checks of known values: `choices`, `minimum` and
+    `maximum` (inclusive, numbers; whole ones in state unless `allows_fractions`), `pattern` (whole
+    match, strings) with `pattern_hint` in words. `displayed_in` are computed attributes with parts
+    of the value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates
+    those first and removes them last, for references and literal ids alike. `observed`: read from
+    the site, never planned; an argument, if optional, only under provider simulated. `instead` is
+    the advice for a configured computed attribute. `write_only`: sent, but in no plan, state or
+    journal; may be ephemeral.
     """
 
     type: Type
@@ -82,7 +93,10 @@ class AttributeSchema(Struct, frozen=True):
 
 
 class NestedBlock(Struct, frozen=True):
-    """Nested block type. `label` names the label of MAP blocks. The type itself checks mutually exclusive blocks."""
+    """Nested block type.
+
+    `label` names the label of MAP blocks. The type itself checks mutually exclusive blocks.
+    """
 
     schema: BlockSchema
     nesting: Nesting
@@ -94,7 +108,10 @@ class NestedBlock(Struct, frozen=True):
 
 
 class BlockSchema(Struct, frozen=True):
-    """Body of a block. `lengths` maps count arguments to their list: if both are set, they must agree."""
+    """Body of a block.
+
+    `lengths` maps count arguments to their list: if both are set, they must agree.
+    """
 
     attributes: Mapping[str, AttributeSchema]
     blocks: Mapping[str, NestedBlock] = field(default_factory=dict)

@@ -69,8 +69,10 @@ _NO_DEFAULTS: Final[Mapping[str, object]] = {}
 
 
 class ObjectType(Struct, frozen=True):
-    """object({...}); attributes sorted by name. `optional` names may be absent on conversion and become null or their
-    default (`defaults`, as (name, Value) pairs, untyped here because values/typed_value.py depends on this module).
+    """object({...}); attributes sorted by name.
+
+    `optional` names may be absent on conversion and become null or their default (`defaults`, as
+    (name, Value) pairs, untyped here because values/typed_value.py depends on this module).
     """
 
     attributes: tuple[tuple[str, Type], ...]
@@ -126,7 +128,10 @@ _PRIMITIVES: Final = {"string": STRING, "number": NUMBER, "bool": BOOL, "dynamic
 
 
 def describe_type(value_type: Type, *, constraint: bool = False) -> str:
-    """Describe the type for messages: `list of string`, `object`, `any type`, `any single type` (in a collection)."""
+    """Describe the type for messages.
+
+    `list of string`, `object`, `any type`, `any single type` (in a collection).
+    """
     if isinstance(value_type, PrimitiveType):
         return "any type" if constraint and value_type is DYNAMIC else value_type.name
     if isinstance(value_type, TupleType):
@@ -145,8 +150,9 @@ def has_dynamic(value_type: Type) -> bool:
 
 
 def build_type_json(value_type: Type) -> Any:
-    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`. An object with optional
-    attributes has their names as a third item. Defaults are not included.
+    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`.
+
+    An object with optional attributes has their names as a third item. Defaults are not included.
     """
     if isinstance(value_type, PrimitiveType):
         return value_type.name
@@ -165,7 +171,10 @@ def build_type_json(value_type: Type) -> Any:
 
 
 def parse_type_json(data: Any) -> Type:
-    """Parse the JSON data of `build_type_json`. Raises ValueError for anything else."""
+    """Parse the JSON data of `build_type_json`.
+
+    Raises ValueError for anything else.
+    """
     match data:
         case "string" | "number" | "bool" | "dynamic":
             return _PRIMITIVES[data]

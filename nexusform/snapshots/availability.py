@@ -1,5 +1,6 @@
-"""Availability with machines down: nodes per cluster and pool, and control-plane quorum. With unknown NUMA
-cells, the computation is repeated for many samples of them.
+"""Availability with machines down: nodes per cluster and pool, and control-plane quorum.
+
+With unknown NUMA cells, the computation is repeated for many samples of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -26,9 +27,7 @@ class VmReplacement(Struct, frozen=True):
 
 
 class PlacedReplacements(Struct, frozen=True):
-    """Replacements of a pool's VMs placed by the rule, the scheduler's handles of the placed ones, and the
-    shortage of the first one without capacity.
-    """
+    """Replacements of a pool's VMs placed by the rule, the scheduler's handles of the placed ones, and the shortage of the first one without capacity."""
 
     replacements: tuple[VmReplacement, ...]
     handles: tuple[int, ...]
@@ -56,8 +55,10 @@ def place_replacements(
 
 
 class PoolAvailability(Struct, frozen=True):
-    """Pool with VMs down. `quorum` is the number that must be up (0 unless it is a control plane). `already_down`: VMs
-    on other machines down now.
+    """Pool with VMs down.
+
+    `quorum` is the number that must be up (0 unless it is a control plane). `already_down`: VMs on
+    other machines down now.
     """
 
     cluster_id: str
@@ -78,8 +79,9 @@ class PoolAvailability(Struct, frozen=True):
 
     @property
     def is_lost(self) -> bool:
-        """Whether availability is lost: no quorum, or no remaining node of the pool. A plain VM has no
-        redundancy by nature: its outage is reported, but is no finding.
+        """Whether availability is lost: no quorum, or no remaining node of the pool.
+
+        A plain VM has no redundancy by nature: its outage is reported, but is no finding.
         """
         return self.kind is not VmOwnerKind.VM and self.remaining_count < max(self.quorum, 1)
 
@@ -87,8 +89,9 @@ class PoolAvailability(Struct, frozen=True):
 def build_pool_availability(
     cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
 ) -> PoolAvailability:
-    """Build the availability of a pool if the VMs `down` go down. `already_down` is the number of its other VMs on
-    machines down now.
+    """Build the availability of a pool if the VMs `down` go down.
+
+    `already_down` is the number of its other VMs on machines down now.
     """
     total = len(pool.vms)
     return PoolAvailability(
@@ -108,8 +111,10 @@ def build_pool_availability(
 def list_affected_pools(
     site: SiteSnapshot, machines: Collection[str]
 ) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation. Their availability counts the VMs on these
-    machines as down, besides the VMs on other machines already down.
+    """Return the pools with VMs on these machines, in order of creation.
+
+    Their availability counts the VMs on these machines as down, besides the VMs on other machines
+    already down.
     """
     affected: list[PoolAvailability] = []
     other_machines_down = site.machines_down.difference(machines)
@@ -135,8 +140,9 @@ _MAXIMUM_PLACEMENTS: Final = 20_000
 
 
 class SampledShortage(Struct, frozen=True):
-    """VMs without capacity over the samples, in total and per pool, with the number of samples in which a
-    pool fits completely. `is_exact`: the interval applies to every layout of VMs, not only to the samples.
+    """VMs without capacity over the samples, in total and per pool, with the number of samples in which a pool fits completely.
+
+    `is_exact`: the interval applies to every layout of VMs, not only to the samples.
     """
 
     numa_sampling: NumaSampling
@@ -154,9 +160,10 @@ class SampledShortage(Struct, frozen=True):
 def sample_capacity(
     scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
 ) -> SampledShortage | None:
-    """Return the VMs without capacity in many samples of the unknown NUMA cells of existing VMs. `vms` is the number of
-    VMs to place. `count_missing` places them and counts those without capacity by pool. None without VMs to place, or
-    if all cells are known.
+    """Return the VMs without capacity in many samples of the unknown NUMA cells of existing VMs.
+
+    `vms` is the number of VMs to place. `count_missing` places them and counts those without
+    capacity by pool. None without VMs to place, or if all cells are known.
     """
     if not vms or not scheduler.is_sampled:
         return None

@@ -31,9 +31,11 @@ class MachineObstacle(StrEnum):
 
 
 class MachineAlternative(Struct, frozen=True):
-    """One machine and all needed changes; none = the rule ranks it lower. `removed_vms` is the smallest set
-    of VMs to remove; `unschedulable_reason` is the reason that the machine takes no VM, `rule` that of a rule
-    about existing VMs, `hint` describes the first hard hint against it.
+    """One machine and all needed changes; none = the rule ranks it lower.
+
+    `removed_vms` is the smallest set of VMs to remove; `unschedulable_reason` is the reason that
+    the machine takes no VM, `rule` that of a rule about existing VMs, `hint` describes the first
+    hard hint against it.
     """
 
     machine: str
@@ -78,8 +80,10 @@ def _build_alternative(
     names: Mapping[int, str],
     rule: str,
 ) -> MachineAlternative:
-    """Return the changes needed to place a VM on a machine. `vms` are the other VMs there, `names` the names of VMs by
-    handle. `rule` describes the rule rejecting the machine because of existing VMs, "" if there is none.
+    """Return the changes needed to place a VM on a machine.
+
+    `vms` are the other VMs there, `names` the names of VMs by handle. `rule` describes the rule
+    rejecting the machine because of existing VMs, "" if there is none.
     """
     sku, zone = demand.sku, machine.availability_zone
     is_supported, is_size_sufficient = (
@@ -127,7 +131,10 @@ def _build_alternative(
 def _select_removed_vms(
     machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
 ) -> list[ScheduledVm]:
-    """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
+    """Return the VMs to remove for a VM of `sku`.
+
+    From the NUMA cells with the fewest removals, and more for disk.
+    """
     # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with
     # the least memory.
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
@@ -149,7 +156,10 @@ def _select_removed_vms(
 def _select_vms_from_cell(
     machine: Machine, sku: VmSku, vms: Iterable[ScheduledVm], cell: int
 ) -> list[ScheduledVm]:
-    """Return the VMs to remove from one cell for a VM of `sku`: the largest first, and no unnecessary ones."""
+    """Return the VMs to remove from one cell for a VM of `sku`.
+
+    The largest first, and no unnecessary ones.
+    """
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),
         key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),

@@ -1,5 +1,6 @@
-"""Snapshot for queries: sites, machines and VMs from objects' attributes. The attributes may be those of the
-state or those after a plan; a query does not see the difference.
+"""Snapshot for queries: sites, machines and VMs from objects' attributes.
+
+The attributes may be those of the state or those after a plan; a query does not see the difference.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,8 +58,10 @@ _OWNER_KINDS: Final = {
 
 
 class PoolSnapshot(Struct, frozen=True):
-    """Existing VMs of one pool. `owner` and `demand` are the demand of its resource. `handles` are those of
-    the site's scheduler, by name. `on_missing_machines` are the names of VMs on missing machines, `unplaced`
+    """Existing VMs of one pool.
+
+    `owner` and `demand` are the demand of its resource. `handles` are those of the site's
+    scheduler, by name. `on_missing_machines` are the names of VMs on missing machines, `unplaced`
     of those without a machine.
     """
 
@@ -107,12 +110,15 @@ class VmOwnerSnapshot(Struct, frozen=True):
 
 
 class SiteSnapshot(Struct, frozen=True, dict=True):
-    """One site. The scheduler is never changed: queries use copies. `racks` by name, including planned ones;
-    `unmanaged_vms` are (machine, name) of unmanaged VMs; `skus` all VM SKUs; `offering_addresses` maps a
-    machine to the resource that offers it. `other_capacity` is the capacity besides machines, () if no
-    provider read it; `versions` are the Kubernetes versions available to clusters there, `runtime` the
-    version of its machines, None if unknown. `supported_until`: the last day of support of versions with a
-    known date. `upgrades`: the versions offered to a cluster, by name.
+    """One site.
+
+    The scheduler is never changed: queries use copies. `racks` by name, including planned ones;
+    `unmanaged_vms` are (machine, name) of unmanaged VMs; `skus` all VM SKUs; `offering_addresses`
+    maps a machine to the resource that offers it. `other_capacity` is the capacity besides
+    machines, () if no provider read it; `versions` are the Kubernetes versions available to
+    clusters there, `runtime` the version of its machines, None if unknown. `supported_until`: the
+    last day of support of versions with a known date. `upgrades`: the versions offered to a
+    cluster, by name.
     """
 
     id: str
@@ -203,7 +209,10 @@ class Snapshot(Struct, frozen=True):
 def build_snapshot(
     objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
 ) -> Snapshot:
-    """Build the snapshot of the objects of a state or plan. `catalogue` is the SKU catalogue's version ("": newest)."""
+    """Build the snapshot of the objects of a state or plan.
+
+    `catalogue` is the SKU catalogue's version ("": newest).
+    """
     ordered_objects = sorted(
         objects, key=lambda item: (item.creation, compute_address_order(item.address))
     )
@@ -233,7 +242,10 @@ class _ClusterCollector(Struct):
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
-        """Add the VMs of an object. Its pools are added to their cluster if it is known, else to a new VM owner."""
+        """Add the VMs of an object.
+
+        Its pools are added to their cluster if it is known, else to a new VM owner.
+        """
         if resource_type.vms is None:
             return
         owner, _ = resource_type.vms.build_demand(
@@ -273,7 +285,10 @@ def _build_pool(
     existing_vms: Mapping[tuple[str, int | str], PlacedVm],
     skus: Mapping[str, VmSku],
 ) -> PoolSnapshot:
-    """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
+    """Build the VMs of a pool on their machines.
+
+    `existing_vms` are those of its object, by pool and number.
+    """
     vms: list[PlacedVm] = []
     # By name of the VM.
     handles: dict[str, int] = {}
@@ -311,7 +326,10 @@ def _build_site(
     layout: SiteLayout,
     claims: Mapping[str, ClaimDemand],
 ) -> SiteSnapshot:
-    """Build a site with its clusters, and with unmanaged VMs: VMs on its machines outside the clusters."""
+    """Build a site with its clusters, and with unmanaged VMs.
+
+    VMs on its machines outside the clusters.
+    """
     site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in site_clusters)
     vms = chain.from_iterable(pool.vms for pool in pools)
@@ -353,7 +371,10 @@ def _build_site(
 
 
 def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
-    """Return the supplies of a site (networks, storage, Kubernetes versions); None if no provider read them."""
+    """Return the supplies of a site (networks, storage, Kubernetes versions).
+
+    None if no provider read them.
+    """
     for _, site_object in layout.objects:
         supplies = read_recorded_site_resources(site_object.note)
         # The id of a site is its name.

@@ -1,4 +1,7 @@
-"""State documents, journals and edits. Pure: backends read and write the bytes."""
+"""State documents, journals and edits.
+
+Pure: backends read and write the bytes.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -52,7 +52,10 @@ def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> l
 
 @lru_cache(maxsize=1024)
 def _build_body_check(schema: BlockSchema) -> _Check:
-    """Build the check of a body: types, required names, and the list with the source order of labelled blocks."""
+    """Build the check of a body.
+
+    Types, required names, and the list with the source order of labelled blocks.
+    """
     checks: dict[str, _Check] = {}
     required_names: list[str] = []
     for name, attribute in schema.attributes.items():
@@ -86,9 +89,10 @@ def _check_object(
     value: Any,
     path: Path,
 ) -> Iterator[Problem]:
-    """Check an object: first its known parts other than null, then required ones for absence or null. An object with a
-    `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
-    `required_names`.
+    """Check an object: first its known parts other than null, then required ones for absence or null.
+
+    An object with a `machine` is a placed VM. It must have the parts of `names_with_machine`, any
+    other object those of `required_names`.
     """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")
@@ -108,7 +112,10 @@ def _check_object(
 def _check_choices_and_bounds(
     attribute: AttributeSchema, check_type: _Check, value: Any, path: Path
 ) -> Iterator[Problem]:
-    """Check the value of a primitive attribute: its type, and if that is right its choices or bounds."""
+    """Check the value of a primitive attribute.
+
+    Its type, and if that is right its choices or bounds.
+    """
     problem = next(check_type(value, path), None)
     if problem is not None:
         yield problem
@@ -161,8 +168,10 @@ def _build_type_check(value_type: Type) -> _Check:
 
 
 def _build_member_check(name: str, member_type: Type) -> _Check:
-    """Build the check of a member of an object. Numbers of VMs and of NUMA cells, alone or in a list, must be whole and
-    at least 0; every other member is checked by its type.
+    """Build the check of a member of an object.
+
+    Numbers of VMs and of NUMA cells, alone or in a list, must be whole and at least 0; every other
+    member is checked by its type.
     """
     if name not in _COUNT_NAMES:
         return _build_type_check(member_type)
@@ -186,8 +195,9 @@ def _check_class(
 def _check_map(
     check_element: _Check, rejects_null: bool, value: Any, path: Path
 ) -> Iterator[Problem]:
-    """Check a map and each element but unknown ones. `check_element` rejects null, so null elements are only checked
-    with `rejects_null`.
+    """Check a map and each element but unknown ones.
+
+    `check_element` rejects null, so null elements are only checked with `rejects_null`.
     """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")
@@ -199,7 +209,10 @@ def _check_map(
 
 
 def _check_list(check_element: _Check, value: Any, path: Path) -> Iterator[Problem]:
-    """Check a list and its elements; `check_element` rejects null, and unknown elements are skipped."""
+    """Check a list and its elements.
+
+    `check_element` rejects null, and unknown elements are skipped.
+    """
     if value.__class__ is not list:
         yield _build_wrong_type_problem(path, value, "a list")
         return
@@ -228,8 +241,10 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
-    """Build the problem of a value, such as `"cells" must be a list, not null`. The subject is the last name in its
-    path, without list positions. The kind of a string or number is not named.
+    """Build the problem of a value, such as `"cells" must be a list, not null`.
+
+    The subject is the last name in its path, without list positions. The kind of a string or number
+    is not named.
     """
     names = [step for step in path if isinstance(step, str)]
     subject = names[-1] if names else ""

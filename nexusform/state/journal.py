@@ -1,6 +1,8 @@
-"""Journal records: the intents and outcomes of an apply. One record is one line of JSON with a checksum. The intent is
-written before a step calls its provider, the outcome after the response. After any interruption the next run knows
-which object to look for. `StateDraft.apply_record` applies a record to a state.
+"""Journal records: the intents and outcomes of an apply.
+
+One record is one line of JSON with a checksum. The intent is written before a step calls its
+provider, the outcome after the response. After any interruption the next run knows which object to
+look for. `StateDraft.apply_record` applies a record to a state.
 """
 
 import hashlib
@@ -35,11 +37,17 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """Members of a line, by its kind. Some records are written as they are."""
+    """Members of a line, by its kind.
+
+    Some records are written as they are.
+    """
 
 
 class ApplyStart(Struct, frozen=True):
-    """First change of an apply, with lineage and serial of the new state. `plan_digest` is of a saved plan, or ""."""
+    """First change of an apply, with lineage and serial of the new state.
+
+    `plan_digest` is of a saved plan, or "".
+    """
 
     lineage: str
     serial: int
@@ -50,10 +58,13 @@ class ApplyStart(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """Intent of a step to call its provider. `kind` is the step's kind ("create", "update", "delete", "release").
-    `key_type`, `key_id` and `creation` identify the object at the provider. `planned` is the object after success (None
-    for a delete): an object found later can be recorded in full with it. `deposed` is the key of the deposed object to
-    delete; for a create, the new key of the old object. `number` is the step's id in its plan.
+    """Intent of a step to call its provider.
+
+    `kind` is the step's kind ("create", "update", "delete", "release"). `key_type`, `key_id` and
+    `creation` identify the object at the provider. `planned` is the object after success (None for
+    a delete): an object found later can be recorded in full with it. `deposed` is the key of the
+    deposed object to delete; for a create, the new key of the old object. `number` is the step's id
+    in its plan.
     """
 
     address: Address
@@ -67,9 +78,11 @@ class Intent(Struct, frozen=True):
 
 
 class InstanceOutcome(Struct, frozen=True):
-    """Complete instance at an address after a step (None: none). It closes the intent with this address and creation
-    number. A failed step without changes repeats the earlier instance, with the `error`. A record without an earlier
-    intent is valid: a recorded drift, a forgotten object. `number` is the id of the completed step; a failed step is
+    """Complete instance at an address after a step (None: none).
+
+    It closes the intent with this address and creation number. A failed step without changes
+    repeats the earlier instance, with the `error`. A record without an earlier intent is valid: a
+    recorded drift, a forgotten object. `number` is the id of the completed step; a failed step is
     not completed.
     """
 
@@ -94,9 +107,11 @@ class ApplyEnd(Struct, frozen=True):
 
 
 class PlanPart(_JournalLine, frozen=True, tag="planned"):
-    """Part of the plan of an apply, kept to resume after a crash. `data` is part `part` of `parts` of the plan file,
-    compressed, as base64. `plan_digest` is the digest of the saved plan applied by the user, "" without one. `lineage`
-    and `serial` are those of the state during the apply; `steps` is the number of steps with an outcome of their own.
+    """Part of the plan of an apply, kept to resume after a crash.
+
+    `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the
+    digest of the saved plan applied by the user, "" without one. `lineage` and `serial` are those
+    of the state during the apply; `steps` is the number of steps with an outcome of their own.
     """
 
     part: _Count
@@ -109,9 +124,11 @@ class PlanPart(_JournalLine, frozen=True, tag="planned"):
 
 
 class ApplyProgress(Struct, frozen=True):
-    """Progress of an earlier plan: ids of the completed steps. Written when a new journal is started with remaining
-    steps. `has_ended`: the apply ended normally, with failed steps. `running_operations` are the started and unfinished
-    steps: id and operation, as in RunningOperation.
+    """Progress of an earlier plan: ids of the completed steps.
+
+    Written when a new journal is started with remaining steps. `has_ended`: the apply ended
+    normally, with failed steps. `running_operations` are the started and unfinished steps: id and
+    operation, as in RunningOperation.
     """
 
     completed_steps: tuple[int, ...]
@@ -120,8 +137,9 @@ class ApplyProgress(Struct, frozen=True):
 
 
 class RunningOperation(_JournalLine, frozen=True, tag="under_way"):
-    """Running operation of the started step `number`, in the words of its provider ("": unknown). It ends with the
-    outcome of the step (an InstanceOutcome that closes its intent).
+    """Running operation of the started step `number`, in the words of its provider ("": unknown).
+
+    It ends with the outcome of the step (an InstanceOutcome that closes its intent).
     """
 
     number: _Count
@@ -277,8 +295,11 @@ def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
 def parse_journal(
     lines: Iterable[bytes], name: str = "the journal"
 ) -> tuple[list[Record], list[Diagnostic]]:
-    """Parse the lines of a journal. Return its records and the diagnostics. A truncated last line is skipped: its write
-    never finished, so nothing was built on it. A damaged earlier line is an error, because its content is lost.
+    """Parse the lines of a journal.
+
+    Return its records and the diagnostics. A truncated last line is skipped: its write never
+    finished, so nothing was built on it. A damaged earlier line is an error, because its content is
+    lost.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
@@ -323,7 +344,10 @@ def _decode_line(line: bytes) -> Record | None:
 
 
 def _convert_line_to_record(line: _AnyLine) -> Record:
-    """Build the record of a line. Raises AddressProblem and ValidationError."""
+    """Build the record of a line.
+
+    Raises AddressProblem and ValidationError.
+    """
     match line:
         case _ApplyStartLine():
             return ApplyStart(**asdict(line))
@@ -368,14 +392,20 @@ def _parse_instance(members: _InstanceMembers) -> InstanceState:
 
 
 def _parse_object(members: _Members) -> ObjectState:
-    """Parse an object from its JSON members. Raises ValidationError."""
+    """Parse an object from its JSON members.
+
+    Raises ValidationError.
+    """
     if not check_members(members, OBJECT_RULES, path=(), problems=[]):
         raise ValidationError("no object of a state")
     return parse_object(members)
 
 
 def _parse_output(members: _Members) -> OutputState:
-    """Parse an output from its JSON members. Raises ValidationError."""
+    """Parse an output from its JSON members.
+
+    Raises ValidationError.
+    """
     output = parse_output(members, path=(), problems=[])
     if output is None:
         raise ValidationError("no output of a state")

@@ -1,6 +1,8 @@
-"""Conversion of JSON text to plain data and back: fast, exact, with positions of values. orjson does the work. It would
-change or reject some values: numbers beyond 64 bits and floats, text that is not Unicode, and nesting beyond 254 levels
-on writing, 1,024 on reading. Those are rendered here, and read by the standard library.
+"""Conversion of JSON text to plain data and back.
+
+Fast, exact, with positions of values. orjson does the work. It would change or reject some values:
+numbers beyond 64 bits and floats, text that is not Unicode, and nesting beyond 254 levels on
+writing, 1,024 on reading. Those are rendered here, and read by the standard library.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class JsonProblem(Exception):
-    """Text that is not JSON. `offset` counts its characters from 0; the message is a clause without a full stop."""
+    """Text that is not JSON.
+
+    `offset` counts its characters from 0; the message is a clause without a full stop.
+    """
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -55,7 +60,10 @@ def decode_text_for_display(data: bytes) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse a JSON document to plain data. Raises JsonProblem. The last value of a duplicate key counts."""
+    """Parse a JSON document to plain data.
+
+    Raises JsonProblem. The last value of a duplicate key counts.
+    """
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
@@ -73,7 +81,10 @@ def parse_json(data: bytes) -> Any:
 
 
 def _has_long_digit_runs(data: bytes) -> bool:
-    """Return whether a number may be too long for orjson: it has a run of digits as long as _LONG_RUN."""
+    """Return whether a number may be too long for orjson.
+
+    It has a run of digits as long as _LONG_RUN.
+    """
     tail = b""
     for chunk in _split_chunks(data):
         # 0 for each digit, a blank for any other byte, no points.
@@ -91,7 +102,10 @@ def _split_chunks(data: bytes) -> Iterator[bytes]:
 
 
 def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
-    """Return the keys that occur more than once in one object; `document` is parsed by `parse_json`."""
+    """Return the keys that occur more than once in one object.
+
+    `document` is parsed by `parse_json`.
+    """
     import json
 
     # Fast path: a document with the same text when rendered again has lost nothing, as every
@@ -168,7 +182,10 @@ def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
 
 
 def _parse_exact_numbers(data: bytes) -> Any:
-    """Parse by the standard library, with numbers of any size. Raises JsonProblem."""
+    """Parse by the standard library, with numbers of any size.
+
+    Raises JsonProblem.
+    """
     import json
 
     from nexusform.json_data.plain_data import unify_json_error
@@ -200,7 +217,10 @@ def _parse_decimal(text: str) -> int | float | Fraction:
 
 
 def convert_mapping(value: Any) -> Any:
-    """Convert a mapping of another class to a dict. Raises TypeError for other values."""
+    """Convert a mapping of another class to a dict.
+
+    Raises TypeError for other values.
+    """
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"not plain data: {type(value).__name__}")
@@ -213,8 +233,9 @@ def render_json(
     sort: bool = False,
     default: Callable[[Any], Any] = convert_mapping,
 ) -> bytes:
-    """Render plain data as JSON text, UTF-8, without a closing newline. `default` converts other values to plain data,
-    or raises TypeError.
+    """Render plain data as JSON text, UTF-8, without a closing newline.
+
+    `default` converts other values to plain data, or raises TypeError.
     """
     return _JsonWriter(default, indent=indent, sort=sort).render(value)
 
@@ -231,8 +252,9 @@ def _create_ordered_members_class(names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def render_document(document: Any) -> bytes:
-    """Render a dataclass instance as an indented document with a closing newline. The fields of dataclasses keep their
-    order, the members of dicts are sorted.
+    """Render a dataclass instance as an indented document with a closing newline.
+
+    The fields of dataclasses keep their order, the members of dicts are sorted.
     """
     return _JsonWriter(convert_mapping, indent=True, sort=True).render(document) + b"\n"
 
@@ -247,13 +269,18 @@ class _OpenContainer(Struct):
 
 
 class _JsonWriter:
-    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an explicit stack,
-    so that depth costs no calls. orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after
-    one without making room for the brackets, and writes beyond its buffer.
+    """Renderer of plain data, by orjson if possible.
+
+    The rest is rendered here as orjson would, on an explicit stack, so that depth costs no calls.
+    orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after one
+    without making room for the brackets, and writes beyond its buffer.
     """
 
     def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:
-        """Set the options of orjson; `default` converts values unknown to it, `sort` sorts object members by name."""
+        """Set the options of orjson.
+
+        `default` converts values unknown to it, `sort` sorts object members by name.
+        """
         import orjson
 
         self._default = default
@@ -265,7 +292,10 @@ class _JsonWriter:
             self._option |= orjson.OPT_SORT_KEYS
 
     def render(self, value: Any) -> bytes:
-        """Render the whole text, without recursion for any depth. Raises TypeError for values other than plain data."""
+        """Render the whole text, without recursion for any depth.
+
+        Raises TypeError for values other than plain data.
+        """
         chunks: list[bytes] = []
         # depth 0 has the whole value as its only part.
         stack = [_OpenContainer(iter([(b"", value)]), b"")]
@@ -294,8 +324,10 @@ class _JsonWriter:
         return b"\n" + depth * self._indent if self._indent else b""
 
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
-        """Render a value with orjson; None for a container that `render` must render part by part. orjson rejects some
-        values, such as fractions. A rejected scalar is rendered here, a container with one is not.
+        """Render a value with orjson.
+
+        None for a container that `render` must render part by part. orjson rejects some values,
+        such as fractions. A rejected scalar is rendered here, a container with one is not.
         """
         import orjson
 
@@ -312,8 +344,10 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket. A
-        part is a pair of rendered name with colon (b"" in a list) and value, for example (b'"a":', 1).
+        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket.
+
+        A part is a pair of rendered name with colon (b"" in a list) and value, for example
+        (b'"a":', 1).
         """
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
@@ -351,7 +385,10 @@ _ORJSON_DEPTH: Final = 4
 
 
 def _render_scalar(value: Any) -> bytes:
-    """Render a number of any size, or a text of any characters (with half of a surrogate pair: in ASCII)."""
+    """Render a number of any size, or a text of any characters.
+
+    With half of a surrogate pair: in ASCII.
+    """
     import json
 
     if isinstance(value, str):
@@ -365,9 +402,11 @@ _PathTree: TypeAlias = dict[Any, Any]
 
 
 def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
-    """Return the character offsets of the values at these paths. All are 0 if the text is no valid JSON, or too deep.
-    For an absent member, the offset is that of its innermost existing object or list. Only containers on the paths are
-    scanned, the rest is skipped at the speed of the parser.
+    """Return the character offsets of the values at these paths.
+
+    All are 0 if the text is no valid JSON, or too deep. For an absent member, the offset is that of
+    its innermost existing object or list. Only containers on the paths are scanned, the rest is
+    skipped at the speed of the parser.
     """
     paths = list(paths)
     # The steps of all paths, nested.
@@ -411,8 +450,9 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offset of the value at `offset`, and the offsets of its parts in `tree`; return its end. If `tree`
-        is {}, no offset in the value is needed.
+        """Record the offset of the value at `offset`, and the offsets of its parts in `tree`.
+
+        Return its end. If `tree` is {}, no offset in the value is needed.
         """
         text = self._text
         self.offsets[path] = offset

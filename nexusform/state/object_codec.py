@@ -102,7 +102,10 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 def check_members(
     entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]
 ) -> bool:
-    """Check whether `entry` is an object with all required and no unknown members; add the errors to `problems`."""
+    """Check whether `entry` is an object with all required and no unknown members.
+
+    Add the errors to `problems`.
+    """
     if entry.__class__ is not dict:
         detail = f"An object is expected here, not {describe_json_kind(entry)}."
         problems.append(build_invalid_member_problem(path, detail))
@@ -140,7 +143,10 @@ def describe_json_kind(value: Any) -> str:
 
 
 def build_object_members(object_state: ObjectState) -> dict[str, Any]:
-    """Build the members of an object's JSON form. Members that usually are empty or false are written only if not."""
+    """Build the members of an object's JSON form.
+
+    Members that usually are empty or false are written only if not.
+    """
     members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
     members["creation"] = object_state.creation
     members["provider"] = object_state.provider

@@ -1,4 +1,7 @@
-"""State between runs. Frozen: a change gives a new State."""
+"""State between runs.
+
+Frozen: a change gives a new State.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from nexusform.schemas.value_types import Type
 
 
 class ObjectState(Struct, frozen=True):
-    """One object created by a provider. `attributes` is plain data of the type's schema; `sensitive` the paths in it
-    that must not be displayed. `dependencies` are the direct ones, as resource addresses without instance keys
-    (`module.a.nexus_rack.r`), sorted. `creation` is the object's creation number: unique in a state, growing; providers
-    identify an object by (type, id, creation). `private` is internal data of the resource type, never displayed or
-    compared. `skip_destroy`: the object is forgotten, not destroyed, once its block is removed.
+    """One object created by a provider.
+
+    `attributes` is plain data of the type's schema; `sensitive` the paths in it that must not be
+    displayed. `dependencies` are the direct ones, as resource addresses without instance keys
+    (`module.a.nexus_rack.r`), sorted. `creation` is the object's creation number: unique in a
+    state, growing; providers identify an object by (type, id, creation). `private` is internal data
+    of the resource type, never displayed or compared. `skip_destroy`: the object is forgotten, not
+    destroyed, once its block is removed.
     """
 
     attributes: Mapping[str, Any]
@@ -39,8 +45,10 @@ class ObjectState(Struct, frozen=True):
 
 
 class InstanceState(Struct, frozen=True):
-    """Objects at one address: the current object, and deposed ones by their 8-hex key. An object is deposed if the old
-    object of a create_before_destroy replacement is not destroyed yet.
+    """Objects at one address: the current object, and deposed ones by their 8-hex key.
+
+    An object is deposed if the old object of a create_before_destroy replacement is not destroyed
+    yet.
     """
 
     current: ObjectState | None
@@ -62,14 +70,20 @@ EMPTY_INSTANCE = InstanceState(None)
 
 
 def get_current_object(instance: InstanceState | None) -> ObjectState | None:
-    """Return the current object of an instance; None without an instance or without a current object."""
+    """Return the current object of an instance.
+
+    None without an instance or without a current object.
+    """
     return instance.current if instance is not None else None
 
 
 def iterate_current_objects(
     instances: Mapping[Address, InstanceState],
 ) -> Iterator[tuple[Address, ObjectState]]:
-    """Yield the current objects with their addresses; instances with deposed objects only are left out."""
+    """Yield the current objects with their addresses.
+
+    Instances with deposed objects only are left out.
+    """
     for address, instance in instances.items():
         if instance.current is not None:
             yield address, instance.current
@@ -78,7 +92,10 @@ def iterate_current_objects(
 def replace_note_entry(
     note: Mapping[str, Any] | None, key: str, value: Collection[Any]
 ) -> dict[str, Any] | None:
-    """Return the private data `note` with `key` as its last entry; an empty value removes it. None means no data."""
+    """Return the private data `note` with `key` as its last entry; an empty value removes it.
+
+    None means no data.
+    """
     # state may have been edited.
     entries = dict(get_mapping(note))
     entries.pop(key, None)
@@ -96,10 +113,13 @@ class OutputState(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """Complete state. `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one per
-    apply that changes something. `catalogue` is the version of the SKU catalogue used for the state. `applied_plans`
-    are digests of the last 256 applied plan files. `last_creation` is the highest creation number ever assigned.
-    `providers` holds the `identity` of the systems behind the providers, by name.
+    """Complete state.
+
+    `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one
+    per apply that changes something. `catalogue` is the version of the SKU catalogue used for the
+    state. `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the
+    highest creation number ever assigned. `providers` holds the `identity` of the systems behind
+    the providers, by name.
     """
 
     lineage: str = ""

@@ -1,11 +1,11 @@
 """State document: conversion of State to bytes and back.
 
-The shape follows OpenTofu's state version 4, with different names at the top level. Equal states give equal
-bytes: resources by module, mode, type and name, instances by key, values sorted.
+The shape follows OpenTofu's state version 4, with different names at the top level. Equal states
+give equal bytes: resources by module, mode, type and name, instances by key, values sorted.
 
-CURRENT is the only version of the format so far. Documents of newer versions, and those of versions before the
-first release (without "kind"), are rejected. To change the format: raise CURRENT, and convert documents of the
-previous version before they are read.
+CURRENT is the only version of the format so far. Documents of newer versions, and those of versions
+before the first release (without "kind"), are rejected. To change the format: raise CURRENT, and
+convert documents of the previous version before they are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,12 +97,18 @@ def encode_state(state: State) -> bytes:
 
 
 def build_plain_document(state: State) -> dict[str, Any]:
-    """Build the state's document as plain data. It shares the attributes of the state's objects."""
+    """Build the state's document as plain data.
+
+    It shares the attributes of the state's objects.
+    """
     return _build_document(state, dict)
 
 
 def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
-    """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
+    """Build the document of a state.
+
+    One entry for each resource, in order of addresses, with all of its instances.
+    """
     # instances by resource.
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
@@ -172,8 +178,10 @@ def _build_instances(
 def decode_state(
     data: bytes, name: str, schemas: Mapping[str, BlockSchema] | None = None
 ) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages. With
-    `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
+    """Decode a state document.
+
+    Return the state, or None, and the diagnostics; `name` is its name in messages. With `schemas`
+    (by resource type) duplicate keys are reported, and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:
@@ -205,7 +213,10 @@ def decode_state(
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a state document given as plain data, `name` in messages. Return the state (or None), and the problems."""
+    """Decode a state document given as plain data, `name` in messages.
+
+    Return the state (or None), and the problems.
+    """
     # Without schemas, no attributes are validated; the text only locates problems.
     with pause_garbage_collection():
         return _decode_document(
@@ -216,7 +227,10 @@ def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[
 def _decode_document(
     document: Any, name: str, schemas: Mapping[str, BlockSchema], get_text: Callable[[], bytes]
 ) -> tuple[State | None, list[Diagnostic]]:
-    """Decode a document if its format is readable; `get_text` is called only to locate errors in the text."""
+    """Decode a document if its format is readable.
+
+    `get_text` is called only to locate errors in the text.
+    """
     rejection = _check_document_format(document, name)
     if rejection is not None:
         return None, [rejection]
@@ -373,7 +387,10 @@ class _StateReader:
         return instances
 
     def _add_resource_objects(self, entry: Any, path: Path) -> None:
-        """Add the objects of one resource; the members of all of its instances are checked even after an error."""
+        """Add the objects of one resource.
+
+        The members of all of its instances are checked even after an error.
+        """
         is_valid = object_codec.check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not object_codec.is_object(entry) or not object_codec.is_list(entry.get("instances")):
             # reported by check_members.
@@ -395,7 +412,10 @@ class _StateReader:
             self._add_object(address, instance, instance_path)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        """Add the object of an entry: deposed if it has a deposed key, else current. Report errors and duplicates."""
+        """Add the object of an entry: deposed if it has a deposed key, else current.
+
+        Report errors and duplicates.
+        """
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:

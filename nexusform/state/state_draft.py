@@ -1,6 +1,7 @@
-"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an interrupted
-apply. The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays there until it is
-completed, or dropped.
+"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an interrupted apply.
+
+The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays
+there until it is completed, or dropped.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ _PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
 class UnfinishedApply(Struct, frozen=True):
-    """Started and unfinished apply. `build_records` returns it as journal records. `completed_steps` are step ids;
-    `has_ended`: it ended normally, with failed steps. `running_operations` are the operations of started and unfinished
-    steps, by their ids.
+    """Started and unfinished apply.
+
+    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it
+    ended normally, with failed steps. `running_operations` are the operations of started and
+    unfinished steps, by their ids.
     """
 
     parts: tuple[journal.PlanPart, ...]
@@ -83,8 +86,9 @@ class UnfinishedApply(Struct, frozen=True):
 def build_plan_parts(
     document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
 ) -> list[journal.PlanPart]:
-    """Build the records of a plan file, written before its apply: the parts of its text. `steps` is the number of steps
-    with an outcome of their own.
+    """Build the records of a plan file, written before its apply: the parts of its text.
+
+    `steps` is the number of steps with an outcome of their own.
     """
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
@@ -96,7 +100,10 @@ def build_plan_parts(
 
 
 class _ApplyTracker(Struct):
-    """Tracker of the remaining steps of the last plan in a journal; the fields are those of UnfinishedApply."""
+    """Tracker of the remaining steps of the last plan in a journal.
+
+    The fields are those of UnfinishedApply.
+    """
 
     parts: list[journal.PlanPart] = field(default_factory=list)
     completed_steps: set[int] = field(default_factory=set)
@@ -121,14 +128,19 @@ class _ApplyTracker(Struct):
         self.has_started = True
 
     def complete_step(self, step: int) -> None:
-        """Mark a step as completed and forget its operation. If the apply had ended before, it was resumed."""
+        """Mark a step as completed and forget its operation.
+
+        If the apply had ended before, it was resumed.
+        """
         self.completed_steps.add(step)
         self.running_operations.pop(step, None)
         self.has_ended = False
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
-        """Build the unfinished apply; None without a plan, or if its apply is completed or not started yet. Every part
-        of the plan has the number of all parts and the serial of the state during the apply.
+        """Build the unfinished apply.
+
+        None without a plan, or if its apply is completed or not started yet. Every part of the plan
+        has the number of all parts and the serial of the state during the apply.
         """
         if not self.parts or len(self.parts) != self.parts[0].parts:
             # Nothing is done before the plan is in the journal as a whole.
@@ -151,8 +163,10 @@ MAX_APPLIED_PLANS = 256
 
 
 class StateDraft:
-    """State that applies journal records one after another. Not frozen and not thread-safe: its owner calls
-    `apply_record` in turn and returns `build_state()`. Every record contains the result, not a difference.
+    """State that applies journal records one after another.
+
+    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns
+    `build_state()`. Every record contains the result, not a difference.
     """
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
@@ -242,7 +256,10 @@ class StateDraft:
                 self._instances[target] = instance
 
     def _record_apply_start(self, record: journal.ApplyStart) -> None:
-        """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
+        """Set the metadata of the state to those of an apply.
+
+        Add its saved plan, once, to the applied ones.
+        """
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
             # The oldest are dropped.

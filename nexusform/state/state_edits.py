@@ -1,4 +1,7 @@
-"""Manual changes of a state: move, remove, taint. Pure; nothing is written."""
+"""Manual changes of a state: move, remove, taint.
+
+Pure; nothing is written.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,8 +23,10 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 def select_instances(
     state: State, patterns: Sequence[AddressPattern], object_id: str = ""
 ) -> list[Address]:
-    """Return the instances with the object id and a matching pattern, in order of address. Without an object id (""),
-    instances with any id are selected, and without patterns those at any address.
+    """Return the instances with the object id and a matching pattern, in order of address.
+
+    Without an object id (""), instances with any id are selected, and without patterns those at any
+    address.
     """
     addresses = list(state.instances)
     if object_id:
@@ -39,8 +44,9 @@ def select_instances(
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Return the state without these instances (with their deposed objects). Dependencies on a block are removed if
-    none of its instances remains.
+    """Return the state without these instances (with their deposed objects).
+
+    Dependencies on a block are removed if none of its instances remains.
     """
     removed = set(addresses)
     instances = {
@@ -57,8 +63,9 @@ Pairs = tuple[tuple[Address, Address], ...]
 
 
 def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
-    """Return the (from, to) pair of every instance moved from `source` to `target`, in order. An instance keeps its key
-    if neither pattern has one. Raises DiagnosticsError.
+    """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
+
+    An instance keeps its key if neither pattern has one. Raises DiagnosticsError.
     """
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
@@ -91,7 +98,10 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
 def _compute_moved_address(
     address: Address, source: AddressPattern, target: AddressPattern
 ) -> Address:
-    """Replace the parts of an address given by `source` by those of `target`; keys absent from both are kept."""
+    """Replace the parts of an address given by `source` by those of `target`.
+
+    Keys absent from both are kept.
+    """
     depth = len(source.module)
     module = (
         *_rename_module_steps(address.module[:depth], source.module, target.module),
@@ -107,8 +117,10 @@ def _compute_moved_address(
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
-    """Return the new path of the module at `actual`, if `source` is moved to `target`. A key of `actual` is kept if
-    neither gives a key in its place: moving `module.a` to `module.b` moves `module.a["x"]` to `module.b["x"]`.
+    """Return the new path of the module at `actual`, if `source` is moved to `target`.
+
+    A key of `actual` is kept if neither gives a key in its place: moving `module.a` to `module.b`
+    moves `module.a["x"]` to `module.b["x"]`.
     """
     # The steps do not correspond, so no key is kept.
     if len(source) != len(target):
@@ -156,7 +168,10 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 
 
 def move_instances(state: State, pairs: Pairs) -> State:
-    """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
+    """Return the state with instances moved by `pairs`, and with dependencies on them updated.
+
+    Old, new address.
+    """
     new_addresses = dict(pairs)
     instances: dict[Address, InstanceState] = {}
     # Map every block to the blocks with its former instances, itself included if some stay.
@@ -173,7 +188,10 @@ def move_instances(state: State, pairs: Pairs) -> State:
 def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
-    """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
+    """Return the instances with each dependency on a block replaced by its `new_blocks`.
+
+    Without any: dropped.
+    """
     renamed: dict[Address, InstanceState] = {}
     for address, instance in instances.items():
         deposed = {
@@ -190,7 +208,10 @@ def _rename_dependencies(
 def _rename_object_dependencies(
     object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]
 ) -> ObjectState:
-    """Return an object with the new blocks in its dependencies; the same object if none of them changes."""
+    """Return an object with the new blocks in its dependencies.
+
+    The same object if none of them changes.
+    """
     if new_blocks.keys().isdisjoint(object_state.dependencies):
         return object_state
     dependencies: set[str] = set()
@@ -200,7 +221,10 @@ def _rename_object_dependencies(
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """Return the only matching instance with a current (not deposed) object, or None. Raises DiagnosticsError."""
+    """Return the only matching instance with a current (not deposed) object, or None.
+
+    Raises DiagnosticsError.
+    """
     if not pattern.type:
         raise _build_error(
             "not-a-resource", f"{pattern} is a module; name one resource instance in it."
@@ -223,7 +247,10 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
 
 
 def remove_taint(state: State, address: Address) -> State:
-    """Return the state with the taint of the current object removed. Raises DiagnosticsError if it has none."""
+    """Return the state with the taint of the current object removed.
+
+    Raises DiagnosticsError if it has none.
+    """
     instance = state.instances[address]
     assert instance.current is not None
     if not instance.current.tainted:

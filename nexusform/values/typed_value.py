@@ -1,9 +1,9 @@
 """Values of expressions: typed values, unknowns and marks, refinements of unknown values, and numbers.
 
-A refinement is a known property of an unknown value besides its type: not null, a text prefix, bounds of a
-number or of the length of a collection. Used by the evaluator. Planning, state and providers use plain data:
-json_data/plain_data.py converts between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary
-fractions of limited precision.
+A refinement is a known property of an unknown value besides its type: not null, a text prefix,
+bounds of a number or of the length of a collection. Used by the evaluator. Planning, state and
+providers use plain data: json_data/plain_data.py converts between the two. Numbers of HCL, as text
+and in arithmetic, are whole, or binary fractions of limited precision.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _DECIMAL_DIGITS_PER_BIT: Final = 0.30103
 
 
 def round_number(numerator: int, denominator: int) -> int | Fraction:
-    """Round `numerator / denominator` (denominator > 0) to PRECISION bits, ties to even. Raises OverflowError for
-    more than about MAX_DIGITS digits.
+    """Round `numerator / denominator` (denominator > 0) to PRECISION bits, ties to even.
+
+    Raises OverflowError for more than about MAX_DIGITS digits.
     """
     from fractions import Fraction
 
@@ -76,8 +77,9 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
 
 
 def convert_decimal(decimal: Decimal | float | str) -> int | Fraction:
-    """Convert a decimal, a float (as printed by Python) or text to the nearest number. Raises ValueError if it is not a
-    finite number, OverflowError beyond MAX_DIGITS digits.
+    """Convert a decimal, a float (as printed by Python) or text to the nearest number.
+
+    Raises ValueError if it is not a finite number, OverflowError beyond MAX_DIGITS digits.
     """
     from decimal import Decimal, InvalidOperation
 
@@ -99,12 +101,18 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 
 def parse_number(text: str) -> Number | None:
-    """Parse a number in decimal notation; None if it is not one. Raises OverflowError for too many digits."""
+    """Parse a number in decimal notation; None if it is not one.
+
+    Raises OverflowError for too many digits.
+    """
     return convert_decimal(text) if _DECIMAL.match(text) else None
 
 
 def normalize_number(number: Number) -> Number:
-    """Round a result of exact arithmetic to the precision of a number. Raises OverflowError for too many digits."""
+    """Round a result of exact arithmetic to the precision of a number.
+
+    Raises OverflowError for too many digits.
+    """
     if number.__class__ is int and number.bit_length() <= PRECISION:
         return number
     return round_number(number.numerator, number.denominator)
@@ -121,7 +129,10 @@ def format_number(number: Number) -> str:
 
 
 def format_digits(digits: str, point: int) -> str:
-    """Format the decimal 0.d1d2... * 10**point without exponent: ("15", 1) is "1.5", ("15", 3) is "150"."""
+    """Format the decimal 0.d1d2...
+
+    * 10**point without exponent: ("15", 1) is "1.5", ("15", 3) is "150".
+    """
     if point <= 0:
         return "0." + "0" * -point + digits
     if len(digits) <= point:
@@ -130,7 +141,10 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the shortest decimal for a number above zero, 0.digits * 10**point: "125" and 2 for 12.5."""
+    """Return the shortest decimal for a number above zero, 0.digits * 10**point.
+
+    "125" and 2 for 12.5.
+    """
     # Add digits until the decimal is within half a step of the number. A step leads to the next one
     # of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
@@ -185,7 +199,10 @@ def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bo
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
-    """Compute the quotient; `right` is not zero. Raises OverflowError."""
+    """Compute the quotient; `right` is not zero.
+
+    Raises OverflowError.
+    """
     # round_number needs a denominator above zero.
     if right < 0:
         left, right = -left, -right
@@ -193,8 +210,10 @@ def compute_quotient(left: Number, right: Number) -> Number:
 
 
 def compute_remainder(left: Number, right: Number) -> Number:
-    """Return the remainder of division towards zero: it has the sign of `left`. Every step is rounded, so `11 % 5.1`
-    has the same digits as in other implementations. Raises ZeroDivisionError, OverflowError.
+    """Return the remainder of division towards zero: it has the sign of `left`.
+
+    Every step is rounded, so `11 % 5.1` has the same digits as in other implementations. Raises
+    ZeroDivisionError, OverflowError.
     """
     if left.__class__ is int and right.__class__ is int:
         absolute_remainder = abs(left) % abs(right)
@@ -237,10 +256,12 @@ _CHARACTERS_SHIFT: Final = 5
 
 
 class Value:
-    """Value of a type, immutable. `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list,
-    tuple; a set sorted and without duplicates), or a dict of Values in key order (map, object). `marks` are those of
-    the value itself; elements have their own, except in a set, which has those of its elements. `refinement` is the
-    refinement of an unknown; it is ignored in comparisons.
+    """Value of a type, immutable.
+
+    `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list, tuple; a set
+    sorted and without duplicates), or a dict of Values in key order (map, object). `marks` are
+    those of the value itself; elements have their own, except in a set, which has those of its
+    elements. `refinement` is the refinement of an unknown; it is ignored in comparisons.
     """
 
     __slots__ = ("_inner", "marks", "raw", "refinement", "type")
@@ -252,7 +273,10 @@ class Value:
         marks: frozenset[str] = NO_MARKS,
         refinement: Refinement | None = None,
     ) -> None:
-        """Create a value. `raw` is a scalar, a tuple or dict of Values, None for null, or UNKNOWN."""
+        """Create a value.
+
+        `raw` is a scalar, a tuple or dict of Values, None for null, or UNKNOWN.
+        """
         self.type: Final = type
         self.raw: Final = raw
         self.marks: Final = marks
@@ -333,7 +357,10 @@ class Value:
         return self.raw if self.raw.__class__ is tuple else ()
 
     def change_parts(self, change: Callable[[Value], Value]) -> Any:
-        """Return the value's `raw` with every part replaced by `change(part)`; unchanged without parts."""
+        """Return the value's `raw` with every part replaced by `change(part)`.
+
+        Unchanged without parts.
+        """
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
         if self.raw.__class__ is tuple:
@@ -342,13 +369,18 @@ class Value:
 
     @property
     def size(self) -> int:
-        """Number of values in it, including itself. Shared parts count once per use, text by length."""
+        """Number of values in it, including itself.
+
+        Shared parts count once per use, text by length.
+        """
         # The size is in the upper bits.
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,
-        _HAS_MARKS for a marked part, and the size in the bits from _SIZE_SHIFT on.
+        """Return traits of the value in one integer, computed once.
+
+        _HAS_UNKNOWN for an unknown value or part, _HAS_MARKS for a marked part, and the size in the
+        bits from _SIZE_SHIFT on.
         """
         if self._inner != _NOT_COMPUTED:
             return self._inner
@@ -370,7 +402,10 @@ class Value:
 
 
 def compute_order_key(value: Value) -> Any:
-    """Return a key to sort and distinguish values of one type, without marks: known ones, then null, then unknown."""
+    """Return a key to sort and distinguish values of one type, without marks.
+
+    Known ones, then null, then unknown.
+    """
     raw = value.raw
     if raw is None:
         return (1,)
@@ -392,7 +427,10 @@ def collect_marks(value: Value) -> frozenset[str]:
 
 
 def remove_all_marks(value: Value) -> tuple[Value, frozenset[str]]:
-    """Remove all marks from a value and its parts. Return it, and the removed marks."""
+    """Remove all marks from a value and its parts.
+
+    Return it, and the removed marks.
+    """
     if not value.has_marks:
         return value, NO_MARKS
     raw = value.change_parts(lambda part: remove_all_marks(part)[0])
@@ -412,7 +450,10 @@ def build_string(text: str) -> Value:
 
 
 def build_number(figure: float | Fraction | Decimal) -> Value:
-    """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
+    """Build a number.
+
+    Raises ValueError for infinities and NaN, OverflowError for extreme sizes.
+    """
     # By name, without importing its module.
     if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
         return Value(NUMBER, normalize_number(figure))  # type: ignore[arg-type]  # it is one
@@ -435,9 +476,10 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
-    equal bounds becomes known, and so does a list with a known number of unknown elements. The result has only these
-    limits: those of the value before are dropped.
+    """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged.
+
+    A number between two equal bounds becomes known, and so does a list with a known number of
+    unknown elements. The result has only these limits: those of the value before are dropped.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
@@ -447,9 +489,11 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several. A
-    number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements. An
-    empty map is known, but not a map with elements: its keys are open.
+    """Return the only raw value within the known limits of an unknown, non-null value.
+
+    UNKNOWN if there are several. A number between equal bounds is that bound. A list with exactly
+    two elements is a list of two unknown elements. An empty map is known, but not a map with
+    elements: its keys are open.
     """
     if value_type is NUMBER:
         # None: no bound.
@@ -468,9 +512,11 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length. A known value has
-    itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is known of null, since
-    `not_null` is the opposite.
+    """Return what is known of a value.
+
+    Not null, the prefix of a text, bounds of a number or length. A known value has itself as its
+    limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is known of null,
+    since `not_null` is the opposite.
     """
     raw = value.raw
     if raw is UNKNOWN:
@@ -491,7 +537,10 @@ def get_refinement(value: Value) -> Refinement:
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:
-    """Build a sorted set without duplicates, with the marks of its elements. Partly unknown ones stay separate."""
+    """Build a sorted set without duplicates, with the marks of its elements.
+
+    Partly unknown ones stay separate.
+    """
     known_elements: dict[Any, Value] = {}
     unknown_elements: list[Value] = []
     marks = NO_MARKS
@@ -519,8 +568,10 @@ def build_object(attributes: Mapping[str, Value]) -> Value:
 
 
 class Refinement(Struct, frozen=True):
-    """Known properties of an unknown value. `prefix` is the start of a text; `lowest` and `highest` are numbers (None:
-    no bound) and `shortest` and `longest` lengths (None: no bound), all inclusive.
+    """Known properties of an unknown value.
+
+    `prefix` is the start of a text; `lowest` and `highest` are numbers (None: no bound) and
+    `shortest` and `longest` lengths (None: no bound), all inclusive.
     """
 
     not_null: bool = False
@@ -546,7 +597,10 @@ def build_prefix(prefix: str) -> Refinement:
 
 
 def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
-    """Check whether plain data, now known, is within the limits known of it before (the refinement)."""
+    """Check whether plain data, now known, is within the limits known of it before.
+
+    The refinement.
+    """
     if plain_value is None:
         return not refinement.not_null
     if isinstance(plain_value, str):

@@ -74,7 +74,10 @@ class ConsoleOpening(Struct, frozen=True):
 
 
 def open_console(context: CommandContext) -> ConsoleOpening:
-    """Open a console on configuration, variables and state. With errors, the result has no console."""
+    """Open a console on configuration, variables and state.
+
+    With errors, the result has no console.
+    """
     configuration, problems = load_project_configuration(context)
     # A console works without any.
     if not configuration.files:
@@ -116,7 +119,10 @@ class ExpressionConsole:
         self._sources = sources
 
     def evaluate(self, text: str) -> ConsoleEvaluation:
-        """Evaluate one expression. The text of its value is None after an error."""
+        """Evaluate one expression.
+
+        The text of its value is None after an error.
+        """
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
         # As after a syntax error.
@@ -140,7 +146,10 @@ class ExpressionConsole:
         return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
-        """Return the value of an expression as text, or the type of X for `type(X)`; None after an error."""
+        """Return the value of an expression as text, or the type of X for `type(X)`.
+
+        None after an error.
+        """
         type_argument = _find_type_argument(expression)
         if type_argument is None:
             value, problems = self._evaluate_value(expression)
@@ -168,7 +177,10 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create an evaluation with the function `type`, for one expression only: an evaluation collects its errors."""
+        """Create an evaluation with the function `type`, for one expression only.
+
+        An evaluation collects its errors.
+        """
         evaluation = build_state_evaluation(self._request)
         build_base_functions = evaluation.settings.functions
         evaluation.settings = replace(

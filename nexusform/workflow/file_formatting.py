@@ -36,7 +36,10 @@ class FormattedFile(Struct, frozen=True):
 
     @property
     def difference(self) -> str:
-        """The change as a unified diff; "" without a change. A missing newline at the end is marked as by diff."""
+        """The change as a unified diff; "" without a change.
+
+        A missing newline at the end is marked as by diff.
+        """
         lines = unified_diff(
             self.source.text.splitlines(keepends=True),
             self.text.splitlines(keepends=True),
@@ -71,7 +74,10 @@ class FormattingResult(Struct):
         return None
 
     def format_document(self, raw: bytes, name: str) -> FormattedFile | None:
-        """Format the bytes of a file and record it with its problems; None after an error. Nothing is written here."""
+        """Format the bytes of a file and record it with its problems; None after an error.
+
+        Nothing is written here.
+        """
         if len(raw) > MAX_FILE_BYTES:
             self.problems.append(_build_size_error(name))
             return None
@@ -94,7 +100,10 @@ class FormattingResult(Struct):
 def format_paths(
     paths: Sequence[str], *, recursive: bool, write: bool, confinement: Confinement = UNCONFINED
 ) -> FormattingResult:
-    """Format files, and the files in directories (with subdirectories if `recursive`). `write` saves changed files."""
+    """Format files, and the files in directories (with subdirectories if `recursive`).
+
+    `write` saves changed files.
+    """
     result = FormattingResult()
     for path in _list_files(paths, result.problems, recursive=recursive):
         formatted = result.format_file(path, confinement)
@@ -124,7 +133,10 @@ def _list_files(
 
 
 def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
-    """Yield a file, or the files with a known ending in a directory. Add problems for unusable paths."""
+    """Yield a file, or the files with a known ending in a directory.
+
+    Add problems for unusable paths.
+    """
     path = os.path.normpath(path)
     if Path(path).is_dir():
         yield from _find_files_in_directory(path, problems, recursive=recursive)

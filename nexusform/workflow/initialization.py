@@ -1,4 +1,7 @@
-"""Preparation of a directory: check or create the configuration, prepare the backend, migrate state."""
+"""Preparation of a directory.
+
+Check or create the configuration, prepare the backend, migrate state.
+"""
 
 import os
 import shlex
@@ -60,7 +63,10 @@ _UNLOCK_OLD_BACKEND: Final = (
 
 
 class InitOptions(Struct, frozen=True):
-    """Options for a changed backend. Without `has_backend`, only the configuration is checked."""
+    """Options for a changed backend.
+
+    Without `has_backend`, only the configuration is checked.
+    """
 
     reconfigure: bool = False
     migrate: bool = False
@@ -70,7 +76,10 @@ class InitOptions(Struct, frozen=True):
 
 
 class InitResult(Struct, frozen=True):
-    """The result of `init`. `lines` describe it."""
+    """The result of `init`.
+
+    `lines` describe it.
+    """
 
     lines: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -78,7 +87,10 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and open its backend. Migrate the state if requested. Record the backend as chosen."""
+    """Check the configuration and open its backend.
+
+    Migrate the state if requested. Record the backend as chosen.
+    """
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
@@ -118,9 +130,10 @@ def _prepare_backend(
     saved_choice: BackendChoice | None,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show.
-    The old backend is that of the last `init`. Without one it is the default backend, if it has a state. With errors
-    the old choice stays recorded, and there are no lines.
+    """Open the chosen backend, migrate the state of the old one if requested, save the choice.
+
+    Return lines to show. The old backend is that of the last `init`. Without one it is the default
+    backend, if it has a state. With errors the old choice stays recorded, and there are no lines.
     """
     backend, problems = _open_backend(choice, context, settings)
     if backend is None:
@@ -179,7 +192,10 @@ def _open_backend(
 def _find_default_choice(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen_backend: StateBackend
 ) -> BackendChoice | None:
-    """Return DEFAULT_CHOICE (as without a `backend` block) if it has a state in another place than `chosen_backend`."""
+    """Return DEFAULT_CHOICE if it has a state in another place than `chosen_backend`.
+
+    As without a `backend` block.
+    """
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
@@ -194,7 +210,10 @@ def _find_default_choice(
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
-    """Return whether any workspace of a backend has a state, or a journal of an apply; True if it cannot be read."""
+    """Return whether any workspace of a backend has a state, or a journal of an apply.
+
+    True if it cannot be read.
+    """
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
         # assume a state, to lose none.
@@ -286,7 +305,10 @@ def _migrate_workspaces(
     target: StateBackend,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Copy the workspaces of the old backend to `target` until one has errors. Return a line for each copy."""
+    """Copy the workspaces of the old backend to `target` until one has errors.
+
+    Return a line for each copy.
+    """
     source, problems = _open_backend(old_choice, context, settings)
     if source is None:
         return [], problems
@@ -313,7 +335,10 @@ def _migrate_workspace(
     name: str,
     options: InitOptions,
 ) -> tuple[str, list[Diagnostic]]:
-    """Lock a workspace in both backends and copy its state to the new one, `target`. Return a line about it, or ""."""
+    """Lock a workspace in both backends and copy its state to the new one, `target`.
+
+    Return a line about it, or "".
+    """
     problems: list[Diagnostic] = []
     # The new backend is not recorded yet, so `force-unlock` needs its settings as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
@@ -353,7 +378,10 @@ def _copy_locked_state(
     *,
     force_copy: bool,
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of a workspace, also with invalid objects. Return a line about it; "" with errors or no state."""
+    """Copy the state of a workspace, also with invalid objects.
+
+    Return a line about it; "" with errors or no state.
+    """
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems
@@ -402,7 +430,10 @@ def _check_target_state(
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
-    """Build the error for another backend than before: its use needs -migrate-state or -reconfigure."""
+    """Build the error for another backend than before.
+
+    Its use needs -migrate-state or -reconfigure.
+    """
     change_text = "its settings changed"
     if old_choice.kind != choice.kind:
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'
@@ -457,8 +488,10 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the names of the files to offer for creation, without existing ones. main.nf.hcl is offered if there is no
-    configuration. .gitignore is offered with it, or in a git work tree.
+    """Return the names of the files to offer for creation, without existing ones.
+
+    main.nf.hcl is offered if there is no configuration. .gitignore is offered with it, or in a git
+    work tree.
     """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)
@@ -470,6 +503,9 @@ def find_missing_files(directory: str) -> tuple[str, ...]:
 
 
 def write_first_file(directory: str, name: str) -> None:
-    """Write one of the offered files; existing files are kept. Raises OSError."""
+    """Write one of the offered files; existing files are kept.
+
+    Raises OSError.
+    """
     with os.fdopen(create_file(Path(directory) / name, 0o666), "wb") as stream:
         stream.write(_TEXTS[name].encode())

@@ -26,7 +26,10 @@ _SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS
 
 
 class LintAdvice(Struct, frozen=True):
-    """The findings of one plan or state (`origin`); `diagnostics` are other problems, such as errors."""
+    """The findings of one plan or state (`origin`).
+
+    `diagnostics` are other problems, such as errors.
+    """
 
     findings: tuple[Diagnostic, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -35,8 +38,10 @@ class LintAdvice(Struct, frozen=True):
 
 
 def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
-    """Return the lint findings in the saved plan at `plan_path`. Without a path, make a plan and evaluate all rules for
-    its existing and new objects. Errors of planning are returned, too.
+    """Return the lint findings in the saved plan at `plan_path`.
+
+    Without a path, make a plan and evaluate all rules for its existing and new objects. Errors of
+    planning are returned, too.
     """
     if plan_path:
         saved, problems = read_plan(plan_path, context)

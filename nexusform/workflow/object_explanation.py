@@ -68,11 +68,13 @@ _OBJECT_ATTRIBUTES = ("nodes", "vnfcs", "bindings")
 
 
 class VmExplanation(Struct, frozen=True):
-    """One object and the reason for its placement. `current_placement` is that of the state (None: new in the
-    plan) with its `provenance`; `explained_vm` has the results of the rules. `alternatives` are the other
-    machines of its site with the changes they need; `pool_size` is the number of VMs of its pool.
-    `last_trigger` is the trigger and the serial of the apply that placed it, if recorded. `previous_machine`
-    is the failed or evacuated machine that it left. `remedies` are suggested if it fits nowhere.
+    """One object and the reason for its placement.
+
+    `current_placement` is that of the state (None: new in the plan) with its `provenance`;
+    `explained_vm` has the results of the rules. `alternatives` are the other machines of its site
+    with the changes they need; `pool_size` is the number of VMs of its pool. `last_trigger` is the
+    trigger and the serial of the apply that placed it, if recorded. `previous_machine` is the
+    failed or evacuated machine that it left. `remedies` are suggested if it fits nowhere.
     """
 
     address: Address
@@ -91,8 +93,11 @@ class VmExplanation(Struct, frozen=True):
 
 
 class Explanations(Struct, frozen=True):
-    """The answer, or its errors. Without an object name: the `pools` of the resource, else `objects`, the names to
-    choose from. `removals` are the rows of removed VMs of that name, `domain_answer` that of a domain about its object.
+    """The answer, or its errors.
+
+    Without an object name: the `pools` of the resource, else `objects`, the names to choose from.
+    `removals` are the rows of removed VMs of that name, `domain_answer` that of a domain about its
+    object.
     """
 
     reasons: tuple[VmExplanation, ...] = ()
@@ -107,7 +112,10 @@ class Explanations(Struct, frozen=True):
 def explain_object(
     context: CommandContext, address: str, name: str, plan_path: str = ""
 ) -> Explanations:
-    """Explain the placement of `name` at a resource address. With name "", `address` may be the name of an object."""
+    """Explain the placement of `name` at a resource address.
+
+    With name "", `address` may be the name of an object.
+    """
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
@@ -153,7 +161,10 @@ def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str
 
 
 def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
-    """Build the request of a saved plan or a new one; None with errors. Also return the files read."""
+    """Build the request of a saved plan or a new one; None with errors.
+
+    Also return the files read.
+    """
     if plan_path:
         return _build_saved_plan_request(context, plan_path)
     opened = open_project(context)
@@ -167,7 +178,10 @@ def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
 
 
 def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _RequestResult:
-    """Build a saved plan's request, with its time and prior state; None with errors. Also return the files read."""
+    """Build a saved plan's request, with its time and prior state; None with errors.
+
+    Also return the files read.
+    """
     saved, problems = read_complete_plan(plan_path, context)
     if saved is None:
         return None, problems, {}
@@ -191,9 +205,10 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain the VM or pool with `self.name`; "" is the only VM, or else all pools. A VM placed or removed by the
-        plan is explained from it. An unchanged VM is planned again, as if new. The name of a VM on the platform is
-        accepted, too.
+        """Explain the VM or pool with `self.name`; "" is the only VM, or else all pools.
+
+        A VM placed or removed by the plan is explained from it. An unchanged VM is planned again,
+        as if new. The name of a VM on the platform is accepted, too.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False)
@@ -267,9 +282,7 @@ class _ExplanationQuery(Struct, frozen=True):
         )
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of
-        equal names counts.
-        """
+        """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of equal names counts."""
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
@@ -301,7 +314,10 @@ class _ExplanationQuery(Struct, frozen=True):
         return tuple(names)
 
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
-        """Return a VM's explanations with alternatives and remedies; none if the plan did not place it."""
+        """Return a VM's explanations with alternatives and remedies.
+
+        None if the plan did not place it.
+        """
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         # The plan was made with explanations of this VM only.
         if not planned.explanations:
@@ -342,7 +358,10 @@ class _ExplanationQuery(Struct, frozen=True):
     def _plan_existing_again(
         self, current_vms: Mapping[str, _CurrentVm], name: str
     ) -> list[VmExplanation]:
-        """Explain an existing VM by a plan without it in the state, so it is placed again; [] if the VM is new."""
+        """Explain an existing VM by a plan without it in the state, so it is placed again.
+
+        [] if the VM is new.
+        """
         if name not in current_vms:
             return []
         # `note`: private data of the object, with the reasons of placements.
@@ -368,7 +387,10 @@ class _ExplanationQuery(Struct, frozen=True):
         ]
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
-        """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
+        """Build the error for an address without VMs.
+
+        Its placements have no rules, or it has none at all.
+        """
         rows = (
             row
             for row in planned.plan.placements
@@ -393,7 +415,10 @@ class _ExplanationQuery(Struct, frozen=True):
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:
-    """Return the state without a VM. If no attribute lists VMs by name, the object is the VM and is removed."""
+    """Return the state without a VM.
+
+    If no attribute lists VMs by name, the object is the VM and is removed.
+    """
     instance = state.instances[address]
     assert instance.current is not None, "the instance exists"
     attributes = dict(instance.current.attributes)
@@ -408,7 +433,10 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
 
 
 def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
-    """Return the suggested fixes for VMs without capacity; () if none were computed. All such errors have the same."""
+    """Return the suggested fixes for VMs without capacity; () if none were computed.
+
+    All such errors have the same.
+    """
     for diagnostic in planned.diagnostics:
         if diagnostic.id == DOES_NOT_FIT:
             return tuple(diagnostic.extra["fit"].get("suggested_fixes", ()))
@@ -418,8 +446,10 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
 def explain_pools(
     planned: PlanResult, state: State, pattern: AddressPattern, name: str
 ) -> tuple[PoolPlacement, ...]:
-    """Return the pools at the pattern; with a `name`, only the pool of this name. A pool has its placement table, its
-    zones (None: all), and the reasons (triggers) of the placements of its VMs.
+    """Return the pools at the pattern; with a `name`, only the pool of this name.
+
+    A pool has its placement table, its zones (None: all), and the reasons (triggers) of the
+    placements of its VMs.
     """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
@@ -444,7 +474,10 @@ def _collect_placement_origins(
     rows: Mapping[tuple[Address, str], PlacementChange],
     state: State,
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply (None: this plan)."""
+    """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply.
+
+    None: this plan.
+    """
     current = get_current_object(state.instances.get(address))
     # private data in state, with the origins of placements.
     note = current.note if current is not None else {}

@@ -40,7 +40,10 @@ CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_object_references("ch
 
 
 def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
-    """Check a plan by `programs` (name to location). Return it with the results; write differences to `directory`."""
+    """Check a plan by `programs` (name to location).
+
+    Return it with the results; write differences to `directory`.
+    """
     plan = result.plan
     if plan.errored:
         return plan
@@ -64,7 +67,10 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
 
 
 def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnostic]:
-    """Return a warning about objects not covered by the check or not reached in time; none if all were checked."""
+    """Return a warning about objects not covered by the check or not reached in time.
+
+    None if all were checked.
+    """
     check, unchecked_count = outcome.check, outcome.check.total - outcome.check.checked
     if unchecked_count <= 0:
         return []
@@ -80,7 +86,10 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
 
 
 def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
-    """Write cases of the wrongly predicted decisions. Return an error for each of the first, and one for the rest."""
+    """Write cases of the wrongly predicted decisions.
+
+    Return an error for each of the first, and one for the rest.
+    """
     check = outcome.check
     if not check.differences:
         return []

@@ -71,7 +71,10 @@ def build_plan_facts(
     *,
     costless: bool = True,
 ) -> LintInput:
-    """Return the facts of a plan for `advise`: it places all pools except those of pre-existing clusters."""
+    """Return the facts of a plan for `advise`.
+
+    It places all pools except those of pre-existing clusters.
+    """
     scheduler, before = RackScheduler(site), RackScheduler(site)
     placed = []
     for one in pools:

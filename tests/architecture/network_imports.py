@@ -1,7 +1,7 @@
 """The import-linter contract "network_imports": only one package accesses servers.
 
-Standard modules such as `http.client` are submodules, and import-linter squashes them: so this contract reads the
-files.
+Standard modules such as `http.client` are submodules, and import-linter squashes them: so this
+contract reads the files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Measures of plain English in Python sources: verbs, participles and words of names and docstrings."""
+"""Measures of plain English in Python sources.
+
+Verbs, participles and words of names and docstrings.
+"""
 
 from __future__ import annotations
 

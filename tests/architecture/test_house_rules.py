@@ -1,4 +1,7 @@
-"""Tests of code rules outside the scope of import-linter: builtins with I/O, sizes and names of modules."""
+"""Tests of code rules outside the scope of import-linter.
+
+Builtins with I/O, sizes and names of modules.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ def _read_text(path: Path) -> str:
 
 
 class _SourceSummary(Struct, frozen=True):
-    """Facts about a file for the rules. `calls`: names and lines; `functions`: names and lengths."""
+    """Facts about a file for the rules.
+
+    `calls`: names and lines; `functions`: names and lengths.
+    """
 
     calls: list[tuple[str, int]]
     functions: list[tuple[str, int]]
@@ -141,11 +147,12 @@ def test_rendering_runs_no_what_if_questions() -> None:
 
 
 def test_possessive_groups_end_with_failing_alternative() -> None:
-    """Before 3.11.5 (Debian 12 has 3.11.2), Python continued after the text read by the last repetition of such a
-    group.
+    """Before 3.11.5, Python continued after the text read by the last repetition of such a group.
 
-    A failed escape fails at its start; anything longer ends with an alternative that fails at once, and so
-    backtracks.
+    Debian 12 has 3.11.2.
+
+    A failed escape fails at its start; anything longer ends with an alternative that fails at once,
+    and so backtracks.
     """
     endings = [
         (_get_relative_name(path), each)

@@ -1,7 +1,7 @@
 """Test of domain marks: a domain can be deleted as a whole, so tests elsewhere declare their use of it.
 
-A test with a block of a type, a provider or a backend of a domain imports the domain, so that the file is deleted
-with it, or is marked with `of_domains`.
+A test with a block of a type, a provider or a backend of a domain imports the domain, so that the
+file is deleted with it, or is marked with `of_domains`.
 """
 
 from __future__ import annotations

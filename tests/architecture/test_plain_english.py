@@ -1,6 +1,7 @@
 """Tests of plain English: a table holds the violations left in each package.
 
-A count may only fall, so new code has none: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower counts, never higher ones.
+A count may only fall, so new code has none: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower counts, never
+higher ones.
 """
 
 from __future__ import annotations

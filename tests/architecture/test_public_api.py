@@ -1,4 +1,7 @@
-"""Tests of the public API contract: it finds names used but not listed, and names listed but not used."""
+"""Tests of the public API contract.
+
+It finds names used but not listed, and names listed but not used.
+"""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
 """Tests of the size of product code: a table holds the lines of each package, to limit growth.
 
-A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A feature adds its
-lines to `growth` in the same file, with the decision record that names the feature and its lines.
+A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A
+feature adds its lines to `growth` in the same file, with the decision record that names the feature
+and its lines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ TABLE = Path(__file__).with_name("product_lines.json")
 
 
 def get_package(path: Path) -> str:
-    """Return the package of a product file: `planning`, `domains/fleet`, or `` for a file at the root."""
+    """Return the package of a product file.
+
+    `planning`, `domains/fleet`, or `` for a file at the root.
+    """
     parts = path.relative_to(ROOT / "nexusform").parts[:-1]
     return "/".join(parts[: 2 if parts[:1] == ("domains",) else 1])
 

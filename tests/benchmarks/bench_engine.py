@@ -2,8 +2,8 @@
 
 python tests/benchmarks/bench_engine.py [instances] [--terraform]
 
-Prints seconds and peak memory per command; with --terraform the same number of `terraform_data` instances is planned
-by terraform in the same run (slow: 80 s for 10,000).
+Prints seconds and peak memory per command; with --terraform the same number of `terraform_data`
+instances is planned by terraform in the same run (slow: 80 s for 10,000).
 """
 
 from __future__ import annotations

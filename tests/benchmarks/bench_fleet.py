@@ -2,9 +2,9 @@
 
 Run: python tests/benchmarks/bench_fleet.py [--placements N] [--clusters N]
 
-Every placement has its own policy: PickN with required terms and a property sorter, PickN spread over regions and
-days, PickAll by label and property, PickFixed. Then one node count changes: the watcher's table names the queued
-placements, and they are scheduled again.
+Every placement has its own policy: PickN with required terms and a property sorter, PickN spread
+over regions and days, PickAll by label and property, PickFixed. Then one node count changes: the
+watcher's table names the queued placements, and they are scheduled again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Benchmark of large configurations: memory, processor time and files, each command as a separate process.
+"""Benchmark of large configurations.
+
+Memory, processor time and files, each command as a separate process.
 
 Run: python tests/benchmarks/bench_large.py [vms|placements|namespaces|objects ...] [--part N]
 
-vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members;
-namespaces: the same, each with its selected namespace; objects: 100,000 plain objects with three reports. `--part`
-divides the numbers. Prints processor time, the peak memory of each process, and the files in the directory after it.
+vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100
+members; namespaces: the same, each with its selected namespace; objects: 100,000 plain objects with
+three reports. `--part` divides the numbers. Prints processor time, the peak memory of each process,
+and the files in the directory after it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Benchmark of reading configuration: cold, from stored bytes, as JSON; hcl2 and terraform fmt as peers.
+"""Benchmark of reading configuration: cold, from stored bytes, as JSON.
+
+hcl2 and terraform fmt as peers.
 
 Run: python tests/benchmarks/bench_parse.py [blocks]
 
-Each figure is the best of three. `terraform fmt -check` (a whole process with its start) is shown if terraform is
-installed.
+Each figure is the best of three. `terraform fmt -check` (a whole process with its start) is shown
+if terraform is installed.
 """
 
 import gc

@@ -1,4 +1,6 @@
-"""Benchmark of pod scheduling: processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes.
+"""Benchmark of pod scheduling.
+
+Processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes.
 
 Run: python tests/benchmarks/bench_pods.py [pods] [nodes]
 """

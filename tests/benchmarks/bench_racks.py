@@ -1,11 +1,13 @@
-"""Benchmark of VM placement: VMs per second of processor time, tie-break digests per VM, memory, and growth.
+"""Benchmark of VM placement.
+
+VMs per second of processor time, tie-break digests per VM, memory, and growth.
 
 Run: python tests/benchmarks/bench_racks.py [--large]
 
-The site has racks of equal machines (BOM 1.7.3 figures). The VMs belong to clusters with a control plane and three
-pools; their SKUs come from a fixed mix in a fixed recurrence. Peers, on a smaller site of the same kind: the
-brute-force greedy of tests/scheduling/racks (placements must agree) and, if numpy is installed, a score-and-argmin
-over arrays of machines.
+The site has racks of equal machines (BOM 1.7.3 figures). The VMs belong to clusters with a control
+plane and three pools; their SKUs come from a fixed mix in a fixed recurrence. Peers, on a smaller
+site of the same kind: the brute-force greedy of tests/scheduling/racks (placements must agree) and,
+if numpy is installed, a score-and-argmin over arrays of machines.
 """
 
 from __future__ import annotations
@@ -158,7 +160,10 @@ def print_row(
 
 
 def measure_digest_time() -> float:
-    """Return the nanoseconds of the tie-break digest of one candidate: the lower bound of every tie."""
+    """Return the nanoseconds of the tie-break digest of one candidate.
+
+    The lower bound of every tie.
+    """
     names, text = (
         [f"r0001-bm{m:03d}".encode() for m in range(100)],
         tie_break.build_vm_digest(8, VmName("c", "c", "p", 1)),
@@ -170,7 +175,10 @@ def measure_digest_time() -> float:
 
 
 def compare_brute_force() -> None:
-    """Run the same small job with the engine and with the brute-force greedy; the placements must agree."""
+    """Run the same small job with the engine and with the brute-force greedy.
+
+    The placements must agree.
+    """
     machines, jobs = build_site(8, 16), list(generate_demands(600, 40))
     start = time.process_time()
     scheduler = RackScheduler(machines)
@@ -193,7 +201,10 @@ def compare_brute_force() -> None:
 
 
 def measure_score_and_argmin() -> None:
-    """Measure a numpy peer: one score per machine, argmin per VM; no ties, cells or disk, so it does less."""
+    """Measure a numpy peer: one score per machine, argmin per VM.
+
+    No ties, cells or disk, so it does less.
+    """
     try:
         import numpy as np
     except ModuleNotFoundError:

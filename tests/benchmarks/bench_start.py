@@ -2,9 +2,9 @@
 
 Run: python tests/benchmarks/bench_start.py [runs] [checkout of another version]
 
-A plan of examples/quickstart is measured in a copy, beside `python -c "import click, networkx"`. The commands run
-alternately, so that other load on the machine affects all of them, and the median counts. Bytecode is compiled
-before. A second checkout is measured in the same rounds.
+A plan of examples/quickstart is measured in a copy, beside `python -c "import click, networkx"`.
+The commands run alternately, so that other load on the machine affects all of them, and the median
+counts. Bytecode is compiled before. A second checkout is measured in the same rounds.
 """
 
 import os

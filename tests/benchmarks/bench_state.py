@@ -1,4 +1,6 @@
-"""Benchmark of the state of many instances: encode and decode against the json module on the same document.
+"""Benchmark of the state of many instances.
+
+Encode and decode against the json module on the same document.
 
 Run: python tests/benchmarks/bench_state.py [instances]
 """

@@ -1,9 +1,11 @@
-"""Benchmark of two versions: processor time of plans and applies against another checkout, alternately.
+"""Benchmark of two versions.
+
+Processor time of plans and applies against another checkout, alternately.
 
 Run: python tests/benchmarks/bench_versions.py CHECKOUT [turns] [VMs]
 
-Prints the medians of both versions and the median ratio for a plan, an apply of the saved plan, a plan without
-changes and a plan of a destroy.
+Prints the medians of both versions and the median ratio for a plan, an apply of the saved plan, a
+plan without changes and a plan of a destroy.
 """
 
 import shutil

@@ -1,12 +1,13 @@
-"""Rehearsal of repackings, executed like an operator would: `rehearse_repack.py [FIRST LAST]` (seeds; default 0 to
-19).
+"""Rehearsal of repackings, executed like an operator would.
 
-For each seed, real applies fill a site to 60 to 90 %. `simulate repack` runs, its printed commands are executed
-window by window (overrides with cordons, `plan -replace -out`, `apply`), the cordons end, and the demand is planned
-and applied as a cluster. Odd seeds first delete the NUMA cells of all VMs from the state, as on a real site; a twin
-with known cells runs the same commands. Each VM must run on its predicted machine, and no other VM may move. On
-sites of up to 8 machines the number of re-creations is compared with an independent search over the state document
-alone.
+`rehearse_repack.py [FIRST LAST]` (seeds; default 0 to 19).
+
+For each seed, real applies fill a site to 60 to 90 %. `simulate repack` runs, its printed commands
+are executed window by window (overrides with cordons, `plan -replace -out`, `apply`), the cordons
+end, and the demand is planned and applied as a cluster. Odd seeds first delete the NUMA cells of
+all VMs from the state, as on a real site; a twin with known cells runs the same commands. Each VM
+must run on its predicted machine, and no other VM may move. On sites of up to 8 machines the number
+of re-creations is compared with an independent search over the state document alone.
 """
 
 from __future__ import annotations
@@ -327,8 +328,10 @@ class ExhaustiveSearch:
         )
 
     def fewest(self, want: int) -> int | None:
-        """Return the minimum number of re-created VMs by trial of all choices up to `tried`; None if no such number
-        suffices."""
+        """Return the minimum number of re-created VMs by trial of all choices up to `tried`.
+
+        None if no such number suffices.
+        """
         may = [vm for vm in self.vms if self.pools[vm[1]]["count"] > 1]
         for count in range(len(may) + 1):
             if comb(len(may), count) > MOST_CHOICES:

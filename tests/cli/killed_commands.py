@@ -1,4 +1,7 @@
-"""Command killed at a durable call of its local backend: `main` of a separate process (tests/commands.py)."""
+"""Command killed at a durable call of its local backend.
+
+`main` of a separate process (tests/commands.py).
+"""
 
 from __future__ import annotations
 

@@ -135,7 +135,10 @@ def test_outputs_follow_other_machine_of_a_tie(project: Project) -> None:
     ],
 )
 def test_vm_without_observed_machine_is_a_warning(project: Project, answer: str) -> None:
-    """A complete apply must not pass over VMs in silence; a machine that was not observed is no wrong prediction."""
+    """A complete apply must not pass over VMs in silence.
+
+    A machine that was not observed is no wrong prediction.
+    """
     code, said = project.apply(_VM.replace('{ machine = "r0-bm01" }', answer))
     assert code == 0
     assert "Warning: VMs without machine The provider reported no machine for v." in said

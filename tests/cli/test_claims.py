@@ -1,4 +1,7 @@
-"""Tests of prediction verification after applies: platforms with packing, random or rule-based placement."""
+"""Tests of prediction verification after applies.
+
+Platforms with packing, random or rule-based placement.
+"""
 
 from __future__ import annotations
 

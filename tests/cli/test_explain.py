@@ -158,7 +158,10 @@ def test_cluster_and_pool_are_explained_by_their_spread(build_explain_runner: An
 def test_node_is_found_by_its_name_alone(
     build_explain_runner: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kubectl prints the name that the platform gave. Equal names on two sites are listed."""
+    """kubectl prints the name that the platform gave.
+
+    Equal names on two sites are listed.
+    """
     assert run_command_line(["apply", "-auto-approve"]) == 0
     path = Path("state/nexusform.nfstate")
     state = path.read_text()

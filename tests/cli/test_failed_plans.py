@@ -32,7 +32,10 @@ Result = tuple[int, str, str]
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Result]:
-    """Run a command line in a directory with a saved plan and reports of it; return code, stdout, stderr."""
+    """Run a command line in a directory with a saved plan and reports of it.
+
+    Return code, stdout, stderr.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     Path("main.nf.hcl").write_text(CONFIGURATION)

@@ -1,4 +1,7 @@
-"""Tests of habits of Terraform users: each command line works, or its error names the right command."""
+"""Tests of habits of Terraform users.
+
+Each command line works, or its error names the right command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of sources of `import -from=`: domains register them, and a missing domain is a usage error."""
+"""Tests of sources of `import -from=`.
+
+Domains register them, and a missing domain is a usage error.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""Tests of moves, removals, triggers, refreshes and targets: plans, reasons and states are as in Terraform 1.11.
+"""Tests of moves, removals, triggers, refreshes and targets.
 
-`moves_and_triggers/NAME.case` are configurations, planned and applied one after the other; NAME.terraform is the
-output of Terraform, with terraform_data for nexus_vm_sku. With NEXUSFORM_REWRITE_GOLDEN it is recorded again if
-Terraform is installed; otherwise Terraform is not needed.
+Plans, reasons and states are as in Terraform 1.11.
+
+`moves_and_triggers/NAME.case` are configurations, planned and applied one after the other;
+NAME.terraform is the output of Terraform, with terraform_data for nexus_vm_sku. With
+NEXUSFORM_REWRITE_GOLDEN it is recorded again if Terraform is installed; otherwise Terraform is not
+needed.
 """
 
 from __future__ import annotations
@@ -64,7 +67,10 @@ def record_case(steps: Sequence[Step], tool: Tool) -> str:
 
 
 def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
-    """Return one plan with actions and reasons, and the state after its apply; or the reason of its rejection."""
+    """Return one plan with actions and reasons, and the state after its apply.
+
+    Or the reason of its rejection.
+    """
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)

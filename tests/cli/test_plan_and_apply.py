@@ -35,8 +35,10 @@ CommandResult = tuple[int, str, str]
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., CommandResult]:
-    """Return a function for command lines in a directory with the configuration above; it returns code, stdout and
-    stderr."""
+    """Return a function for command lines in a directory with the configuration above.
+
+    It returns code, stdout and stderr.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)

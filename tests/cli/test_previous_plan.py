@@ -1,4 +1,7 @@
-"""Tests of the comparison with the previous plan: a plan lists the changes since an earlier plan of the branch."""
+"""Tests of the comparison with the previous plan.
+
+A plan lists the changes since an earlier plan of the branch.
+"""
 
 from __future__ import annotations
 

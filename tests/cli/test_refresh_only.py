@@ -36,8 +36,10 @@ def format_moved_block(source: str, target: str) -> str:
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., CommandResult]:
-    """Return a function for command lines with a configuration in a separate directory; it returns code, stdout and
-    stderr."""
+    """Return a function for command lines with a configuration in a separate directory.
+
+    It returns code, stdout and stderr.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reality.json").write_text("[]")
 

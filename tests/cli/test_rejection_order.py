@@ -1,5 +1,7 @@
-"""Test of the order of messages: error boxes precede the entries of a rejected plan, also if stdout and stderr are
-the same."""
+"""Test of the order of messages.
+
+Error boxes precede the entries of a rejected plan, also if stdout and stderr are the same.
+"""
 
 from __future__ import annotations
 

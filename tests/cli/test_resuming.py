@@ -1,4 +1,7 @@
-"""Tests of unfinished applies: the remaining steps are applied as planned, or discarded, and never planned again."""
+"""Tests of unfinished applies.
+
+The remaining steps are applied as planned, or discarded, and never planned again.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Tests of sensitive values in the JSON of plans and states: hidden by default, and as in Terraform on request."""
+"""Tests of sensitive values in the JSON of plans and states.
+
+Hidden by default, and as in Terraform on request.
+"""
 
 from __future__ import annotations
 

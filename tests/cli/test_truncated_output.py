@@ -1,4 +1,7 @@
-"""Tests of an apply killed in its last calls: all steps are complete, and this is not reported as an error."""
+"""Tests of an apply killed in its last calls.
+
+All steps are complete, and this is not reported as an error.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

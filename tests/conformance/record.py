@@ -1,6 +1,7 @@
 """Convert recordings of running systems into cases of `nexusform conformance`.
 
-Run: python -m tests.conformance.record HUB_CASES POD_CASES. HUB_CASES has fleets.json, POD_CASES scheduler.json.
+Run: python -m tests.conformance.record HUB_CASES POD_CASES. HUB_CASES has fleets.json, POD_CASES
+scheduler.json.
 """
 
 from __future__ import annotations
@@ -176,7 +177,10 @@ def convert_pods(cases: Iterable[Body], version: str) -> Iterator[Body]:
 
 
 def write_cases(path: Path, cases: Iterable[Body]) -> None:
-    """Write cases, one per line. The same cases give the same bytes."""
+    """Write cases, one per line.
+
+    The same cases give the same bytes.
+    """
     lines = [json.dumps(case, separators=(",", ":"), sort_keys=True) for case in cases]
     path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
 

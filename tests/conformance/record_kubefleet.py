@@ -1,9 +1,10 @@
 """Record decisions of a running KubeFleet hub on random fleets, for a given time.
 
-Run: python -m tests.conformance.record_kubefleet PROGRAMS CRDS MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
+Run: python -m tests.conformance.record_kubefleet PROGRAMS CRDS MINUTES FILE. Adds cases to FILE
+(*.jsonl.gz).
 
-Placements do not influence each other, so the hub decides on many at once. Then their policies change, and it
-decides again. Ties are broken by name, so no other decision is equally right.
+Placements do not influence each other, so the hub decides on many at once. Then their policies
+change, and it decides again. Ties are broken by name, so no other decision is equally right.
 """
 
 from __future__ import annotations
@@ -241,7 +242,10 @@ def record_fleet(
 
 
 def change_policy(draw: Random, previous: Body | None) -> Body:
-    """Return a new policy. The type of an existing placement cannot change."""
+    """Return a new policy.
+
+    The type of an existing placement cannot change.
+    """
     while True:
         policy = build_policy(draw)
         if (

@@ -1,9 +1,10 @@
 """Record decisions of Nova's filters and weighers, and of Placement, on random sites, for a given time.
 
-Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
+Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE
+(*.jsonl.gz).
 
-A process per processor decides on many servers of a site, one after the other. Each runs on the first of the best
-hosts.
+A process per processor decides on many servers of a site, one after the other. Each runs on the
+first of the best hosts.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ _SERVERS = 3
 
 
 def build_server_name(number: int) -> str:
-    """Return the name of a new server; sorted by name, as in files, servers are in the order of their creation."""
+    """Return the name of a new server.
+
+    Sorted by name, as in files, servers are in the order of their creation.
+    """
     return f"t{number:03}"
 
 
 def build_document(seed: int) -> Body:
-    """Build a random site with many requests. Their servers are deleted later."""
+    """Build a random site with many requests.
+
+    Their servers are deleted later.
+    """
     site = build_site(seed)
     draw = Random(seed)
     limit = _SERVERS * len(site["hosts"])
@@ -58,7 +65,10 @@ def build_document(seed: int) -> Body:
 
 
 def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[Body]:
-    """Yield a case per request of a site. `answers` are the best hosts of each."""
+    """Yield a case per request of a site.
+
+    `answers` are the best hosts of each.
+    """
     servers = dict(site["servers"])
     for request, hosts in zip(site["requests"], answers, strict=True):
         flavor, group = request["flavor"], request["group"]

@@ -1,10 +1,11 @@
 """Record decisions of a running kube-scheduler on random clusters, for a given time.
 
-Run: python -m tests.conformance.record_scheduler PROGRAMS MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
+Run: python -m tests.conformance.record_scheduler PROGRAMS MINUTES FILE. Adds cases to FILE
+(*.jsonl.gz).
 
-The pods of a cluster are created at once. The log of the scheduler has its attempts in their order, the scores of
-all feasible nodes, and the results. So each attempt is a decision on the pods of all attempts before it, and the
-nodes with the best score are equally right.
+The pods of a cluster are created at once. The log of the scheduler has its attempts in their order,
+the scores of all feasible nodes, and the results. So each attempt is a decision on the pods of all
+attempts before it, and the nodes with the best score are equally right.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ _FINISHED = {
 
 
 class Attempt(Struct):
-    """Attempt to schedule a pod: scores by node, the chosen node ("" = none), and the numbers of nodes."""
+    """Attempt to schedule a pod.
+
+    Scores by node, the chosen node ("" = none), and the numbers of nodes.
+    """
 
     pod: str
     scores: dict[str, int] = field(default_factory=dict)
@@ -170,8 +174,10 @@ def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
 def place_probe(
     running: LoopbackPrograms, log: Path, prefix: str, nodes: list[Body]
 ) -> Body | None:
-    """Place a pod that all nodes accept, and return it. None if the scheduler has not read all nodes yet: then it may
-    still know nodes of the cluster before.
+    """Place a pod that all nodes accept, and return it.
+
+    None if the scheduler has not read all nodes yet: then it may still know nodes of the cluster
+    before.
     """
     names = [node["metadata"]["name"] for node in nodes]
     term = {
@@ -214,7 +220,10 @@ def read_attempts(running: LoopbackPrograms, log: Path, pods: set[str]) -> list[
 
 
 def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, Attempt]) -> None:
-    """Add a line of the log to the attempts. `last` are the last ones by pod."""
+    """Add a line of the log to the attempts.
+
+    `last` are the last ones by pod.
+    """
     name = match["pod"].decode()
     if match["text"].startswith(b"Attempting"):
         last[name] = Attempt(name)
@@ -232,7 +241,10 @@ def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, A
 def build_cases(
     objects: list[Body], pods: list[Body], attempts: list[Attempt], version: str
 ) -> Iterator[Body]:
-    """Yield a case per attempt. One without scores is left out. `objects`: nodes, and a placed pod."""
+    """Yield a case per attempt.
+
+    One without scores is left out. `objects`: nodes, and a placed pod.
+    """
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     placed: list[Body] = []
     for attempt in attempts:

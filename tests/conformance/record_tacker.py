@@ -1,9 +1,10 @@
 """Record decisions of a running Tacker in the lives of random VNFs, for a given time.
 
-Run: NEXUSFORM_TACKER=PYTHON python -m tests.conformance.record_tacker MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
+Run: NEXUSFORM_TACKER=PYTHON python -m tests.conformance.record_tacker MINUTES FILE. Adds cases to
+FILE (*.jsonl.gz).
 
-A decision is the grant request of an operation: the VMs added and removed by Tacker, by VDU, and their placement
-constraints. A separate NFVO grants every request.
+A decision is the grant request of an operation: the VMs added and removed by Tacker, by VDU, and
+their placement constraints. A separate NFVO grants every request.
 """
 
 from __future__ import annotations
@@ -144,7 +145,10 @@ class LifeCycle:
     def _run(
         self, operation: str, body: Body, details: Body, levels: dict[str, int] | None
     ) -> Body:
-        """Run an operation, and wait for its end. Each one names the user data class: Tacker does not keep it."""
+        """Run an operation, and wait for its end.
+
+        Each one names the user data class: Tacker does not keep it.
+        """
         if self._spec.is_standard and operation in ("scale", "heal"):
             body = {**body, "additionalParams": STANDARD}
         self._bed.post(f"/vnf_instances/{self._id}/{operation}", body, _SECONDS)

@@ -1,6 +1,7 @@
 """Write the tables of docs/fidelity.md: the decisions of tests/conformance, and those of a night.
 
-Run: python -m tests.conformance.write_table [FILE]. FILE is the output of `nexusform conformance -json` for a night.
+Run: python -m tests.conformance.write_table [FILE]. FILE is the output of `nexusform conformance
+-json` for a night.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Parallel processes with a backend, forked from one with loaded modules: a start takes a fraction of Python's.
+"""Parallel processes with a backend, forked from one with loaded modules.
+
+A start takes a fraction of Python's.
 
 with BackendWorkers() as workers:         worker = workers.start(kind, directory, settings, "hold")
 
-Every process opens its own client: the parent process only loads modules. A sign-in thread of the parent could hold
-a lock that is never released in a child.
+Every process opens its own client: the parent process only loads modules. A sign-in thread of the
+parent could hold a lock that is never released in a child.
 """
 
 from __future__ import annotations

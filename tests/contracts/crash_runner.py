@@ -1,9 +1,10 @@
 """Runner of commands in separate processes that end, or fail, at one durable call.
 
-Started as a program, it reads a JSON object per line: directory, words, fault (`kind`) and number of the call, and
-answers with a line: the exit code and the number of durable calls. Forked from a process with all modules loaded, a
-command takes a fraction of a start. Additional modules of a command are loaded for later ones, too; `load` runs a
-command in the parent, to prepare anything else. `longest_wait` shortens pauses of clients between attempts.
+Started as a program, it reads a JSON object per line: directory, words, fault (`kind`) and number
+of the call, and answers with a line: the exit code and the number of durable calls. Forked from a
+process with all modules loaded, a command takes a fraction of a start. Additional modules of a
+command are loaded for later ones, too; `load` runs a command in the parent, to prepare anything
+else. `longest_wait` shortens pauses of clients between attempts.
 """
 
 import errno
@@ -104,7 +105,10 @@ class CrashPoint:
 
 
 def shorten_pauses(sleep: Callable[[float], None]) -> Callable[[float], None]:
-    """Return a `sleep` with short pauses between retries: an SDK waits for seconds after a failed call."""
+    """Return a `sleep` with short pauses between retries.
+
+    An SDK waits for seconds after a failed call.
+    """
     return lambda seconds: sleep(min(seconds, 0.02))
 
 
@@ -117,7 +121,10 @@ _PLACES: dict[str, Callable[[CrashPoint], None]] = {
 
 
 def execute_command(task: dict[str, Any], report: int) -> None:
-    """Run one command in this process, and end it. `report` is the file for the names of its loaded modules."""
+    """Run one command in this process, and end it.
+
+    `report` is the file for the names of its loaded modules.
+    """
     from nexusform.cli.main import run_command_line
 
     before = list_modules()
@@ -158,9 +165,10 @@ class CommandRunner:
         longest_wait: float | None = None,
         constants: Mapping[str, float] | None = None,
     ) -> None:
-        """`template` is a project for loading the modules of commands, and the backend is opened for the same
-        reason; `variables` are added to the environment. `longest_wait` is in seconds. `constants` are other values
-        of constants, by module and name."""
+        """`template` is a project for loading the modules of commands, and the backend is opened for the same reason; `variables` are added to the environment.
+
+        `longest_wait` is in seconds. `constants` are other values of constants, by module and name.
+        """
         self.constants = dict(constants or {})
         self.longest_wait = longest_wait
         reading, writing = os.pipe()

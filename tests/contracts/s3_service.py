@@ -1,4 +1,6 @@
-"""moto's server with one request at a time: a conditional write of S3 is atomic, moto checks first and then writes.
+"""moto's server with one request at a time.
+
+A conditional write of S3 is atomic, moto checks first and then writes.
 
 python tests/contracts/s3_service.py PORT
 """

@@ -1,4 +1,7 @@
-"""Tests of every client with 40 bad servers: it ends in time, reports the reason, and uses little memory."""
+"""Tests of every client with 40 bad servers.
+
+It ends in time, reports the reason, and uses little memory.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,10 @@ def read_arm(_address: str, _folder: Path) -> object:
 
 
 def build_state_call(kind: str) -> Call:
-    """Return a call that reads the state by a command: the client does not decide whether a document is a state."""
+    """Return a call that reads the state by a command.
+
+    The client does not decide whether a document is a state.
+    """
 
     def verify_state(address: str, folder: Path) -> object:
         settings = SETTINGS[kind](address)
@@ -218,7 +224,10 @@ WELL_FORMED = {
 
 
 def select_pairs() -> list[tuple[str, str]]:
-    """Return pairs of an answer and a client: eight commits cover all of them, each answer for each client."""
+    """Return pairs of an answer and a client.
+
+    Eight commits cover all of them, each answer for each client.
+    """
     pairs = [(answer, client) for answer in ANSWERS for client in CLIENTS]
     if tries_all():
         return select_share(pairs)

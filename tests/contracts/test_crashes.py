@@ -1,5 +1,6 @@
-"""Tests of commands killed, or with a failing disk or network, at any durable call: an apply still reaches the
-reviewed plan, an edit of the state is complete or has no effect.
+"""Tests of commands killed, or with a failing disk or network, at any durable call.
+
+An apply still reaches the reviewed plan, an edit of the state is complete or has no effect.
 
 Every run tries some points of files and of one server, chosen by the commit (tests/kill_points.py);
 NEXUSFORM_CRASH_POINTS=all tries every one.
@@ -124,7 +125,10 @@ class CrashScenario:
         return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
 
     def select_places(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the places of durable calls of a command; a plan file is on the disk for every backend."""
+        """Return the places of durable calls of a command.
+
+        A plan file is on the disk for every backend.
+        """
         return tuple(dict.fromkeys((*self.places, "disk"))) if words[0] == "plan" else self.places
 
     def backend(self, where: Path) -> StateBackend:
@@ -236,7 +240,10 @@ def test_interrupted_command_can_be_completed(story: CrashScenario) -> None:
 
 
 def interrupt_applies(story: CrashScenario, part: int) -> list[InterruptedCommand]:
-    """Interrupt applies of the reviewed plan; for every other killed apply, the work directory is lost, too."""
+    """Interrupt applies of the reviewed plan.
+
+    For every other killed apply, the work directory is lost, too.
+    """
     broken: list[InterruptedCommand] = []
     died = 0
     words = ("apply", "-parallelism=2", "p")

@@ -1,5 +1,4 @@
-"""Tests of `init -migrate-state` and `workspace delete` killed, or with a failing disk or network, at any durable
-call, and again during recovery: every workspace's state arrives, and none is lost.
+"""Tests of `init -migrate-state` and `workspace delete` killed, or with a failing disk or network, at any durable call, and again during recovery: every workspace's state arrives, and none is lost.
 
 Every run tries some points of one backend; NEXUSFORM_CRASH_POINTS=all tries every one.
 """

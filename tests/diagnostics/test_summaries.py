@@ -1,6 +1,7 @@
 """Tests of diagnostic ids: their summaries and the page with their explanations.
 
-docs/reference/diagnostics.md is written by hand: a section for each id with a cause and a fix to explain.
+docs/reference/diagnostics.md is written by hand: a section for each id with a cause and a fix to
+explain.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ _ID = r"[a-z0-9]+(-[a-z0-9]+)+|separation"
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts of one file: its texts, the lines with a new diagnostic or a replaced summary, and the lines comparing a
-    text of a diagnostic."""
+    """Facts of one file: its texts, the lines with a new diagnostic or a replaced summary, and the lines comparing a text of a diagnostic."""
 
     texts: frozenset[str]
     builds_summary: tuple[int, ...]
@@ -96,7 +96,10 @@ def _collect_facts(path: Path) -> SourceFacts:
 
 @cache
 def collect_facts() -> dict[Path, SourceFacts]:
-    """Return the facts of each file. Syntax trees are not kept: thousands of them make all tests slower."""
+    """Return the facts of each file.
+
+    Syntax trees are not kept: thousands of them make all tests slower.
+    """
     return {path: _collect_facts(path) for path in FILES}
 
 

@@ -1,4 +1,7 @@
-"""Domains covered by the pages of docs/: a page about a domain is correct only if the domain is installed."""
+"""Domains covered by the pages of docs/.
+
+A page about a domain is correct only if the domain is installed.
+"""
 
 from __future__ import annotations
 

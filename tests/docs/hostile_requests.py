@@ -1,7 +1,7 @@
 """Hostile pull requests: the files added to, or replaced in, a reviewed tree by each.
 
-A text that begins with `->` is a link. URL is the address of a server under control of the attacker, OUTSIDE a
-directory next to the clone with a secret.
+A text that begins with `->` is a link. URL is the address of a server under control of the
+attacker, OUTSIDE a directory next to the clone with a secret.
 """
 
 from __future__ import annotations

@@ -642,7 +642,10 @@ def _read_flags(command: click.Command) -> dict[str, tuple[str, str]]:
 
 
 def list_help_texts() -> Iterator[tuple[str, str, str]]:
-    """Return the help of every flag, and of every command in the list of its group: command, name, text."""
+    """Return the help of every flag, and of every command in the list of its group.
+
+    Command, name, text.
+    """
     for path, command in _iterate_commands("nexusform", ROOT):
         for option in command.params:
             if isinstance(option, Flag) and not option.hidden:
@@ -670,7 +673,10 @@ def build_triggers_page() -> str:
 
 
 def build_lint_page() -> str:
-    """Build docs/reference/lint.md. The examples are run by the tests."""
+    """Build docs/reference/lint.md.
+
+    The examples are run by the tests.
+    """
     lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
     lines += [
         "```hcl",

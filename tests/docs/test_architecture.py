@@ -1,7 +1,10 @@
-"""Tests of the code path of one VM in docs/how-a-plan-is-made.md: its tables list every module on the path.
+"""Tests of the code path of one VM in docs/how-a-plan-is-made.md.
 
-One VM is traced through a real plan, its apply and its reports. A module counts if one of its functions gets this VM
-as an argument (its own record, a demand, a name, a row, a position on a map), or reads its record.
+Its tables list every module on the path.
+
+One VM is traced through a real plan, its apply and its reports. A module counts if one of its
+functions gets this VM as an argument (its own record, a demand, a name, a row, a position on a
+map), or reads its record.
 """
 
 from __future__ import annotations

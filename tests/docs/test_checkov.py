@@ -1,4 +1,7 @@
-"""Tests of docs/ci/policy/checkov: the policies accept and reject plans as documented, in checkov itself."""
+"""Tests of docs/ci/policy/checkov.
+
+The policies accept and reject plans as documented, in checkov itself.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ resource "nexus_separation_rule" "web" {
 
 @pytest.fixture(scope="module")
 def checkov_failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    """Return the failures by plan: "CHECK ADDRESS" with its details. One run of checkov, including its own checks."""
+    """Return the failures by plan: "CHECK ADDRESS" with its details.
+
+    One run of checkov, including its own checks.
+    """
     where = tmp_path_factory.mktemp("checkov")
     _save_plan(where, "repaired", plan_repair(where).file)
     site = where / "site"

@@ -1,5 +1,7 @@
-"""End-to-end tests of GitHub's recipe: the action's own steps on fresh clones, two pull requests, kills, links, and
-hostile pull requests."""
+"""End-to-end tests of GitHub's recipe.
+
+The action's own steps on fresh clones, two pull requests, kills, links, and hostile pull requests.
+"""
 
 from __future__ import annotations
 

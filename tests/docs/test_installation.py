@@ -1,4 +1,7 @@
-"""Tests of the installation of nexusform: recipes, documents, and the files of packaging/build.py installed by pip."""
+"""Tests of the installation of nexusform.
+
+Recipes, documents, and the files of packaging/build.py installed by pip.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +191,10 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 
 def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:
-    """Build from another directory with a file mask; return the files by suffix. `tools` is a Python with them."""
+    """Build from another directory with a file mask; return the files by suffix.
+
+    `tools` is a Python with them.
+    """
     directory.mkdir()
     arguments = [*flags, str(directory)]
     program = (
@@ -292,7 +298,10 @@ def test_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
 
 
 def create_environment(directory: Path) -> None:
-    """Create an empty environment with the current pip: installing another pip would take longer than the rest."""
+    """Create an empty environment with the current pip.
+
+    Installing another pip would take longer than the rest.
+    """
     pip = find_spec("pip")
     if pip is None or pip.origin is None:
         venv.create(directory, with_pip=True)

@@ -147,8 +147,10 @@ def test_workflows_pin_actions_and_build_on_a_clean_machine() -> None:
 
 
 def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
-    """Tests run packages without hashes, and could read a token in .git/config. A tag may have moved since the
-    tests."""
+    """Tests run packages without hashes, and could read a token in .git/config.
+
+    A tag may have moved since the tests.
+    """
     workflows = [
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in (ROOT / ".github/workflows").iterdir()

@@ -1,4 +1,7 @@
-"""Tests of documented commands: the README's excerpts of plans are current output, and commands in pages exist."""
+"""Tests of documented commands.
+
+The README's excerpts of plans are current output, and commands in pages exist.
+"""
 
 from __future__ import annotations
 

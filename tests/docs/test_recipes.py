@@ -1,5 +1,7 @@
-"""End-to-end tests of the recipes' scripts: jobs on fresh clones, fakes of GitLab and `gh`, and hostile merge
-requests."""
+"""End-to-end tests of the recipes' scripts.
+
+Jobs on fresh clones, fakes of GitLab and `gh`, and hostile merge requests.
+"""
 
 import io
 import json
@@ -422,7 +424,10 @@ def code_host(tmp_path: Path) -> Path:
 def fetch_reviewed_plan(
     code_host: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]
 ) -> tuple[int, str]:
-    """Fetch the reviewed plan of commit `merged1`; return the exit code and the fetched plan, or the error output."""
+    """Fetch the reviewed plan of commit `merged1`.
+
+    Return the exit code and the fetched plan, or the error output.
+    """
     (code_host / "pulls.json").write_text(json.dumps(pulls))
     (code_host / "runs.json").write_text(json.dumps(runs))
     for run in runs:

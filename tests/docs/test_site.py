@@ -1,5 +1,7 @@
-"""Tests of the documentation site: the build is strict, every page is in the navigation, and every link has a
-target."""
+"""Tests of the documentation site.
+
+The build is strict, every page is in the navigation, and every link has a target.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of docs/troubleshooting.md: its table of exit codes agrees with the help and the behaviour of commands."""
+"""Tests of docs/troubleshooting.md.
+
+Its table of exit codes agrees with the help and the behaviour of commands.
+"""
 
 from __future__ import annotations
 

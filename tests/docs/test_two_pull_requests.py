@@ -1,5 +1,7 @@
-"""Tests of the CI recipes with two pull requests and jobs on fresh clones: the second keeps the placements of the
-first."""
+"""Tests of the CI recipes with two pull requests and jobs on fresh clones.
+
+The second keeps the placements of the first.
+"""
 
 import os
 import shutil

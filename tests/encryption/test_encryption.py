@@ -1,4 +1,7 @@
-"""Tests of encryption at rest from the user's view: encrypted files, accepted keys, and errors without a key."""
+"""Tests of encryption at rest from the user's view.
+
+Encrypted files, accepted keys, and errors without a key.
+"""
 
 import base64
 import json

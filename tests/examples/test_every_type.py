@@ -1,4 +1,7 @@
-"""Tests of the example every-type, run as in its README: one file per type, each shown on the reference page."""
+"""Tests of the example every-type, run as in its README.
+
+One file per type, each shown on the reference page.
+"""
 
 from __future__ import annotations
 

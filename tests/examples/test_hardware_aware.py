@@ -1,5 +1,7 @@
-"""Tests of the example hardware-aware, run as in its README: two servers, two workers, with or without a server
-group."""
+"""Tests of the example hardware-aware, run as in its README.
+
+Two servers, two workers, with or without a server group.
+"""
 
 from __future__ import annotations
 

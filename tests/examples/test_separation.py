@@ -1,4 +1,7 @@
-"""Tests of the example separation, run as in its README: tenants on shared machines, and on dedicated racks."""
+"""Tests of the example separation, run as in its README.
+
+Tenants on shared machines, and on dedicated racks.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Test of state/nexus-document.nfstate: it equals the state of an apply of examples/nexus-document except for the
-lineage."""
+"""Test of state/nexus-document.nfstate.
+
+It equals the state of an apply of examples/nexus-document except for the lineage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of records as JSON by the fields of their form; every form of the product names existing fields."""
+"""Tests of records as JSON by the fields of their form.
+
+Every form of the product names existing fields.
+"""
 
 import importlib
 import pkgutil

@@ -1,7 +1,7 @@
 """Tests of agreement with the hcl2 package: it reads the same arguments, blocks, names and numbers.
 
-Only text accepted by both is compared. Text accepted by hcl2 but forbidden by HCL, and the reverse, is listed in
-docs/language-differences.md and tested below against nexusform.
+Only text accepted by both is compared. Text accepted by hcl2 but forbidden by HCL, and the reverse,
+is listed in docs/language-differences.md and tested below against nexusform.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Tests of parsing: tables of cases in `cases/`, and invariants for any text.
 
-A table holds entries: a line `--- title`, the source, a line `>>>`, and the expected result: the tree, one node per
-line with its span, and the diagnostics. `NEXUSFORM_WRITE_CASES=1` rewrites the expected results for review like any
-other change.
+A table holds entries: a line `--- title`, the source, a line `>>>`, and the expected result: the
+tree, one node per line with its span, and the diagnostics. `NEXUSFORM_WRITE_CASES=1` rewrites the
+expected results for review like any other change.
 """
 
 import os

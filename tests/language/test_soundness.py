@@ -1,8 +1,8 @@
 """Soundness tests: known facts of an expression with unknown parts must stay true once all parts are known.
 
-A case is an expression (an entry of tables/, an example of a function, or some of them joined by operators) with
-variables as some of its parts. It is evaluated twice: with some facts of the variables unknown, and with all of them
-known. NEXUSFORM_SOUNDNESS_CASES sets the number of cases.
+A case is an expression (an entry of tables/, an example of a function, or some of them joined by
+operators) with variables as some of its parts. It is evaluated twice: with some facts of the
+variables unknown, and with all of them known. NEXUSFORM_SOUNDNESS_CASES sets the number of cases.
 """
 
 from __future__ import annotations

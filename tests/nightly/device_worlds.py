@@ -30,7 +30,10 @@ _SELECTORS = (
 
 
 def build_world(seed: int, *, has_gates: bool) -> World:
-    """Return a random world with slices, classes and claims. `has_gates`: with taints and counters."""
+    """Return a random world with slices, classes and claims.
+
+    `has_gates`: with taints and counters.
+    """
     draw = random.Random(seed)
     nodes = [build_node(draw, number, 2) for number in range(draw.randint(2, 4))]
     slices = [
@@ -161,7 +164,10 @@ def _build_selection(draw: random.Random, *, has_all: bool, has_gates: bool) -> 
 
 
 def _build_workload(draw: random.Random, name: str, *, has_gates: bool) -> tuple[list[Body], Body]:
-    """Return the claims of a workload, and the workload. Some workloads have no claims."""
+    """Return the claims of a workload, and the workload.
+
+    Some workloads have no claims.
+    """
     requests = {"cpu": f"{draw.choice((100, 500, 1000))}m", "memory": "64Mi"}
     resources: Body = {"requests": requests}
     spec: Body = {"containers": [{"name": "c", "image": "img:1", "resources": resources}]}

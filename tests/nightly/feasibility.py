@@ -1,4 +1,6 @@
-"""Compare the feasibility of placements with kube-scheduler: random fleets, one scheduler per member in turn.
+"""Compare the feasibility of placements with kube-scheduler.
+
+Random fleets, one scheduler per member in turn.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.feasibility MINUTES [FLEETS] [SEED]
 """
@@ -133,8 +135,9 @@ class Member:
                 self.add_pods(workload, lost[key])
 
     def count_pending(self, *, has_rules: bool) -> Counter[str]:
-        """Return the number of pods without a node by namespace, once the scheduler has tried all. `has_rules`: a
-        pod may be tried again after another one.
+        """Return the number of pods without a node by namespace, once the scheduler has tried all.
+
+        `has_rules`: a pod may be tried again after another one.
         """
         quiet_time = 1.6 if has_rules else 0.25
         last, since, end = [""], time.monotonic(), time.monotonic() + 60
@@ -193,7 +196,10 @@ class Member:
     def _call(
         self, method: str, path: str, body: Body | None = None, kind: str = "application/json"
     ) -> Body:
-        """Send a request on the open connection: thousands of handshakes take longer than the scheduler."""
+        """Send a request on the open connection.
+
+        Thousands of handshakes take longer than the scheduler.
+        """
         headers = {"Authorization": "Bearer admin-token", "Content-Type": kind}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
@@ -321,7 +327,10 @@ class FleetComparison:
     def _check(
         self, kind: str, row: Feasibility, expected: object, measure: Callable[[], object]
     ) -> None:
-        """Compare an answer. An uncertain one is one of several results, so one of a few runs has to show it."""
+        """Compare an answer.
+
+        An uncertain one is one of several results, so one of a few runs has to show it.
+        """
         self._comparison.answers[kind] += 1
         real = measure()
         for _ in range(0 if row.is_certain else _REPETITIONS):
@@ -380,8 +389,7 @@ class FleetComparison:
             self._check("now", row, expected, measure_binding)
 
     def _measure_maximum(self, row: Feasibility, cluster: NodeCluster) -> tuple[int, bool]:
-        """Return the pending pods at the largest number of replicas, and whether one more replica leaves a pod
-        pending."""
+        """Return the pending pods at the largest number of replicas, and whether one more replica leaves a pod pending."""
         assert row.replicas_max is not None
         self._start(cluster, self._result)
         body = self._fleet.workloads[row.placement.name][0]
@@ -452,7 +460,10 @@ class FleetComparison:
                 self._compare_now(cluster, result, [planned])
 
     def _compare_exclusion(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
-        """Compare the plan with an affinity: the placement runs on each of its clusters, and on no excluded one."""
+        """Compare the plan with an affinity.
+
+        The placement runs on each of its clusters, and on no excluded one.
+        """
         result = self._fleet.plan(adjustments=tuple(_read_edit(edit, 0) for edit in fix["edits"]))
         rows = [
             item
@@ -506,7 +517,10 @@ def start_scheduler(directory: Path) -> Iterator[ApiPrograms]:
 
 
 def compare(minutes: float, fleets: int, first: int) -> int:
-    """Compare fleets until the time is over; print differences and totals. Return 1 if an answer is wrong."""
+    """Compare fleets until the time is over; print differences and totals.
+
+    Return 1 if an answer is wrong.
+    """
     comparison, count, end = Comparison(), 0, time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as directory, start_scheduler(Path(directory)) as programs:
         while count < fleets and time.monotonic() < end:

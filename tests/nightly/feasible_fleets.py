@@ -54,8 +54,9 @@ EOT
 
 
 class Fleet(Struct):
-    """Configuration of a fleet. `objects` are the nodes and pods of dumped members, `workloads` those of each
-    placement.
+    """Configuration of a fleet.
+
+    `objects` are the nodes and pods of dumped members, `workloads` those of each placement.
     """
 
     text: str

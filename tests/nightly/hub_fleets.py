@@ -1,6 +1,7 @@
 """Run random fleets on a running hub for a given time: plans, killed applies and departing members.
 
-Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_fleets MINUTES [FLEETS] [SEED]
+Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_fleets MINUTES
+[FLEETS] [SEED]
 """
 
 from __future__ import annotations
@@ -213,7 +214,10 @@ def _merge(
 
 
 def run_fleets(minutes: float, fleets: int, first: int) -> int:
-    """Run fleets until the time is over; print wrong results, totals and the score. Return 1 on wrong results."""
+    """Run fleets until the time is over; print wrong results, totals and the score.
+
+    Return 1 on wrong results.
+    """
     end, count, wrong, kills, departures = time.monotonic() + 60 * minutes, 0, 0, 0, 0
     members: dict[str, dict[str, str]] = {name: {} for name in _MEMBERS}
     with (

@@ -1,5 +1,7 @@
-"""A cluster without kubelets: a real API server, kube-scheduler and kube-controller-manager. This program reports
-pods with a node as ready."""
+"""A cluster without kubelets: a real API server, kube-scheduler and kube-controller-manager.
+
+This program reports pods with a node as ready.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,10 @@ _MERGE = "application/strategic-merge-patch+json"
 
 
 class LiveCluster:
-    """The running programs. `create` creates an object, `list_all` returns those of a kind."""
+    """The running programs.
+
+    `create` creates an object, `list_all` returns those of a kind.
+    """
 
     def __init__(self, programs: ApiPrograms) -> None:
         self._programs = programs
@@ -102,7 +107,10 @@ class LiveCluster:
         return self._programs.call("PATCH", f"{path}/{subresource}".rstrip("/"), body, _MERGE)
 
     def apply(self, body: Body) -> Body:
-        """Apply a manifest as the manager of placements. An answer with `error` is a rejection."""
+        """Apply a manifest as the manager of placements.
+
+        An answer with `error` is a rejection.
+        """
         namespace = body["metadata"].get("namespace", "default")
         path = f"{PATHS[body['kind']].format(namespace)}/{body['metadata']['name']}"
         return self._programs.apply(path, body, "nexusform")
@@ -130,8 +138,9 @@ class LiveCluster:
         self._programs.call("PATCH", f"{PATHS['Namespace']}/default", body, _MERGE)
 
     def list_all(self, kind: str) -> list[Body]:
-        """List the objects of a kind, without the namespace kube-system: without kubelets no pod runs in it, so pods
-        would count as not listed.
+        """List the objects of a kind, without the namespace kube-system.
+
+        Without kubelets no pod runs in it, so pods would count as not listed.
         """
         path = PATHS[kind].replace("/namespaces/{}", "")
         answer = self._programs.call("GET", path)
@@ -183,7 +192,10 @@ class LiveCluster:
         time.sleep(0.3)
 
     def _wait_for_scheduler(self) -> None:
-        """Wait until a pod runs on each node. The scheduler sees pods and nodes in the order of their changes."""
+        """Wait until a pod runs on each node.
+
+        The scheduler sees pods and nodes in the order of their changes.
+        """
         nodes = self.list_all("Node")
         for node in nodes:
             spec = {
@@ -205,8 +217,10 @@ class LiveCluster:
             self._programs.call("DELETE", f"{probe}?gracePeriodSeconds=0")
 
     def wait_until_settled(self, seconds: float = 1.5) -> list[Body]:
-        """Return the pods after none of them has changed for some time; the time is shorter if all pods exist and
-        run."""
+        """Return the pods after none of them has changed for some time.
+
+        The time is shorter if all pods exist and run.
+        """
         last, since, end = "", time.monotonic(), time.monotonic() + 60
         while time.monotonic() < end:
             pods = self.list_all("Pod")
@@ -224,7 +238,10 @@ class LiveCluster:
         return self.list_all("Pod")
 
     def _awaits_job_pods(self, pods: list[Body]) -> bool:
-        """Return whether a Job will replace pods: 10 s after the first eviction, later after the next ones."""
+        """Return whether a Job will replace pods.
+
+        10 s after the first eviction, later after the next ones.
+        """
         owners = [
             pod["metadata"].get("ownerReferences", [{}])[0].get("uid")
             for pod in pods
@@ -321,12 +338,18 @@ def _describe(pod: Body) -> str:
 
 
 def has_ended(pod: Body) -> bool:
-    """Return whether a pod has ended or is being deleted: pods of a Job may stay listed for some time."""
+    """Return whether a pod has ended or is being deleted.
+
+    Pods of a Job may stay listed for some time.
+    """
     return pod["status"].get("phase") == "Failed" or "deletionTimestamp" in pod["metadata"]
 
 
 def _is_decided(pod: Body) -> bool:
-    """Return whether a pod has a node or is pending without one; evicted pods and their preemptors are neither."""
+    """Return whether a pod has a node or is pending without one.
+
+    Evicted pods and their preemptors are neither.
+    """
     if pod["metadata"].get("deletionTimestamp"):
         return False
     return bool(pod["spec"].get("nodeName")) or (

@@ -1,10 +1,11 @@
-"""Changes of small clusters with unhealthy pods, autoscalers, admission and quotas, run against the real
-controllers.
+"""Changes of small clusters with unhealthy pods, autoscalers, admission and quotas, run against the real controllers.
 
-A scenario has nodes, existing objects, manually set facts (`prepare`), and a change. nexusform predicts it from
-kubectl output; then the change is applied. A certain pod must be on its predicted node.
+A scenario has nodes, existing objects, manually set facts (`prepare`), and a change. nexusform
+predicts it from kubectl output; then the change is applied. A certain pod must be on its predicted
+node.
 
-Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pod_stories MINUTES VERSION [FIRST_SEED [NAME [RECORDS]]]
+Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pod_stories MINUTES VERSION [FIRST_SEED
+[NAME [RECORDS]]]
 """
 
 from __future__ import annotations
@@ -54,9 +55,12 @@ _OWN_KINDS = (
 
 
 class Story(Struct):
-    """Change of a cluster. `before` exists and has settled when `prepare` sets statuses; `change` are the manifests
-    of the plan. `finish` performs the actions of other programs meanwhile. `lingering` are labels of pods with slow
-    termination. After `quiet_seconds` without a change the pods are final."""
+    """Change of a cluster.
+
+    `before` exists and has settled when `prepare` sets statuses; `change` are the manifests of the
+    plan. `finish` performs the actions of other programs meanwhile. `lingering` are labels of pods
+    with slow termination. After `quiet_seconds` without a change the pods are final.
+    """
 
     nodes: list[Body]
     change: list[Body]
@@ -68,7 +72,10 @@ class Story(Struct):
 
 
 class StoryResult(Struct):
-    """Comparison of one scenario: numbers of pods and certain ones, the wrong ones, and the dump and manifests."""
+    """Comparison of one scenario.
+
+    Numbers of pods and certain ones, the wrong ones, and the dump and manifests.
+    """
 
     pods: int = 0
     certain: int = 0
@@ -159,7 +166,10 @@ def predict_story(
 def compare_story(
     dump: Sequence[Body], change: Sequence[Body], real: Sequence[Body]
 ) -> StoryResult:
-    """Compare the certain pods with the real ones: pre-existing pods by name, others by node and image."""
+    """Compare the certain pods with the real ones.
+
+    pre-existing pods by name, others by node and image.
+    """
     images = {(body["kind"], body["metadata"]["name"]): _get_images(body) for body in change}
     by_workload: dict[str, list[tuple[ObjectPods, PodOutcome]]] = {}
     for object_pods, outcome in predict_story(dump, change):
@@ -271,7 +281,10 @@ def run_stories(
     only: str = "",
     records: Path | None = None,
 ) -> int:
-    """Print the result of each scenario and the totals. Return 1 if a certain pod is wrong."""
+    """Print the result of each scenario and the totals.
+
+    Return 1 if a certain pod is wrong.
+    """
     end, count, wrong, certain, pods, seed = time.monotonic() + 60 * minutes, 0, 0, 0, 0, first
     with (
         tempfile.TemporaryDirectory() as directory,

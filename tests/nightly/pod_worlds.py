@@ -44,7 +44,10 @@ data "kubernetes_nodes" "a" {
 
 
 class World(Struct):
-    """Nodes, running pods, and workloads to create in order. `objects` and `earlier_workloads` exist before."""
+    """Nodes, running pods, and workloads to create in order.
+
+    `objects` and `earlier_workloads` exist before.
+    """
 
     nodes: list[Body]
     pods: list[Body]
@@ -54,8 +57,7 @@ class World(Struct):
 
 
 class Result(Struct):
-    """Comparison of one world: pods by certainty, pods with the same node in all runs, and the wrong ones with their
-    texts."""
+    """Comparison of one world: pods by certainty, pods with the same node in all runs, and the wrong ones with their texts."""
 
     pods: int = 0
     certain: int = 0
@@ -204,7 +206,10 @@ def _build_workload(draw: random.Random, name: str) -> Body:
 
 
 def run_world(cluster: LiveCluster, world: World) -> tuple[list[Body], dict[str, dict[str, str]]]:
-    """Create a world on a cleared cluster. Return the objects before its workloads, and the nodes of their pods."""
+    """Create a world on a cleared cluster.
+
+    Return the objects before its workloads, and the nodes of their pods.
+    """
     for body in (*world.objects, *world.nodes, *world.pods, *world.earlier_workloads):
         cluster.create(body)
     if world.earlier_workloads:

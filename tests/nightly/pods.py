@@ -23,7 +23,10 @@ def compare(
     run: Callable[..., Iterator[tuple[int, Result]]] = run_worlds,
     least_share: float = 0.6,
 ) -> int:
-    """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
+    """Print each wrong prediction and the totals.
+
+    Return 1 if a certain pod ran elsewhere.
+    """
     total, worlds = Result(), 0
     # Other seeds each night; a report names them.
     first = int(time.time()) % 1_000_000_000

@@ -1,8 +1,8 @@
 """Compare the answers of repacking with an integer program of scipy on random sites, for a given time.
 
-The program ignores the order of re-creations, so its answer is a lower bound. An answer equal to it is optimal if it
-is feasible on the site with all other machines cordoned. If the product reports a gap, the program does not decide
-whether an order exists.
+The program ignores the order of re-creations, so its answer is a lower bound. An answer equal to it
+is optimal if it is feasible on the site with all other machines cordoned. If the product reports a
+gap, the program does not decide whether an order exists.
 
 Run: python -m tests.nightly.repacking MINUTES [SITES] [SEED]
 """
@@ -74,7 +74,10 @@ class IntegerProgram:
 
 
 class RepackProgram:
-    """Integer program of one site: a variable per VM, machine and cell, and one per cell for new VMs."""
+    """Integer program of one site.
+
+    A variable per VM, machine and cell, and one per cell for new VMs.
+    """
 
     def __init__(self, site: Any, request: RepackRequest) -> None:
         self.request = request
@@ -177,7 +180,10 @@ def compare_site(seed: int) -> str:
 
 
 def compare(minutes: float, sites: int, first_seed: int) -> int:
-    """Print each difference and the totals. Return 1 for a difference."""
+    """Print each difference and the totals.
+
+    Return 1 for a difference.
+    """
     end, results = time.monotonic() + 60 * minutes, Counter[str]()
     for seed in range(first_seed, first_seed + sites):
         result = compare_site(seed)

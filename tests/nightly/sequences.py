@@ -1,7 +1,7 @@
 """Run random sequences of life cycles, state surgery, flags, variables and tests against terraform or tofu.
 
-Run: python -m tests.nightly.sequences PROGRAM MINUTES [SEQUENCES] [SEED] [KIND...] A difference is printed with its
-kind and seed; the result is 1 with a difference.
+Run: python -m tests.nightly.sequences PROGRAM MINUTES [SEQUENCES] [SEED] [KIND...] A difference is
+printed with its kind and seed; the result is 1 with a difference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _RUN = re.compile(r'run "(\w+)"\.\.\. (pass|fail|skip|error)')
 
 
 class SkippedDestructionError(Exception):
-    """The other program did not destroy what it planned: Terraform 1.11 after a changed count, with -target."""
+    """The other program did not destroy what it planned.
+
+    Terraform 1.11 after a changed count, with -target.
+    """
 
 
 class Block:
@@ -92,7 +95,10 @@ class Pair:
             (directory / f"main.{suffix}").write_text(text)
 
     def run(self, *arguments: str) -> tuple[tuple[int, str], tuple[int, str]]:
-        """Run a command with both. Return the exit codes with the texts."""
+        """Run a command with both.
+
+        Return the exit codes with the texts.
+        """
         peer = [_translate(argument, peer=True) for argument in arguments]
         answer = subprocess.run(
             [self.program, *peer, "-no-color"],
@@ -125,12 +131,18 @@ def _list_actions(document: str) -> dict[str, Any]:
 
 
 def _get_reason(change: dict[str, Any]) -> str:
-    """Return the reason of a change. That of a created object is in the table of differences."""
+    """Return the reason of a change.
+
+    That of a created object is in the table of differences.
+    """
     return "" if change["change"]["actions"] == ["create"] else change.get("action_reason", "")
 
 
 def _compare_plan(pair: Pair, *flags: str) -> str:
-    """Plan and apply with both. Return the difference, or ""."""
+    """Plan and apply with both.
+
+    Return the difference, or "".
+    """
     for directory in (pair.peer, pair.own):
         (directory / "p").unlink(missing_ok=True)
     peer, own = pair.run("plan", "-out=p", "-input=false", *flags)
@@ -163,7 +175,10 @@ def _compare_addresses(pair: Pair) -> str:
 def _change_block(  # noqa: C901, PLR0912 - one branch per change
     draw: random.Random, blocks: dict[str, Block], *, newer: bool
 ) -> list[str]:
-    """Change one block at random. Return the moved and removed statements."""
+    """Change one block at random.
+
+    Return the moved and removed statements.
+    """
     label = draw.choice(sorted(blocks)) if blocks else ""
     change = draw.randrange(9 if blocks else 1)
     if change == 0:
@@ -392,7 +407,10 @@ KINDS: dict[str, Callable[[random.Random, Pair], str]] = {
 def compare_sequences(
     program: str, minutes: float, count: int, seed: int, kinds: Sequence[str]
 ) -> int:
-    """Compare sequences of each kind in turn until the time ends. Return 1 with a difference."""
+    """Compare sequences of each kind in turn until the time ends.
+
+    Return 1 with a difference.
+    """
     end = time.monotonic() + minutes * 60
     equal, different = Counter[str](), Counter[str]()
     for number in range(seed, seed + count):

@@ -1,4 +1,7 @@
-"""Tests of prediction scores: records by share class, their size limit, and their effect on later shares."""
+"""Tests of prediction scores.
+
+Records by share class, their size limit, and their effect on later shares.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +189,10 @@ def test_record_no_better_than_chance_is_reported() -> None:
 
 
 def test_ties_resolved_differently_are_no_rule_violation() -> None:
-    """A platform that follows the rule picks among equal machines at random: half of the shares of 1/2 are wrong."""
+    """A platform that follows the rule picks among equal machines at random.
+
+    Half of the shares of 1/2 are wrong.
+    """
     ties = [VerifiedPrediction("machine", 0.53, 0.5, number % 2 == 0) for number in range(40)]
     score = compute_score(parse_record(add_predictions_to_note(None, ties)))
     assert score is not None

@@ -59,8 +59,10 @@ def plan(
     files_there: Any = None,
     **options: Any,
 ) -> PlanResult:
-    """Plan files in `directory` or in a temporary one. Text is main.nf.hcl; values other than text are written as
-    JSON."""
+    """Plan files in `directory` or in a temporary one.
+
+    Text is main.nf.hcl; values other than text are written as JSON.
+    """
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
     types = build_all_types()
     with contextlib.ExitStack() as stack:
@@ -99,8 +101,10 @@ def plan(
 def plan_without_certainty(
     files: str | Mapping[str, Any], state: State = EMPTY, **options: Any
 ) -> PlanResult:
-    """Plan files like `plan`, with every pod counted as certain: predictions under other assumptions take most of the
-    time of a plan."""
+    """Plan files like `plan`, with every pod counted as certain.
+
+    Predictions under other assumptions take most of the time of a plan.
+    """
     return plan(files, state, verifies_certainty=False, **options)
 
 

@@ -1,6 +1,8 @@
-"""Model of a small site and its placement rule, written from the text of the rule without planner code. The five
-steps are those of tests/scheduling/racks/brute_force.py; the order of removals, re-placements, rolling batches and
-additions in one plan is modelled here."""
+"""Model of a small site and its placement rule, written from the text of the rule without planner code.
+
+The five steps are those of tests/scheduling/racks/brute_force.py; the order of removals,
+re-placements, rolling batches and additions in one plan is modelled here.
+"""
 
 from __future__ import annotations
 
@@ -153,8 +155,11 @@ class AppliedBlock(Struct):
 
 
 class ExpectedPlan(Struct):
-    """Expected result of one plan: the (action, trigger) of every changed VM, the blocks after it, the (cluster,
-    pool) pairs without capacity, and the pairs rejected as last System pool."""
+    """Expected result of one plan.
+
+    The (action, trigger) of every changed VM, the blocks after it, the (cluster, pool) pairs
+    without capacity, and the pairs rejected as last System pool.
+    """
 
     happens: dict[str, tuple[str, str]] = field(default_factory=dict)
     after: dict[str, AppliedBlock] = field(default_factory=dict)
@@ -178,7 +183,10 @@ class _BlockPlan(Struct):
 
 
 class PlacementRule:
-    """Model of one plan by the rule. `prior` holds the existing blocks by address."""
+    """Model of one plan by the rule.
+
+    `prior` holds the existing blocks by address.
+    """
 
     def __init__(
         self,

@@ -85,7 +85,10 @@ def run(
     *,
     watch: bool = True,
 ) -> ProviderObjects:
-    """Run every step in a valid order chosen by `seed`. With `watch`, check the capacity after each step."""
+    """Run every step in a valid order chosen by `seed`.
+
+    With `watch`, check the capacity after each step.
+    """
     machines = {
         name
         for change in plan.changes

@@ -1,5 +1,7 @@
-"""Tests of invalid configurations: every error has a file and a line, all are reported together, and none is an
-exception."""
+"""Tests of invalid configurations.
+
+Every error has a file and a line, all are reported together, and none is an exception.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests of the environment of the Nexus document: every row of its tables, for any order of applies.
+"""Tests of the environment of the Nexus document.
+
+Every row of its tables, for any order of applies.
 
 NF_TEST_SEEDS sets how many tie-break seeds are tested.
 """

@@ -1,4 +1,7 @@
-"""Tests of pool names. They are part of node names."""
+"""Tests of pool names.
+
+They are part of node names.
+"""
 
 from __future__ import annotations
 

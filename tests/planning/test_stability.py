@@ -1,5 +1,7 @@
-"""Tests of random edits of small sites: every plan does exactly what the rule requires, changes no other VM, and its
-steps never exceed the capacity.
+"""Tests of random edits of small sites.
+
+Every plan does exactly what the rule requires, changes no other VM, and its steps never exceed the
+capacity.
 
 NF_TEST_SITES sets how many sites are tested.
 """
@@ -237,9 +239,11 @@ def check_plan(
 
 
 def grows_while_rolling(result: PlanResult) -> bool:
-    """Return whether a cluster gets new VMs in the same step as a roll of its old ones. The new VMs may need
-    capacity released by the roll of a later cluster, while that cluster waits for this one, so no order is free of
-    conflicts."""
+    """Return whether a cluster gets new VMs in the same step as a roll of its old ones.
+
+    The new VMs may need capacity released by the roll of a later cluster, while that cluster waits
+    for this one, so no order is free of conflicts.
+    """
     rolling = {
         r.address for r in result.plan.placements if r.trigger == "kubernetes_version_changed"
     }

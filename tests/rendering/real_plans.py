@@ -99,7 +99,10 @@ def plan_half_full_site(where: Path) -> RealPlan:
 
 
 def plan_evacuation(where: Path) -> RealPlan:
-    """Plan the evacuation of two machines of one rack on the full site of the document: three VMs move."""
+    """Plan the evacuation of two machines of one rack on the full site of the document.
+
+    Three VMs move.
+    """
     directory = copy_example("nexus-document", where)
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main = directory / "main.nf.hcl"

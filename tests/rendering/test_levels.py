@@ -1,4 +1,7 @@
-"""Tests of finding levels (error, warning, advice, pre-existing): all reports agree on each finding."""
+"""Tests of finding levels (error, warning, advice, pre-existing).
+
+All reports agree on each finding.
+"""
 
 from __future__ import annotations
 

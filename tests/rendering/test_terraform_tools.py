@@ -1,8 +1,9 @@
 """Tests of text and JSON against the expectations of Terraform tools, taken from their sources.
 
-tfcmt (pkg/terraform/parser.go): the expressions, and the lines around the parts of a comment. terraform-json
-(plan.go, state.go, action.go): the shape unmarshalled by Go; unknown fields are ignored, but a field of another type
-than declared is an error. tf-summarize (terraformstate): the kind of a change, by its actions.
+tfcmt (pkg/terraform/parser.go): the expressions, and the lines around the parts of a comment.
+terraform-json (plan.go, state.go, action.go): the shape unmarshalled by Go; unknown fields are
+ignored, but a field of another type than declared is an error. tf-summarize (terraformstate): the
+kind of a change, by its actions.
 """
 
 from __future__ import annotations

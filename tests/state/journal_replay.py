@@ -12,6 +12,9 @@ from nexusform.state.state_draft import build_draft
 def apply_journal_records(
     state: State, records: Iterable[Record]
 ) -> tuple[State, list[OpenStepIntent]]:
-    """Apply all outcomes of a journal to the state. Return the state and the intents without an outcome."""
+    """Apply all outcomes of a journal to the state.
+
+    Return the state and the intents without an outcome.
+    """
     draft = build_draft(state, records)
     return draft.build_state(), draft.list_open_intents()

@@ -2,9 +2,9 @@
 
 python -m tests.trust.hostile DIRECTORY COUNT SEED
 
-writes COUNT work trees below the directory, each with its own repository, beside secrets, runs commands in each like
-a CI job, and leaves all output in DIRECTORY/said and the opened paths in DIRECTORY/opened. Every secret contains
-CANARY.
+writes COUNT work trees below the directory, each with its own repository, beside secrets, runs
+commands in each like a CI job, and leaves all output in DIRECTORY/said and the opened paths in
+DIRECTORY/opened. Every secret contains CANARY.
 """
 
 from __future__ import annotations

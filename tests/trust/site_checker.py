@@ -1,5 +1,8 @@
-"""Checks of the placement rules on a site: cells, zones, hints and triggers. They use only the configuration data
-and the state document, and are written from the text of the rules without code of the package."""
+"""Checks of the placement rules on a site: cells, zones, hints and triggers.
+
+They use only the configuration data and the state document, and are written from the text of the
+rules without code of the package.
+"""
 
 from __future__ import annotations
 
@@ -145,8 +148,7 @@ def find_violated_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Itera
 
 
 def get_trigger(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str, Any]) -> str:
-    """Return the first reason, in the order of the rules, for removing or re-creating an existing VM; "" if it
-    stays."""
+    """Return the first reason, in the order of the rules, for removing or re-creating an existing VM; "" if it stays."""
     cluster = vm.owner.rpartition(".")[2]
     whole = before["vms"].get(name) if not vm.pool else before["clusters"][cluster]
     now = site["vms"].get(name) if not vm.pool else site["clusters"].get(cluster)

@@ -74,7 +74,10 @@ HOSTILE = [
 
 
 def extract_text(markdown: str) -> str:
-    """Return the text outside of code. A code block in a quote ends at the first line without its `>`."""
+    """Return the text outside of code.
+
+    A code block in a quote ends at the first line without its `>`.
+    """
     outside = re.sub(r"(?m)^> *(`{3,})[^`\n]*\n(?:>[^\n]*\n)*?> *\1$", "", markdown)
     outside = re.sub(r"(?ms)^ *(`{3,})[^\n]*\n.*?^ *\1$", "", outside)
     return re.sub(r"(`+)[^\n]*?\1", "", outside)

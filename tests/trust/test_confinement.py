@@ -1,5 +1,4 @@
-"""Tests of -confine: paths from configuration must be below one directory, and addresses must be allowed by the
-operator."""
+"""Tests of -confine: paths from configuration must be below one directory, and addresses must be allowed by the operator."""
 
 from __future__ import annotations
 

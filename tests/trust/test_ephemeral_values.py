@@ -1,4 +1,7 @@
-"""Tests of ephemeral variables: none of 40 canaries, each used in another place, is in a file or message."""
+"""Tests of ephemeral variables.
+
+None of 40 canaries, each used in another place, is in a file or message.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of external files in a sandboxed run: every variable, default path and flag leading to a file."""
+"""Tests of external files in a sandboxed run.
+
+Every variable, default path and flag leading to a file.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +181,10 @@ def test_unverified_openstack_is_named(
 def test_endpoint_from_work_tree_needs_permission_of_the_operator(
     auth: str, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This also holds without credentials: a connection may reach servers accessible only to the runner."""
+    """This also holds without credentials.
+
+    A connection may reach servers accessible only to the runner.
+    """
     text = untrusted_files.LIVE_TACKER.replace("\n}", f'\n  auth = "{auth}"\n}}', 1)
     (tree / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1

@@ -1,7 +1,7 @@
 """Tests of an untrusted work tree: it cannot make `plan` write, read or wait for other files.
 
-Each case prepares a trap with links and special files, in the work tree like a pull request or beside it, and runs
-nexusform like a CI job.
+Each case prepares a trap with links and special files, in the work tree like a pull request or
+beside it, and runs nexusform like a CI job.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class WorkTree:
         return path
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Run a command; return its exit code and the output of both streams. Fail if it waits or reads forever."""
+        """Run a command; return its exit code and the output of both streams.
+
+        Fail if it waits or reads forever.
+        """
         said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
         limits = resource.getrlimit(resource.RLIMIT_AS)
         before = Path.cwd()

@@ -1,5 +1,7 @@
-"""Tests of applies interrupted during their last writes: all steps are done, and applying the plan again is no
-error."""
+"""Tests of applies interrupted during their last writes.
+
+All steps are done, and applying the plan again is no error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of plan confinement: a plan file is evaluated as confined as it was made, for any writer of the file."""
+"""Tests of plan confinement.
+
+A plan file is evaluated as confined as it was made, for any writer of the file.
+"""
 
 import subprocess
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""Tests of plans, keys and statements rejected by `sign`, `plan -sign` and `apply -verify`; each file stays
-unchanged."""
+"""Tests of plans, keys and statements rejected by `sign`, `plan -sign` and `apply -verify`.
+
+Each file stays unchanged.
+"""
 
 import base64
 import json

@@ -1,7 +1,9 @@
-"""Tests of random site changes with applies and faults: after each one the rules of `site_checker.py` hold, and no
-VM moved without a trigger.
+"""Tests of random site changes with applies and faults.
 
-NEXUSFORM_WALK_STEPS sets the number of changes (300), NEXUSFORM_WALK_SEEDS the number of repetitions.
+After each one the rules of `site_checker.py` hold, and no VM moved without a trigger.
+
+NEXUSFORM_WALK_STEPS sets the number of changes (300), NEXUSFORM_WALK_SEEDS the number of
+repetitions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Tests of configurations with tokens removed, duplicated, swapped or inserted: errors are diagnostics, never
-tracebacks."""
+"""Tests of configurations with tokens removed, duplicated, swapped or inserted.
+
+Errors are diagnostics, never tracebacks.
+"""
 
 from __future__ import annotations
 

@@ -25,15 +25,20 @@ class Condition(Struct, frozen=True):
 
 
 def get_declared_marks(*, sensitive: bool, ephemeral: bool) -> frozenset[str]:
-    """Return the marks of a declared value: sensitive values are hidden, ephemeral ones are not saved."""
+    """Return the marks of a declared value.
+
+    Sensitive values are hidden, ephemeral ones are not saved.
+    """
     return (SENSITIVE if sensitive else NO_MARKS) | (EPHEMERAL if ephemeral else NO_MARKS)
 
 
 class Variable(Struct, frozen=True):
-    """`variable` block. `type` contains optional attributes and their defaults; `default` None means required.
-    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none. The value
-    of an `ephemeral` variable is in no plan, state or journal. The value of a `const` variable is known when modules
-    are read.
+    """`variable` block.
+
+    `type` contains optional attributes and their defaults; `default` None means required.
+    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, ""
+    for none. The value of an `ephemeral` variable is in no plan, state or journal. The value of a
+    `const` variable is known when modules are read.
     """
 
     name: str
@@ -84,8 +89,10 @@ class Output(Struct, frozen=True):
 
 
 class Lifecycle(Struct, frozen=True):
-    """`lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps;
-    `ignore_all` for the keyword `all`. `prevent_destroy_condition` is its expression unless it is constant.
+    """`lifecycle` block.
+
+    `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps; `ignore_all` for the
+    keyword `all`. `prevent_destroy_condition` is its expression unless it is constant.
     `keeps_object`: `destroy = false`.
     """
 
@@ -104,10 +111,13 @@ class Lifecycle(Struct, frozen=True):
 
 
 class ResourceBlock(Struct, frozen=True):
-    """`resource` or `data` block. `body` is the remaining part for the type's schema, without meta-arguments and
-    lifecycle. `position` orders blocks: (file name, byte); blocks of a module have the position of its module call, so
-    positions are compared as nested tuples. `ignored_rules` are the lint ids of `# nexusform:ignore ID` comments before
-    the block and inside of it, by the number of the line that follows the comment.
+    """`resource` or `data` block.
+
+    `body` is the remaining part for the type's schema, without meta-arguments and lifecycle.
+    `position` orders blocks: (file name, byte); blocks of a module have the position of its module
+    call, so positions are compared as nested tuples. `ignored_rules` are the lint ids of `#
+    nexusform:ignore ID` comments before the block and inside of it, by the number of the line that
+    follows the comment.
     """
 
     address: ConfigAddress
@@ -144,7 +154,10 @@ def get_repetition_argument(count: object, for_each: object) -> str:
 
 
 class CallHeader(Struct, frozen=True):
-    """`module` block before its module is read: `source` is "" if it is invalid, `inputs` are expressions by name."""
+    """`module` block before its module is read.
+
+    `source` is "" if it is invalid, `inputs` are expressions by name.
+    """
 
     name: str
     source: str
@@ -214,8 +227,10 @@ class Check(Struct, frozen=True):
 
 
 class Module(Struct, frozen=True):
-    """One module: all declarations of the files of its directory. `path` is the static path of call names from the
-    root, `directory` the directory of its files, as given to the user (path.module).
+    """One module: all declarations of the files of its directory.
+
+    `path` is the static path of call names from the root, `directory` the directory of its files,
+    as given to the user (path.module).
     """
 
     path: tuple[str, ...]
@@ -262,8 +277,10 @@ class EncryptionTarget(Struct, frozen=True):
 
 
 class Encryption(Struct, frozen=True):
-    """`encryption` block. `methods` maps each method to its key provider (None: no key). `readers` apply to
-    states of other configurations, by data block name ("": default).
+    """`encryption` block.
+
+    `methods` maps each method to its key provider (None: no key). `readers` apply to states of
+    other configurations, by data block name ("": default).
     """
 
     key_providers: Mapping[MethodName, KeyProviderBlock] = field(default_factory=dict)
@@ -274,8 +291,10 @@ class Encryption(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """`nexusform` settings block of the root module. `backend` is type and body (None = local). `ignored_rules` are the
-    lint ids in `ignore`, each with the place of its list.
+    """`nexusform` settings block of the root module.
+
+    `backend` is type and body (None = local). `ignored_rules` are the lint ids in `ignore`, each
+    with the place of its list.
     """
 
     sku_catalogue: str = ""
@@ -289,9 +308,11 @@ class Settings(Struct, frozen=True):
 
 
 class Configuration(Struct, frozen=True):
-    """Module tree and its settings. `files` holds every file read, by name, for the source lines of
-    diagnostics and for the snapshot in a saved plan. `constants` are the values of constant variables of the root
-    module used to read modules.
+    """Module tree and its settings.
+
+    `files` holds every file read, by name, for the source lines of diagnostics and for the snapshot
+    in a saved plan. `constants` are the values of constant variables of the root module used to
+    read modules.
     """
 
     root: Module

@@ -1,6 +1,7 @@
-"""Limits on the size of a plan and of its input, so that an error or untrusted text ends in a diagnostic. The `limits`
-block of a configuration sets them, in a sandboxed run only lower; `-limit=NAME=N` and NF_LIMIT_NAME override it and may
-raise them.
+"""Limits on the size of a plan and of its input, so that an error or untrusted text ends in a diagnostic.
+
+The `limits` block of a configuration sets them, in a sandboxed run only lower; `-limit=NAME=N` and
+NF_LIMIT_NAME override it and may raise them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +49,10 @@ FIXED_LIMITS: Final[Mapping[str, str]] = {
 
 
 def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError:
-    """Build the error for more than `maximum` of the counted `subject`, the limit `name`. It ends the whole plan."""
+    """Build the error for more than `maximum` of the counted `subject`, the limit `name`.
+
+    It ends the whole plan.
+    """
     detail = (
         f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, "
         "raise the "
@@ -58,7 +62,10 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
 
 
 def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) -> dict[str, int]:
-    """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N). Flags win. Raises ValueError."""
+    """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N).
+
+    Flags win. Raises ValueError.
+    """
     # pairs (variable or flag, NAME=N); of equal names the last counts.
     settings = [
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
@@ -87,7 +94,10 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
 def merge_limits(
     configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool
 ) -> PlanSizeLimits:
-    """Merge the limits of a plan. A confined (sandboxed) configuration can only lower the defaults."""
+    """Merge the limits of a plan.
+
+    A confined (sandboxed) configuration can only lower the defaults.
+    """
     if confined:
         configured = {
             name: min(number, asdict(DEFAULT)[name]) for name, number in configured.items()

@@ -1,5 +1,7 @@
-"""Answers about a position of a file: completion suggestions (types, arguments, blocks, values, references), and hover
-texts in Markdown for the word there. Both use the schemas and allowed values at the position.
+"""Answers about a position of a file.
+
+Completion suggestions (types, arguments, blocks, values, references), and hover texts in Markdown
+for the word there. Both use the schemas and allowed values at the position.
 """
 
 import re
@@ -59,14 +61,18 @@ _UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, description=
 
 
 def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
-    """Return the schemas of resources ("resource") or data sources ("data") by type; empty for other blocks."""
+    """Return the schemas of resources ("resource") or data sources ("data") by type.
+
+    Empty for other blocks.
+    """
     return build_registries().schemas[MODES[block_type]] if block_type in MODES else {}
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first block is at the top
-    level, and each other one is inside the block before it. A block `dynamic "taint"` and the block `content` in it
-    have the schema of `taint`.
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA.
+
+    The first block is at the top level, and each other one is inside the block before it. A block
+    `dynamic "taint"` and the block `content` in it have the schema of `taint`.
     """
     # No resource, or one without its type yet.
     if not blocks or not blocks[0].labels:
@@ -84,7 +90,10 @@ def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
 
 
 def describe_attribute(name: str, attribute: AttributeSchema) -> str:
-    """Describe an argument in Markdown: its type, whether it is required, its description and choices."""
+    """Describe an argument in Markdown.
+
+    Its type, whether it is required, its description and choices.
+    """
     kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
     lines = [
         f"**`{name}`** {describe_type(attribute.type)}, {kind}",
@@ -105,7 +114,10 @@ def describe_block(name: str, nested: NestedBlock) -> str:
 
 
 def escape_description(text: str) -> str:
-    """Escape a description for Markdown: placeholders such as <rack> are not HTML. Code in backticks is unchanged."""
+    """Escape a description for Markdown: placeholders such as <rack> are not HTML.
+
+    Code in backticks is unchanged.
+    """
     # Every second part is code.
     parts = text.split("`")
     parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
@@ -122,7 +134,10 @@ class Choice(Struct, frozen=True):
 def list_argument_choices(
     name: str, attribute: AttributeSchema | None, module: ModuleText
 ) -> Iterator[Choice]:
-    """Yield the known values of the argument `name`: names of SKUs, or the choices of its schema; often none."""
+    """Yield the known values of the argument `name`: names of SKUs, or the choices of its schema.
+
+    Often none.
+    """
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
     elif name == "machine_sku":
@@ -145,7 +160,8 @@ def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
 
 
 class Suggestion(Struct, frozen=True):
-    """Completion suggestion: `label` is displayed, `insert` is inserted (with `$1` for the cursor);
+    """Completion suggestion: `label` is displayed, `insert` is inserted (with `$1` for the cursor).
+
     `typed_length` bytes before the cursor are replaced.
     """
 
@@ -173,7 +189,10 @@ _LABELS: Final = {
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
-    """Return suggestions at a byte of a file: types in the label of a block, names on a new line, values after `=`."""
+    """Return suggestions at a byte of a file.
+
+    Types in the label of a block, names on a new line, values after `=`.
+    """
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
@@ -222,7 +241,10 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
 
 
 def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
-    """Yield a suggestion for each top-level block. It replaces `typed_text`; `$0` is the cursor in the new block."""
+    """Yield a suggestion for each top-level block.
+
+    It replaces `typed_text`; `$0` is the cursor in the new block.
+    """
     for name, text in TOP_LEVEL.items():
         insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
@@ -266,8 +288,10 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
 def _suggest_references(
     module: ModuleText, attribute: AttributeSchema | None, typed_text: str
 ) -> Iterator[Suggestion]:
-    """Yield references for the text before the cursor. After `a.b.` these are the names inside of `a.b`. Otherwise they
-    are all symbols of the module. Resources that `attribute` refers to come first: `nexus_site.lab.id`, by id or name.
+    """Yield references for the text before the cursor.
+
+    After `a.b.` these are the names inside of `a.b`. Otherwise they are all symbols of the module.
+    Resources that `attribute` refers to come first: `nexus_site.lab.id`, by id or name.
     """
     length = len(typed_text.encode())
     parent, dot, _ = typed_text.rpartition(".")
@@ -293,7 +317,10 @@ def _list_referable_symbols(module: ModuleText) -> Iterable[Symbol]:
 
 
 def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, description) after `prefix.`: names of a kind (`var`) or of a type, or attributes of a resource."""
+    """Yield (name, description) after `prefix.`.
+
+    Names of a kind (`var`) or of a type, or attributes of a resource.
+    """
     for symbol in _list_referable_symbols(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")
         if symbol_parent == prefix:
@@ -367,6 +394,7 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
     """Return the documentation of the last of the nested `blocks`, or the predicted placement if it is a placed pool.
+
     Return "" for an unknown block.
     """
     block = blocks[-1]

@@ -1,5 +1,7 @@
-"""Files of one directory as in the editor: declarations, their occurrences, renaming and quick fixes. Works on
-syntax trees, not on a checked configuration, since text being edited is often invalid.
+"""Files of one directory as in the editor.
+
+Declarations, their occurrences, renaming and quick fixes. Works on syntax trees, not on a checked
+configuration, since text being edited is often invalid.
 """
 
 import re
@@ -44,9 +46,7 @@ class FileRange(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """Declaration of a module: `kind` is variable, local, output, module, provider, resource or data; `type`
-    is that of a resource or data source, "" otherwise.
-    """
+    """Declaration of a module: `kind` is variable, local, output, module, provider, resource or data; `type` is that of a resource or data source, "" otherwise."""
 
     kind: str
     type: str
@@ -88,7 +88,10 @@ class ModuleText(Struct, frozen=True):
         return {item.symbol: item.range for item in self.list_occurrences() if item.is_declaration}
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
-        """Return the name at a byte of a file, as occurrence of a symbol; the byte may also be just after the name."""
+        """Return the name at a byte of a file, as occurrence of a symbol.
+
+        The byte may also be just after the name.
+        """
         for occurrence in self.list_occurrences():
             if (
                 occurrence.range.path == path
@@ -130,7 +133,10 @@ class ModuleText(Struct, frozen=True):
         )
 
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
-        """Return the top-level block with the declaration of a symbol (for a local, `locals`); None if undeclared."""
+        """Return the top-level block with the declaration of a symbol (for a local, `locals`).
+
+        None if undeclared.
+        """
         range_in_file = self.list_symbols().get(symbol)
         if range_in_file is None:
             return None
@@ -145,7 +151,10 @@ class ModuleText(Struct, frozen=True):
 def read_module(
     directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement
 ) -> ModuleText:
-    """Read the readable files of a directory. `unsaved_texts` (by absolute path) replace those on disk."""
+    """Read the readable files of a directory.
+
+    `unsaved_texts` (by absolute path) replace those on disk.
+    """
     paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
     paths |= {
         path
@@ -175,7 +184,10 @@ def _read_configuration_file(path: str, confinement: Confinement) -> str | None:
 
 @lru_cache(maxsize=256)
 def _parse_configuration_file(path: str, text: str) -> Body:
-    """Return the syntax tree of a file, without its syntax errors. Unchanged files are not parsed again."""
+    """Return the syntax tree of a file, without its syntax errors.
+
+    Unchanged files are not parsed again.
+    """
     return parse_file(SourceFile(path, text))[0]
 
 
@@ -202,7 +214,10 @@ _RESERVED_ROOTS: Final = frozenset(
 
 
 def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
-    """Yield the names declared by a top-level block: its own name, or all names in a `locals` block."""
+    """Yield the names declared by a top-level block.
+
+    Its own name, or all names in a `locals` block.
+    """
     labels = block.labels
     if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
         symbol = Symbol(block.type, type="", name=labels[0].value)
@@ -219,7 +234,10 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
 
 
 def _list_traversals(block: Block) -> Iterator[Traversal]:
-    """Yield the traversals in a block, except in `from` of a moved block: it names a former address."""
+    """Yield the traversals in a block, except in `from` of a moved block.
+
+    It names a former address.
+    """
     body = get_native_body(block)
     for attribute in body.attributes:
         if (block.type, attribute.name) != ("moved", "from"):
@@ -275,8 +293,10 @@ class RenameError(ValueError):
 
 
 def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list[TextChange]:
-    """Return the text changes that rename a symbol. Raises RenameError. A resource also gets a `moved` block:
-    without one its objects would be destroyed and re-created elsewhere.
+    """Return the text changes that rename a symbol.
+
+    Raises RenameError. A resource also gets a `moved` block: without one its objects would be
+    destroyed and re-created elsewhere.
     """
     symbol = occurrence.symbol
     if not _IDENTIFIER.fullmatch(name):
@@ -316,7 +336,10 @@ class QuickFix(NamedTuple):
 
 
 def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickFix]:
-    """Yield the possible changes for a finding: another name, straight quotes, a `moved` block. Often there is none."""
+    """Yield the possible changes for a finding: another name, straight quotes, a `moved` block.
+
+    Often there is none.
+    """
     span = finding.subject
     if span is None or span.filename not in module.files:
         # No place in the module to change.
@@ -347,7 +370,10 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
 
 
 def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[QuickFix]:
-    """Yield a fix to replace the most similar word of the range by `name`; nothing without a word similar enough."""
+    """Yield a fix to replace the most similar word of the range by `name`.
+
+    Nothing without a word similar enough.
+    """
     similarities: list[tuple[float, re.Match[bytes]]] = []
     # A name is compared with each step of a reference, an id such as `a/b.c` with whole ids.
     pattern = _NAME if _NAME.fullmatch(name.encode()) else _ID

@@ -24,8 +24,10 @@ _MAX_NAMES = 4
 
 
 class PlacementPreview(Struct, frozen=True):
-    """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block. `hints` are short,
-    `texts` detailed. `findings` are the plan's diagnostics about lines of the files.
+    """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block.
+
+    `hints` are short, `texts` detailed. `findings` are the plan's diagnostics about lines of the
+    files.
     """
 
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -34,7 +36,10 @@ class PlacementPreview(Struct, frozen=True):
 
 
 def build_saved_preview(directory: str) -> PlacementPreview:
-    """Return the preview of a plan over the state, made without a lock and providers. It is empty if planning fails."""
+    """Return the preview of a plan over the state, made without a lock and providers.
+
+    It is empty if planning fails.
+    """
     project = open_project(create_editor_context(directory, dict(os.environ))).project
     if project is None:
         return PlacementPreview()
@@ -48,7 +53,10 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 
 def build_preview(plan: Plan) -> PlacementPreview:
-    """Return the preview of a plan: hints and texts by block and pool. Texts of instances of one block are joined."""
+    """Return the preview of a plan: hints and texts by block and pool.
+
+    Texts of instances of one block are joined.
+    """
     # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is
     # `a.b`.
     hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -118,9 +126,7 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield each resource and each block in it, as `(("nexus_kubernetes_cluster.a", "pool1"), 120)`: its key in a
-    preview (address and pool, "" for a resource) and the byte at the end of its header.
-    """
+    """Yield each resource and each block in it, as `(("nexus_kubernetes_cluster.a", "pool1"), 120)`: its key in a preview (address and pool, "" for a resource) and the byte at the end of its header."""
     for block in module.list_blocks(path):
         if block.type != "resource":
             continue
@@ -131,7 +137,10 @@ def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple
 
 
 def get_pool_name(block: Block) -> str:
-    """Return the pool declared by a nested block, as named in placements. Without a label, return the block type."""
+    """Return the pool declared by a nested block, as named in placements.
+
+    Without a label, return the block type.
+    """
     if block.type == "control_plane":
         return "control-plane"
     return block.labels[0].value if block.labels else block.type

@@ -1,4 +1,7 @@
-"""Language server: requests and notifications of the editor, with pygls. Nothing is applied or written."""
+"""Language server: requests and notifications of the editor, with pygls.
+
+Nothing is applied or written.
+"""
 
 import os
 from bisect import bisect_right
@@ -70,9 +73,7 @@ _SEVERITIES = {
 
 
 class EditorState(Struct):
-    """State of the editor: open texts, files edited since they were saved, files with markers by directory,
-    published diagnostics by file, and placement previews.
-    """
+    """State of the editor: open texts, files edited since they were saved, files with markers by directory, published diagnostics by file, and placement previews."""
 
     server: LanguageServer
     unsaved_texts: dict[str, str] = field(default_factory=dict)
@@ -251,7 +252,10 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
 
 
 def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -> None:
-    """Register handlers for document symbols, definitions and references; None or [] if there is no symbol."""
+    """Register handlers for document symbols, definitions and references.
+
+    None or [] if there is no symbol.
+    """
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def handle_document_symbols(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
@@ -361,7 +365,10 @@ def _build_range(text: str, start: int, end: int) -> lsp.Range:
 
 
 def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
-    """Build the marker of a diagnostic; at the start of the file if its position or the text is unknown."""
+    """Build the marker of a diagnostic.
+
+    At the start of the file if its position or the text is unknown.
+    """
     marker_range = lsp.Range(Position(0, 0), Position(0, 0))
     if diagnostic.subject is not None and source is not None:
         span = diagnostic.subject
@@ -392,7 +399,10 @@ def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.Worksp
 
 
 def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.DocumentSymbol]:
-    """Return the blocks and arguments of a body as a tree, in source order. `is_top`: its blocks are top-level ones."""
+    """Return the blocks and arguments of a body as a tree, in source order.
+
+    `is_top`: its blocks are top-level ones.
+    """
     symbols = []
     contents: list[Block | Attribute] = [*body.attributes, *body.blocks]
     for item in sorted(contents, key=lambda candidate: candidate.span.start.byte):
@@ -460,6 +470,9 @@ def convert_to_position(text: str, offset: int) -> Position:
 
 @lru_cache(maxsize=32)
 def _split_lines_with_offsets(text: str) -> tuple[list[bytes], list[int]]:
-    """Return the lines and their start bytes, then the start of a further line. Cached by file."""
+    """Return the lines and their start bytes, then the start of a further line.
+
+    Cached by file.
+    """
     lines = text.encode().split(b"\n")
     return lines, [0, *accumulate(len(line) + 1 for line in lines)]

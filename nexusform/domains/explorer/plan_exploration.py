@@ -1,5 +1,7 @@
-"""Interactive exploration of a configuration: changed counts, and racks lost, activated or added, each
-planned again. Nothing is applied, locked or recorded. Literal values can be written back to the files.
+"""Interactive exploration of a configuration.
+
+Changed counts, and racks lost, activated or added, each planned again. Nothing is applied, locked
+or recorded. Literal values can be written back to the files.
 """
 
 import difflib
@@ -120,7 +122,10 @@ class PlanExploration:
         return list(self._racks.values())
 
     def plan_request(self, request: ExplorationRequest) -> Plan:
-        """Return the plan of a request. Raises ExplorationRequestError."""
+        """Return the plan of a request.
+
+        Raises ExplorationRequestError.
+        """
         self._check_request(request)
         configuration = self.configuration
         # racks in a file not on disk.
@@ -137,7 +142,10 @@ class PlanExploration:
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
-        """Return the file changes of a request. Raises ExplorationRequestError."""
+        """Return the file changes of a request.
+
+        Raises ExplorationRequestError.
+        """
         texts, unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
         return ConfigurationFileChanges(
@@ -145,7 +153,10 @@ class PlanExploration:
         )
 
     def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
-        """Write the change with this digest; return the file names. Raises ExplorationRequestError, OSError."""
+        """Write the change with this digest; return the file names.
+
+        Raises ExplorationRequestError, OSError.
+        """
         texts, _unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
         if sha256(difference.encode()).hexdigest() != digest:
@@ -187,8 +198,9 @@ class PlanExploration:
                 )
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
-        """Return the arguments changed by a request. A lost rack gets a machine count of 0, and its machines with their
-        own blocks are evacuated.
+        """Return the arguments changed by a request.
+
+        A lost rack gets a machine count of 0, and its machines with their own blocks are evacuated.
         """
         counts = [
             ArgumentAdjustment(*self._count_paths[key], count)
@@ -208,7 +220,10 @@ class PlanExploration:
         return [*counts, *lost_racks, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
-        """Yield the HCL of a block for each added rack. `counts_by_rack` has the number of copies of existing racks."""
+        """Yield the HCL of a block for each added rack.
+
+        `counts_by_rack` has the number of copies of existing racks.
+        """
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
         # Each as often as it counts.
         for number, address in enumerate(Counter(counts_by_rack).elements(), 1):
@@ -272,7 +287,10 @@ class PlanExploration:
 def open_exploration(
     context: CommandContext,
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
-    """Yield the exploration of a directory, with diagnostics and their sources; None if it cannot be opened."""
+    """Yield the exploration of a directory, with diagnostics and their sources.
+
+    None if it cannot be opened.
+    """
     opening = open_project(context)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
@@ -285,7 +303,10 @@ def open_exploration(
 
 
 def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
-    """Return the path of a pool's count, such as ("agent_pool", "np1", "count"). None: it cannot be adjusted."""
+    """Return the path of a pool's count, such as ("agent_pool", "np1", "count").
+
+    None: it cannot be adjusted.
+    """
     if resource_type == "nexus_agent_pool":
         return ("node_count",)
     # A VM outside of clusters, or a VNF.
@@ -312,8 +333,10 @@ def _index_machine_blocks(plan: Plan, project: Project) -> dict[str, list[tuple[
 def _list_adjustable_racks(
     plan: Plan, project: Project, machine_blocks: Mapping[str, Sequence[tuple[Address, int]]]
 ) -> Iterator[RackStateControl]:
-    """Yield the racks existing after a plan: each can be lost, and a planned one activated. `machine_blocks` (address
-    and slot) by rack id count as machines in slots above the machine count.
+    """Yield the racks existing after a plan: each can be lost, and a planned one activated.
+
+    `machine_blocks` (address and slot) by rack id count as machines in slots above the machine
+    count.
     """
     for change in plan.changes:
         rack = change.after  # None: deleted

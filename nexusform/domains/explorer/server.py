@@ -1,5 +1,7 @@
-"""Web server of the exploration on the loopback interface. Requests need the token of the address and must be
-sent by this page: other pages in the same browser can neither read nor request anything.
+"""Web server of the exploration on the loopback interface.
+
+Requests need the token of the address and must be sent by this page: other pages in the same
+browser can neither read nor request anything.
 """
 
 import hmac
@@ -92,7 +94,10 @@ class ExplorerServer(ThreadingHTTPServer):
         return page.encode()
 
     def render_plan(self, request: ExplorationRequest) -> dict[str, Any]:
-        """Plan a request. Return the headline, the main HTML and the data for the page."""
+        """Plan a request.
+
+        Return the headline, the main HTML and the data for the page.
+        """
         exploration = self.exploration
         with self.lock:
             plan = exploration.plan_request(request)

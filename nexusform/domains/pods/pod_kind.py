@@ -15,8 +15,9 @@ SCHEDULED: Final = "Scheduled"
 
 
 class PodLocation(ObjectLocation, frozen=True):
-    """Location of a pod: cluster and node, with the node's machine and zone. A waiting pod has only a
-    cluster; `state` is its state ("" if unknown: Pending).
+    """Location of a pod: cluster and node, with the node's machine and zone.
+
+    A waiting pod has only a cluster; `state` is its state ("" if unknown: Pending).
     """
 
     cluster: str
@@ -32,7 +33,10 @@ class PodLocation(ObjectLocation, frozen=True):
 
 
 def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the pods in nested values as `workload/pod`. The outer keys are workloads, or for some kinds clusters."""
+    """Yield the pods in nested values as `workload/pod`.
+
+    The outer keys are workloads, or for some kinds clusters.
+    """
     if not isinstance(values, Mapping):
         # No pods are known.
         return
@@ -45,7 +49,10 @@ def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _build_document(location: PodLocation) -> dict[str, Any]:
-    """Return a location for JSON output. `state` is Scheduled for a pod with a node, else such as Pending or Failed."""
+    """Return a location for JSON output.
+
+    `state` is Scheduled for a pod with a node, else such as Pending or Failed.
+    """
     return {
         "cluster": location.cluster,
         "node": location.node,

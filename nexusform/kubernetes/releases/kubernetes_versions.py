@@ -1,4 +1,7 @@
-"""Kubernetes versions: allowed upgrades and end of support. Plans and `simulate kubernetes-upgrade` share them."""
+"""Kubernetes versions: allowed upgrades and end of support.
+
+Plans and `simulate kubernetes-upgrade` share them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -102,8 +105,9 @@ class VersionStep(StrEnum):
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
-    """Determine the kind of a change from a running version (`start`) to a requested one. `end` may leave out the patch
-    (-1) or the bundle (""): then the running one stays as it is.
+    """Determine the kind of a change from a running version (`start`) to a requested one.
+
+    `end` may leave out the patch (-1) or the bundle (""): then the running one stays as it is.
     """
     if (end.major, end.minor) < (start.major, start.minor):
         return VersionStep.DOWNGRADE
@@ -119,8 +123,10 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
 
 
 class OfferedVersions(Struct, frozen=True):
-    """Versions offered to a cluster: `versions` by the site's catalogue (None: unknown), `upgrades` to the
-    cluster itself (empty: unknown). `available_until`: ends of extended availability of the catalogue.
+    """Versions offered to a cluster.
+
+    `versions` by the site's catalogue (None: unknown), `upgrades` to the cluster itself (empty:
+    unknown). `available_until`: ends of extended availability of the catalogue.
     """
 
     versions: tuple[str, ...] | None = None
@@ -128,8 +134,10 @@ class OfferedVersions(Struct, frozen=True):
     available_until: Mapping[str, str] = {}
 
     def list_hop_choices(self, count: int) -> list[tuple[str, ...]]:
-        """Return for each of `count` hops the versions to choose from, () if unknown. The upgrades of the cluster are
-        those for the first hop. An empty catalogue counts as unknown.
+        """Return for each of `count` hops the versions to choose from, () if unknown.
+
+        The upgrades of the cluster are those for the first hop. An empty catalogue counts as
+        unknown.
         """
         catalogue = self.versions or ()
         first_choices = self.upgrades or catalogue
@@ -147,9 +155,11 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it. The
-    versions are () if the cluster already runs `target`. Plans and `simulate kubernetes-upgrade` both use this
-    function. `today` is RFC 3339; with "" ends of availability are not checked.
+    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it.
+
+    The versions are () if the cluster already runs `target`. Plans and `simulate
+    kubernetes-upgrade` both use this function. `today` is RFC 3339; with "" ends of availability
+    are not checked.
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
@@ -189,7 +199,10 @@ def find_upgrade_hops(
 
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
-    """Explain why a change is rejected: it needs several `hops` (versions in order), and a plan makes one."""
+    """Explain why a change is rejected.
+
+    It needs several `hops` (versions in order), and a plan makes one.
+    """
     # The last hop ends at `target`.
     skipped = hops[:-1]
     dots = ["..."] if len(skipped) > _MAX_NAMES else []
@@ -204,8 +217,9 @@ def explain_skipped_versions(current: str, target: str, hops: Sequence[Kubernete
 def list_upgrade_hops(
     start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions
 ) -> tuple[KubernetesVersion, ...]:
-    """List the versions from `start` (exclusive) to `end`; no minor version is skipped. The versions between are the
-    newest offered ones of their minor version, if known.
+    """List the versions from `start` (exclusive) to `end`; no minor version is skipped.
+
+    The versions between are the newest offered ones of their minor version, if known.
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
@@ -214,7 +228,10 @@ def list_upgrade_hops(
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
-    """Return the newest of these versions with the minor version of `minor`; `minor` itself without any."""
+    """Return the newest of these versions with the minor version of `minor`.
+
+    `minor` itself without any.
+    """
     matching = [version for _, version in _parse_versions(choices) if _is_match(version, minor)]
     return max(matching, default=minor)
 
@@ -232,7 +249,10 @@ def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]
 def _explain_missing_offer(
     current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions
 ) -> str:
-    """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
+    """Explain the first hop to a version without an offer.
+
+    "" if all are offered or nothing is known.
+    """
     before = current
     for hop, choices in zip(hops, offers.list_hop_choices(len(hops)), strict=True):
         if choices and not select_available_versions(hop, choices):
@@ -246,7 +266,10 @@ def _explain_missing_offer(
 def select_available_versions(
     requested: KubernetesVersion, versions: Sequence[str] | None
 ) -> tuple[str, ...] | None:
-    """Select a site's versions for a requested minor version, patch and bundle. None if those are unknown."""
+    """Select a site's versions for a requested minor version, patch and bundle.
+
+    None if those are unknown.
+    """
     if versions is None:
         return None
     return tuple(
@@ -255,7 +278,10 @@ def select_available_versions(
 
 
 def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
-    """Return True if a version offers the requested one; a patch or bundle missing on either side matches any."""
+    """Return True if a version offers the requested one.
+
+    A patch or bundle missing on either side matches any.
+    """
     if available.minor_version != requested.minor_version:
         return False
     # A catalogue may list only minor versions (patch -1).
@@ -265,8 +291,10 @@ def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> boo
 
 
 class VersionAvailabilityEnd(Struct, frozen=True):
-    """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
-    dropped the version; `days` are those left, negative after it: clusters with the version are abandoned then.
+    """End of extended availability of a version.
+
+    `date` is a day or a month, "" if the site's catalogue has dropped the version; `days` are those
+    left, negative after it: clusters with the version are abandoned then.
     """
 
     date: str
@@ -276,9 +304,11 @@ class VersionAvailabilityEnd(Struct, frozen=True):
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
 ) -> VersionAvailabilityEnd | None:
-    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339. The site's
-    catalogue (`versions`, and `dates` by version) counts first. A version older than the whole catalogue has ended
-    (`days` -1, without a date). For a version without a date there, the end published by Microsoft counts.
+    """Find the end of extended availability of a running version; None if unknown.
+
+    `today` is RFC 3339. The site's catalogue (`versions`, and `dates` by version) counts first. A
+    version older than the whole catalogue has ended (`days` -1, without a date). For a version
+    without a date there, the end published by Microsoft counts.
     """
     catalogue = _parse_versions(versions or ())
     # The ends of the catalogue entries of this version: a patch missing on either side matches any.
@@ -310,7 +340,10 @@ def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
 
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
-    """Describe a cluster of a version past its extended availability. The date of its end may be unknown ("")."""
+    """Describe a cluster of a version past its extended availability.
+
+    The date of its end may be unknown ("").
+    """
     reason = (
         f"ended on {end.date}"
         if end.date
@@ -324,7 +357,10 @@ def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabil
 
 
 def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
-    """Return True if `start` has an old etcd and `end` a new one, so an upgrade probably fails; False if unknown."""
+    """Return True if `start` has an old etcd and `end` a new one, so an upgrade probably fails.
+
+    False if unknown.
+    """
     if not start.bundle or not end.bundle:
         return False
     return (

@@ -37,7 +37,10 @@ from nexusform.values.typed_value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKN
 
 
 def _convert_to_type(target: Type, value: Value) -> Value:
-    """Convert a value. Raises FunctionProblem with the reason, without the content of a sensitive value."""
+    """Convert a value.
+
+    Raises FunctionProblem with the reason, without the content of a sensitive value.
+    """
     try:
         return convert_value(value, target)
     except ConversionProblem as problem:
@@ -67,8 +70,10 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first value without errors. If it is not wholly known, return an unknown value of open type. Raises
-    FunctionProblem with the errors of all attempts if none succeeds.
+    """Return the first value without errors.
+
+    If it is not wholly known, return an unknown value of open type. Raises FunctionProblem with the
+    errors of all attempts if none succeeds.
     """
     if not attempts:
         raise FixedProblem("at least one argument is required")
@@ -87,7 +92,10 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
-    """Return whether the attempt has no errors. With unknown parts it may still fail, so the result is unknown."""
+    """Return whether the attempt has no errors.
+
+    With unknown parts it may still fail, so the result is unknown.
+    """
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts
@@ -111,7 +119,10 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
 
 
 def _is_sensitive(value: Value) -> Value:
-    """Return whether a value is sensitive. It is unknown for an unknown value without the mark."""
+    """Return whether a value is sensitive.
+
+    It is unknown for an unknown value without the mark.
+    """
     if value.is_sensitive:
         return TRUE
     # An unknown value may become sensitive.
@@ -119,7 +130,10 @@ def _is_sensitive(value: Value) -> Value:
 
 
 def _format_type_of_value(value: Value) -> Value:
-    """Return the type of a value as text. It is unknown if the type of an unknown part is open (DYNAMIC)."""
+    """Return the type of a value as text.
+
+    It is unknown if the type of an unknown part is open (DYNAMIC).
+    """
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
     return Value(STRING, format_type(value.type))

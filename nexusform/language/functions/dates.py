@@ -64,8 +64,10 @@ _CYCLE_DAYS: Final = 146_097
 
 
 class LocalTime(Struct, frozen=True):
-    """Moment as displayed by a local clock. `day` counts days of that clock's calendar as Python's ordinals do,
-    `nanosecond` those since its midnight; `offset` is the clock's distance from UTC in minutes.
+    """Moment as displayed by a local clock.
+
+    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its
+    midnight; `offset` is the clock's distance from UTC in minutes.
     """
 
     day: int
@@ -94,8 +96,10 @@ class LocalTime(Struct, frozen=True):
 
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
-    """Parse an RFC 3339 text with its offset. Raises FunctionProblem for the argument at `position`. `lenient` accepts
-    offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a comma, as Go does for values that
+    """Parse an RFC 3339 text with its offset.
+
+    Raises FunctionProblem for the argument at `position`. `lenient` accepts offsets of up to 24
+    hours and 60 minutes, hours of one digit and fractions after a comma, as Go does for values that
     are not printed.
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
@@ -131,7 +135,10 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
-    """Format the offset as `+hh:mm` (with `colon`) or `+hhmm`. An offset of 0 is `utc`, if `utc` is not empty."""
+    """Format the offset as `+hh:mm` (with `colon`) or `+hhmm`.
+
+    An offset of 0 is `utc`, if `utc` is not empty.
+    """
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -179,7 +186,10 @@ _FORMAT_PART: Final = re.compile(
 
 
 def _format_date(pattern: str, timestamp: str) -> str:
-    """Format a timestamp. Equal letters in a row, such as `YYYY`, are a verb. Quoted text is literal."""
+    """Format a timestamp.
+
+    Equal letters in a row, such as `YYYY`, are a verb. Quoted text is literal.
+    """
     moment = parse_timestamp(timestamp, position=1)
     pieces: list[str] = []
     for part in _FORMAT_PART.finditer(pattern):
@@ -199,7 +209,10 @@ def _format_date(pattern: str, timestamp: str) -> str:
 
 
 def parse_duration(text: str, position: int) -> int:
-    """Parse a duration such as `1h30m`, `-1.5s` or `0` to nanoseconds. Raises FunctionProblem, also for ""."""
+    """Parse a duration such as `1h30m`, `-1.5s` or `0` to nanoseconds.
+
+    Raises FunctionProblem, also for "".
+    """
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
     if unsigned == "0":
         return 0
@@ -276,7 +289,10 @@ def _format_utc_timestamp(moment: datetime) -> str:
 def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
-    """Build timestamp() and plantimestamp(). During planning `now` is None, and timestamp() is unknown."""
+    """Build timestamp() and plantimestamp().
+
+    During planning `now` is None, and timestamp() is unknown.
+    """
     return (
         Function(
             "plantimestamp",

@@ -44,8 +44,10 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
-    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false. One decisive
-    item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
+    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True).
+
+    A null item counts as false. One decisive item gives the result, even if others are unknown.
+    Else the result is unknown with an unknown item.
     """
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)
@@ -68,7 +70,10 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce(*arguments: Value) -> Value:
-    """Return the first argument other than null and, of strings, "". It is unknown if an unknown one precedes it."""
+    """Return the first argument other than null and, of strings, "".
+
+    It is unknown if an unknown one precedes it.
+    """
     common = _find_coalesce_type(arguments)
     for argument in arguments:
         if argument.raw is UNKNOWN:
@@ -86,8 +91,10 @@ def _find_list_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
-    """Return the first list with elements. It is unknown if an unknown one precedes it. The types of all arguments up
-    to the first unknown one are checked, also those after the result.
+    """Return the first list with elements.
+
+    It is unknown if an unknown one precedes it. The types of all arguments up to the first unknown
+    one are checked, also those after the result.
     """
     if not lists:
         raise FixedProblem("at least one argument is required")
@@ -106,8 +113,10 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a list, set or tuple, or null if it is empty. It is unknown if the length is. Raises
-    FunctionProblem for several elements, and for a value that is no sequence.
+    """Return the only element of a list, set or tuple, or null if it is empty.
+
+    It is unknown if the length is. Raises FunctionProblem for several elements, and for a value
+    that is no sequence.
     """
     if sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
@@ -152,7 +161,10 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:
-    """Return the element at an index; it wraps around at both ends. Raises FunctionProblem for an empty list."""
+    """Return the element at an index; it wraps around at both ends.
+
+    Raises FunctionProblem for an empty list.
+    """
     # raises FunctionProblem unless it is a list or tuple.
     _find_element_type([sequence, position])
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
@@ -164,7 +176,10 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
 
 def _find_index_of_value(sequence: Value, value: Value) -> Value:
-    """Return the index of the first equal element, perhaps unknown. Raises FunctionProblem without one."""
+    """Return the index of the first equal element, perhaps unknown.
+
+    Raises FunctionProblem without one.
+    """
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("argument must be a list or tuple", argument=0)
     if not sequence.raw:
@@ -180,7 +195,10 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
-    """Check whether any element equals the value. It is unknown if none does, but an unknown element may."""
+    """Check whether any element equals the value.
+
+    It is unknown if none does, but an unknown element may.
+    """
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False
@@ -194,7 +212,10 @@ def _has_element(sequence: Value, value: Value) -> Value:
 
 
 def _compute_length(value: Value) -> Value:
-    """Return the number of elements, attributes or characters. An unknown number still has its known bounds."""
+    """Return the number of elements, attributes or characters.
+
+    An unknown number still has its known bounds.
+    """
     value_type, raw = value.type, value.raw
     # Also of an unknown value.
     if isinstance(value_type, (TupleType, ObjectType)):

@@ -33,7 +33,10 @@ _PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def decode_utf8(data: bytes, description: str) -> str:
-    """Decode bytes as UTF-8. Raises FunctionProblem for invalid ones; `description` is the subject of its message."""
+    """Decode bytes as UTF-8.
+
+    Raises FunctionProblem for invalid ones; `description` is the subject of its message.
+    """
     try:
         return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:
@@ -55,7 +58,10 @@ def _compress_to_base64_gzip(text: str) -> str:
 
 
 def _decompress_from_base64_gzip(text: str) -> str:
-    """Decode text from base64 and gzip. Raises FunctionProblem, also if the result is too large."""
+    """Decode text from base64 and gzip.
+
+    Raises FunctionProblem, also if the result is too large.
+    """
     import zlib
 
     packed = decode_base64(text)
@@ -80,7 +86,10 @@ def _quote_url(text: str) -> str:
 
 
 def _unquote_url(text: str) -> str:
-    """Decode percent escapes and plus signs. Raises FunctionProblem."""
+    """Decode percent escapes and plus signs.
+
+    Raises FunctionProblem.
+    """
     from urllib.parse import unquote_to_bytes
 
     invalid_escape = _BAD_ESCAPE.search(text)
@@ -93,7 +102,10 @@ def _unquote_url(text: str) -> str:
 
 
 def _parse_csv(text: str) -> Value:
-    """Parse one object for every row after the first, which has the column names. Raises FunctionProblem."""
+    """Parse one object for every row after the first, which has the column names.
+
+    Raises FunctionProblem.
+    """
     text = text.replace("\r\n", "\n")
     rows = _split_csv_rows(text)
     if not rows:
@@ -116,7 +128,10 @@ def _parse_csv(text: str) -> Value:
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
-    """Return every row of CSV text: the offset of its start, and its fields. Empty lines are no rows."""
+    """Return every row of CSV text: the offset of its start, and its fields.
+
+    Empty lines are no rows.
+    """
     rows: list[tuple[int, list[str]]] = []
     offset = 0
     while offset < len(text):
@@ -138,7 +153,10 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:
-    """Parse the field from `offset` on. Return it and its end: the offset of a comma, a line end or the text's end."""
+    """Parse the field from `offset` on.
+
+    Return it and its end: the offset of a comma, a line end or the text's end.
+    """
     start = offset
     if not text.startswith('"', start):
         match = _PLAIN_FIELD.match(text, start)
@@ -236,7 +254,10 @@ _CODECS: Final = {name.lower(): codec for codec, *names in _ENCODING_ROWS for na
 
 
 def _find_codec(name: str) -> str:
-    """Return the codec for an IANA encoding name. Raises FunctionProblem."""
+    """Return the codec for an IANA encoding name.
+
+    Raises FunctionProblem.
+    """
     codec = _CODECS.get(name.lower())
     if codec is None:
         message = (
@@ -247,7 +268,10 @@ def _find_codec(name: str) -> str:
 
 
 def _encode_text(text: str, encoding: str) -> str:
-    """Encode a text in another encoding, as base64. Raises FunctionProblem."""
+    """Encode a text in another encoding, as base64.
+
+    Raises FunctionProblem.
+    """
     codec = _find_codec(encoding)
     try:
         # UTF-16 without a byte order in its name is big-endian, and starts with a byte order mark.
@@ -261,7 +285,10 @@ def _encode_text(text: str, encoding: str) -> str:
 
 
 def _decode_text(text: str, encoding: str) -> str:
-    """Decode base64, and the resulting bytes from `encoding` to text. Raises FunctionProblem."""
+    """Decode base64, and the resulting bytes from `encoding` to text.
+
+    Raises FunctionProblem.
+    """
     codec = _find_codec(encoding)
     try:
         data = decode_base64(text)
@@ -275,7 +302,10 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
-    """Evaluate `jsonencode`. With unknown parts in the value, only the first character of the text may be known."""
+    """Evaluate `jsonencode`.
+
+    With unknown parts in the value, only the first character of the text may be known.
+    """
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

@@ -1,6 +1,4 @@
-"""Functions that read files, through the Files port, functions on paths, and text rendered as a template with variables
-of its own (templatefile and templatestring).
-"""
+"""Functions that read files, through the Files port, functions on paths, and text rendered as a template with variables of its own (templatefile and templatestring)."""
 
 import posixpath
 import re
@@ -87,42 +85,63 @@ class FileReader:
         self._base = base_directory
 
     def resolve(self, path: str) -> str:
-        """Return the path to read: `~` expanded, relative to the base directory. Raises FunctionProblem."""
+        """Return the path to read: `~` expanded, relative to the base directory.
+
+        Raises FunctionProblem.
+        """
         expanded = self.expand_home(path)
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded
         return posixpath.join(self._base, expanded)
 
     def read(self, path: str) -> bytes:
-        """Read the content of a file. Raises FunctionProblem."""
+        """Read the content of a file.
+
+        Raises FunctionProblem.
+        """
         full_path = self.resolve(path)
         with _convert_file_problems():
             return self._files.read(full_path)
 
     def read_text(self, path: str) -> str:
-        """Read the content of a text file. Raises FunctionProblem."""
+        """Read the content of a text file.
+
+        Raises FunctionProblem.
+        """
         return decode_utf8(self.read(path), f'the content of "{path}"')
 
     def is_file(self, path: str) -> bool:
-        """Check whether a file exists. Raises FunctionProblem."""
+        """Check whether a file exists.
+
+        Raises FunctionProblem.
+        """
         full_path = self.resolve(path)
         with _convert_file_problems():
             return self._files.is_file(full_path)
 
     def find_files(self, path: str, pattern: str) -> list[str]:
-        """Find the files below a directory that match, none if it does not exist. Raises FunctionProblem."""
+        """Find the files below a directory that match, none if it does not exist.
+
+        Raises FunctionProblem.
+        """
         full_path = self.resolve(path)
         with _convert_file_problems(), suppress(MissingDirectory):
             return self._files.find_files(full_path, pattern)
         return []
 
     def resolve_path(self, path: str) -> str:
-        """Return the absolute form of a path. Raises FunctionProblem."""
+        """Return the absolute form of a path.
+
+        Raises FunctionProblem.
+        """
         with _convert_file_problems():
             return self._files.resolve_path(path)
 
     def expand_home(self, path: str) -> str:
-        """Replace `~` at the start. Raises FunctionProblem."""
+        """Replace `~` at the start.
+
+        Raises FunctionProblem.
+        """
         with _convert_file_problems():
             return self._files.expand_home(path)
 
@@ -226,7 +245,10 @@ class TemplateRenderer:
         self._depth = 0
 
     def render(self, name: str, text: str, variables: Value) -> Value:
-        """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""
+        """Render a template to its value: text, or of any type if it is one interpolation.
+
+        Raises FunctionProblem.
+        """
         from nexusform.language.evaluator import evaluate_expression
         from nexusform.language.parser import parse_template
 

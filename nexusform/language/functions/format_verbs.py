@@ -77,12 +77,18 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
 
 
 def _has_untyped_null(arguments: Sequence[Value]) -> bool:
-    """Check for a null without a type. As in Terraform, it is no error for `%d` or `%s`: the text is unknown."""
+    """Check for a null without a type.
+
+    As in Terraform, it is no error for `%d` or `%s`: the text is unknown.
+    """
     return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
 
 
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
-    """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
+    """Replace the verbs of the pattern by the arguments.
+
+    Raises FunctionProblem.
+    """
     pieces: list[str] = []
     # In the pattern, and in the arguments (for a verb without an index).
     offset, next_position = 0, 0
@@ -116,7 +122,10 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
 
 
 def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple[_FormatVerb, int]:
-    """Parse the verb of a match. Return it and its argument's position (from 0): explicit, else `next_position`."""
+    """Parse the verb of a match.
+
+    Return it and its argument's position (from 0): explicit, else `next_position`.
+    """
     start = match.start()
     # In bytes, for messages.
     offset = len(pattern[:start].encode())
@@ -142,7 +151,10 @@ def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple
 
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
-    """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
+    """Render an argument as its verb requires.
+
+    Raises FunctionProblem for an unsuitable one (null except for `%v`).
+    """
     # The letter of the verb.
     mode = verb.mode
     if mode == "v":
@@ -165,7 +177,10 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
 
 
 def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
-    """Render the argument of `%v`: a string or number plainly, other values as JSON. With the flag # all are JSON."""
+    """Render the argument of `%v`: a string or number plainly, other values as JSON.
+
+    With the flag # all are JSON.
+    """
     if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
         return render_json(argument)
     if argument.type == STRING:
@@ -176,7 +191,10 @@ def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
 
 
 def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType) -> Any:
-    """Convert an argument to the type its verb requires. Raises FunctionProblem."""
+    """Convert an argument to the type its verb requires.
+
+    Raises FunctionProblem.
+    """
     try:
         return convert_value(argument, target).raw
     except ConversionProblem as problem:
@@ -187,7 +205,10 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
 
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
-    """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
+    """Fill a text up to the verb's width.
+
+    On the right with `-`, else on the left, with zeros for the flag 0.
+    """
     # In ASCII only a CR and LF are one cluster of two characters.
     missing = verb.width - (
         len(text) if text.isascii() and "\r\n" not in text else count_clusters(text)
@@ -198,7 +219,10 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
-    """Render a number's digits with its sign and padding: spaces on either side, or zeros after the sign."""
+    """Render a number's digits with its sign and padding.
+
+    Spaces on either side, or zeros after the sign.
+    """
     positive_sign = "+" if "+" in verb.flags else " " if " " in verb.flags else ""
     sign = "-" if is_negative else positive_sign
     number = sign + digits
@@ -210,7 +234,10 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
 
 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:
-    """Render a whole number in the verb's base. Raises FunctionProblem for fractions."""
+    """Render a whole number in the verb's base.
+
+    Raises FunctionProblem for fractions.
+    """
     if not isinstance(number, int):
         raise FunctionProblem(
             f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required'
@@ -247,7 +274,10 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 
 
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
-    """Return the digits of a number, at most `count` (None: all), and its exponent: ("125", 2) for 0.125 * 10**2."""
+    """Return the digits of a number, at most `count` (None: all), and its exponent.
+
+    ("125", 2) for 0.125 * 10**2.
+    """
     if size == 0:
         return "0", 1
     digits, point = compute_shortest_digits(size)
@@ -262,8 +292,10 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
-    """Render a number as Go does for %g: plainly (`123`), or with an exponent if that is small or large (`1e-05`).
-    Small is below -4. Large is at least the number of significant digits (`precision`), 6 if it is None.
+    """Render a number as Go does for %g.
+
+    Plainly (`123`), or with an exponent if that is small or large (`1e-05`). Small is below -4.
+    Large is at least the number of significant digits (`precision`), 6 if it is None.
     """
     # significant digits; None: all.
     count = None if precision is None else max(precision, 1)
@@ -279,8 +311,10 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
-    """Evaluate `formatlist`: format one text for each position of the lists, which have one length. An argument that
-    is no list is used in every text: ("%s-%d", ["a", "b"], 1) gives ["a-1", "b-1"].
+    """Evaluate `formatlist`: format one text for each position of the lists, which have one length.
+
+    An argument that is no list is used in every text: ("%s-%d", ["a", "b"], 1) gives ["a-1",
+    "b-1"].
     """
     # By position in the call: the pattern is argument 0.
     lists: dict[int, Value] = {}
@@ -322,7 +356,10 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int:
-    """Return the common known length of the lists, 1 without any. Raises FunctionProblem if known lengths differ."""
+    """Return the common known length of the lists, 1 without any.
+
+    Raises FunctionProblem if known lengths differ.
+    """
     count = first_position = None
     # position in the call: the pattern is argument 0.
     for position, argument in lists.items():

@@ -1,8 +1,10 @@
-"""Function records: signatures, the rules for passing arguments, and the evaluation of calls: `max(a, b...)`.
+"""Function records: signatures, the rules for passing arguments, and the evaluation of calls.
 
-The rules are the same for every function: arguments are converted to the parameter's type; a null or a value
-of unknown type is rejected or short-circuits unless the parameter allows it; unknown arguments give an
-unknown of the result's type; marks of arguments are added to the result.
+`max(a, b...)`.
+
+The rules are the same for every function: arguments are converted to the parameter's type; a null
+or a value of unknown type is rejected or short-circuits unless the parameter allows it; unknown
+arguments give an unknown of the result's type; marks of arguments are added to the result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +40,10 @@ from nexusform.values.typed_value import (
 
 
 class FunctionProblem(Exception):
-    """Call without a result; `message` is a clause without a full stop. `argument` is the position of the argument at
-    fault, None for the call as a whole; `line` the line in it (from 1, 0 = all of it).
+    """Call without a result; `message` is a clause without a full stop.
+
+    `argument` is the position of the argument at fault, None for the call as a whole; `line` the
+    line in it (from 1, 0 = all of it).
     """
 
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
@@ -52,14 +56,19 @@ class FunctionProblem(Exception):
 
 
 class FixedProblem(FunctionProblem):
-    """Problem with a constant message, independent of the arguments. Only these messages are reported for sensitive
-    arguments; `tests/trust/test_secrets.py` checks the calls.
+    """Problem with a constant message, independent of the arguments.
+
+    Only these messages are reported for sensitive arguments; `tests/trust/test_secrets.py` checks
+    the calls.
     """
 
 
 class Parameter(Struct, frozen=True):
-    """One parameter. Disallowed values are rejected (null) or handled before the function runs. `inner_marks`: marks
-    inside the argument are kept there, since the function only moves elements; its own mark is added to the result.
+    """One parameter.
+
+    Disallowed values are rejected (null) or handled before the function runs. `inner_marks`: marks
+    inside the argument are kept there, since the function only moves elements; its own mark is
+    added to the result.
     """
 
     name: str
@@ -82,7 +91,10 @@ class Example(Struct, frozen=True):
 def build_any_parameter(
     name: str, description: str, *, allow_marked: bool = False, inner_marks: bool = False
 ) -> Parameter:
-    """Build a parameter for all values: null, unknown, of any type. See `Parameter` for the options about marks."""
+    """Build a parameter for all values: null, unknown, of any type.
+
+    See `Parameter` for the options about marks.
+    """
     return Parameter(
         name,
         DYNAMIC,
@@ -101,10 +113,12 @@ TypeParser: TypeAlias = Callable[[Any], tuple[Type | None, list[Diagnostic]]]
 
 
 class Function(Struct, frozen=True):
-    """Function: `body` takes one Value for each argument and returns a Value. `returns` is the result's type, or
-    computes it from the arguments (which may be unknown); both may raise FunctionProblem. With `is_lazy` the body takes
-    unevaluated arguments (Thunk) instead. `may_be_null`: the result may be null although no argument is. With
-    `parse_type` the last argument is a type expression, and the body takes the Type instead.
+    """Function: `body` takes one Value for each argument and returns a Value.
+
+    `returns` is the result's type, or computes it from the arguments (which may be unknown); both
+    may raise FunctionProblem. With `is_lazy` the body takes unevaluated arguments (Thunk) instead.
+    `may_be_null`: the result may be null although no argument is. With `parse_type` the last
+    argument is a type expression, and the body takes the Type instead.
     """
 
     name: str
@@ -132,7 +146,10 @@ NULL_ARGUMENT: Final = "argument must not be null"
 
 
 def convert_argument(function: Function, position: int, argument: Value) -> Value:
-    """Convert an argument to its parameter's type. Raises FunctionProblem."""
+    """Convert an argument to its parameter's type.
+
+    Raises FunctionProblem.
+    """
     required = function.get_parameter(position).type
     if argument.type is required:
         return argument
@@ -146,10 +163,12 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem. A
-    parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
-    excluded unknown value the result is unknown, and the body is not called. Excluded marks are removed for the call.
-    The result gets all removed marks.
+    """Call a function of the language with converted arguments, and return the result.
+
+    Raises FunctionProblem. A parameter may exclude null, unknown values and marks (such as
+    "sensitive"). An excluded null is an error. With an excluded unknown value the result is
+    unknown, and the body is not called. Excluded marks are removed for the call. The result gets
+    all removed marks.
     """
     # Of the arguments, for the result.
     marks = NO_MARKS
@@ -221,7 +240,10 @@ MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 
 
 def check_text_length(characters: int) -> None:
-    """Reject texts beyond the maximum length. Raises FunctionProblem."""
+    """Reject texts beyond the maximum length.
+
+    Raises FunctionProblem.
+    """
     if characters > MAX_TEXT_LENGTH:
         raise FunctionProblem(f"the result would have more than {MAX_TEXT_LENGTH} characters")
 
@@ -249,7 +271,10 @@ def build_plain_function(
 
 
 def call_function(node: Call, run: ExpressionRun) -> Value:
-    """Evaluate a call. Problems are reported at its arguments, and the value is then unknown."""
+    """Evaluate a call.
+
+    Problems are reported at its arguments, and the value is then unknown.
+    """
     # `core::` is the prefix of the functions of the language, as opposed to those of a provider.
     function: Function | None = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:
@@ -285,7 +310,10 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
 def _call_conversion(
     node: Call, function: Function, parse_type: TypeParser, run: ExpressionRun
 ) -> Value:
-    """Call `convert`, with a value and a type expression as its arguments. Return an unknown value after an error."""
+    """Call `convert`, with a value and a type expression as its arguments.
+
+    Return an unknown value after an error.
+    """
     if node.expand:
         detail = "A type cannot be an expanding argument (indicated by ...)."
         return run.report_problem(
@@ -308,7 +336,10 @@ def _call_conversion(
 def _check_expanded_argument(
     node: Call, function: Function, last: Value, run: ExpressionRun
 ) -> Value | None:
-    """Return the argument of `...`, a sequence or unknown. Report anything else, and return None."""
+    """Return the argument of `...`, a sequence or unknown.
+
+    Report anything else, and return None.
+    """
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
@@ -326,7 +357,10 @@ def _check_expanded_argument(
 def _is_argument_count_valid(
     node: Call, function: Function, count: int, run: ExpressionRun
 ) -> bool:
-    """Check the number of arguments (`count`), after the expansion of `...`. Report a wrong one."""
+    """Check the number of arguments (`count`), after the expansion of `...`.
+
+    Report a wrong one.
+    """
     expected = len(function.parameters)
     if count == expected or (count > expected and function.variadic is not None):
         return True
@@ -356,7 +390,10 @@ def _call_with_values(
     argument_nodes: list[Expression],
     run: ExpressionRun,
 ) -> Value:
-    """Call a function with evaluated arguments of any type. Report problems at their expressions, `argument_nodes`."""
+    """Call a function with evaluated arguments of any type.
+
+    Report problems at their expressions, `argument_nodes`.
+    """
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)
@@ -394,7 +431,10 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
-    """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
+    """Call `try` or `can`: it evaluates its arguments itself.
+
+    Return an unknown value after an error.
+    """
     # Not evaluated yet.
     thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
     # `...` after the last argument: each element is an argument.

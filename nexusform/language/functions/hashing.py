@@ -18,7 +18,10 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64 to bytes, ignoring line ends. Raises FunctionProblem."""
+    """Decode base64 to bytes, ignoring line ends.
+
+    Raises FunctionProblem.
+    """
     import binascii
 
     try:
@@ -33,7 +36,10 @@ _Hash = Callable[[bytes], str]
 
 
 def _build_hash(algorithm: str, encode: Callable[[bytes], str] = bytes.hex) -> _Hash:
-    """Build the function to hash bytes by an algorithm of hashlib; `encode` converts the digest to text."""
+    """Build the function to hash bytes by an algorithm of hashlib.
+
+    `encode` converts the digest to text.
+    """
     return lambda data: encode(hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 
@@ -69,7 +75,10 @@ def _build_hash_function(name: str, description: str, digest: _Hash) -> Function
 
 
 def _compute_uuid5(namespace: str, name: str) -> str:
-    """Compute the UUID (version 5) of a name in a namespace. Raises FunctionProblem."""
+    """Compute the UUID (version 5) of a name in a namespace.
+
+    Raises FunctionProblem.
+    """
     import uuid
 
     namespaces = {

@@ -75,7 +75,10 @@ def _reject_constant(name: str) -> Any:
 
 
 def parse_json(text: str) -> Value:
-    """Parse JSON text to objects and tuples. Raises FunctionProblem."""
+    """Parse JSON text to objects and tuples.
+
+    Raises FunctionProblem.
+    """
     try:
         data = json.loads(
             text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant
@@ -100,7 +103,10 @@ _BEGINNINGS: Final = {
 
 
 def get_json_prefix(value_type: Type) -> str:
-    """Return the common prefix of the JSON text of all values of a type, except null; "" without one."""
+    """Return the common prefix of the JSON text of all values of a type, except null.
+
+    "" without one.
+    """
     if value_type is STRING:
         return '"'
     if isinstance(value_type, (MapType, ObjectType)):
@@ -109,8 +115,10 @@ def get_json_prefix(value_type: Type) -> str:
 
 
 def determine_json_type(text: str) -> Type:
-    """Return the type of a JSON value by the known start of its text; DYNAMIC for an object, an array or null, and for
-    an empty start. Raises FunctionProblem for an invalid start.
+    """Return the type of a JSON value by the known start of its text.
+
+    DYNAMIC for an object, an array or null, and for an empty start. Raises FunctionProblem for an
+    invalid start.
     """
     prefix = text.lstrip(" \t\r\n")
     if not prefix:

@@ -50,7 +50,10 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_keys(mapping: Value) -> Value:
-    """Return the sorted keys. Those of an unknown object are known from its type."""
+    """Return the sorted keys.
+
+    Those of an unknown object are known from its type.
+    """
     result_type = _find_keys_result_type([mapping])
     keys = mapping.type.names if isinstance(mapping.type, ObjectType) else mapping.raw
     if keys is UNKNOWN:
@@ -59,7 +62,10 @@ def _compute_keys(mapping: Value) -> Value:
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `values`: a list for a map, a tuple for an object. Raises FunctionProblem."""
+    """Return the type of `values`: a list for a map, a tuple for an object.
+
+    Raises FunctionProblem.
+    """
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return ListType(mapping_type.element)
@@ -69,7 +75,10 @@ def _find_values_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of a map's elements, or of an object's attribute (DYNAMIC if it is unknown or missing)."""
+    """Return the type of a map's elements, or of an object's attribute.
+
+    DYNAMIC if it is unknown or missing.
+    """
     mapping_type, key = arguments[0].type, arguments[1].raw
     if isinstance(mapping_type, MapType):
         return mapping_type.element
@@ -80,7 +89,10 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
-    """Return the element of a key, else the default. Unknown maps or keys make it unknown. Raises FunctionProblem."""
+    """Return the element of a key, else the default.
+
+    Unknown maps or keys make it unknown. Raises FunctionProblem.
+    """
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -112,9 +124,11 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 
 
 def _merge_maps(*maps: Value) -> Value:
-    """Evaluate `merge`: combine maps and objects to one; of equal keys the last one counts, and null adds nothing. The
-    result is a map if all arguments are maps of one type, else an object. An unknown argument makes it unknown; its
-    type keeps known attributes, unless a map with unknown keys may replace them.
+    """Evaluate `merge`: combine maps and objects to one.
+
+    Of equal keys the last one counts, and null adds nothing. The result is a map if all arguments
+    are maps of one type, else an object. An unknown argument makes it unknown; its type keeps known
+    attributes, unless a map with unknown keys may replace them.
     """
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
@@ -141,7 +155,10 @@ def _merge_maps(*maps: Value) -> Value:
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
-    """Build the unknown result of a merge: an object of known attributes, unless the keys of a map are unknown."""
+    """Build the unknown result of a merge.
+
+    An object of known attributes, unless the keys of a map are unknown.
+    """
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
@@ -159,7 +176,10 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 
 def _compute_transpose(mapping: Value) -> Value:
-    """Swap the keys and values of a map of lists: each value gets the list of its keys. Unknown if any part is."""
+    """Swap the keys and values of a map of lists: each value gets the list of its keys.
+
+    Unknown if any part is.
+    """
     result_type = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(result_type, UNKNOWN)
@@ -178,7 +198,10 @@ def _compute_transpose(mapping: Value) -> Value:
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a map type for a list of values, an object type for a tuple (DYNAMIC if its keys are not known)."""
+    """Return a map type for a list of values, an object type for a tuple.
+
+    DYNAMIC if its keys are not known.
+    """
     keys, values = arguments
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
@@ -192,8 +215,10 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values: ["b", "a"] and [1, 2] give { a = 2, b = 1 }. Of equal keys the last one counts. The
-    result is unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
+    """Combine keys and values: ["b", "a"] and [1, 2] give { a = 2, b = 1 }.
+
+    Of equal keys the last one counts. The result is unknown if a key is. Raises FunctionProblem for
+    different numbers, or a null key.
     """
     result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:

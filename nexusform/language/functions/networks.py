@@ -35,7 +35,10 @@ def _normalize_octets(text: str) -> str:
 
 
 def _parse_network(text: str, position: int | None = None) -> _Network:
-    """Parse a prefix in CIDR notation; bits of the host are ignored. Raises FunctionProblem."""
+    """Parse a prefix in CIDR notation; bits of the host are ignored.
+
+    Raises FunctionProblem.
+    """
     import ipaddress
 
     address, _, length = text.partition("/")
@@ -58,8 +61,10 @@ def _require_whole_number(number: Any, name: str, position: int) -> int:
 
 
 def _compute_host_address(prefix: str, number: Any) -> str:
-    """Compute the address of a host number: in 10.0.0.0/8 the host 16 is 10.0.0.16, and the host -1 is 10.255.255.255.
-    An IPv4 address within IPv6 is displayed as IPv4.
+    """Compute the address of a host number.
+
+    In 10.0.0.0/8 the host 16 is 10.0.0.16, and the host -1 is 10.255.255.255. An IPv4 address
+    within IPv6 is displayed as IPv4.
     """
     network = _parse_network(prefix)
     host = _require_whole_number(number, "hostnum", position=1)
@@ -92,8 +97,10 @@ def _format_network(base: _Network, first: int, length: int) -> str:
 
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
-    """Compute the subnet `number` (-1 is the last one) of all subnets with a prefix longer by `new_bits`. 8 new bits
-    divide 10.0.0.0/8 into 256 subnets; the subnet 2 of these is 10.2.0.0/16.
+    """Compute the subnet `number` of all subnets with a prefix longer by `new_bits`.
+
+    -1 is the last one. 8 new bits divide 10.0.0.0/8 into 256 subnets; the subnet 2 of these is
+    10.2.0.0/16.
     """
     network = _parse_network(prefix)
     bits = _require_whole_number(new_bits, "newbits", position=1)
@@ -119,9 +126,10 @@ def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
 
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
-    """Compute one subnet after the other in `prefix`, its prefix longer by each of `new_bits`. A subnet begins at the
-    first multiple of its size after the one before it. In 10.0.0.0/8, 8 and 4 new bits give 10.0.0.0/16 and
-    10.16.0.0/12.
+    """Compute one subnet after the other in `prefix`, its prefix longer by each of `new_bits`.
+
+    A subnet begins at the first multiple of its size after the one before it. In 10.0.0.0/8, 8 and
+    4 new bits give 10.0.0.0/16 and 10.16.0.0/12.
     """
     network = _parse_network(prefix.raw, position=0)
     next_address = int(network.network_address)
@@ -158,7 +166,10 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
 
 
 def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
-    """Check whether a prefix contains an address or network. Raises FunctionProblem for IPv4 in IPv6 or vice versa."""
+    """Check whether a prefix contains an address or network.
+
+    Raises FunctionProblem for IPv4 in IPv6 or vice versa.
+    """
     import ipaddress
 
     network = _parse_network(prefix, position=0)

@@ -33,7 +33,10 @@ _NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_u
 
 
 def _compute_extreme(choose: Callable[[Any], Any], *numbers: Value) -> Value:
-    """Evaluate `max` or `min` by Python's function (`choose`). The result is unknown if any argument is."""
+    """Evaluate `max` or `min` by Python's function (`choose`).
+
+    The result is unknown if any argument is.
+    """
     if not numbers:
         raise FixedProblem("must pass at least one number")
     raw_numbers = [number.raw for number in numbers]
@@ -41,7 +44,10 @@ def _compute_extreme(choose: Callable[[Any], Any], *numbers: Value) -> Value:
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
-    """Compute with the nearest floats, as Terraform does. Raises FunctionProblem."""
+    """Compute with the nearest floats, as Terraform does.
+
+    Raises FunctionProblem.
+    """
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -68,7 +74,10 @@ def _compute_power(base: Any, exponent: Any) -> Any:
 
 
 def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `parseint`. Raises FunctionProblem unless the first argument is a string."""
+    """Return the type of `parseint`.
+
+    Raises FunctionProblem unless the first argument is a string.
+    """
     text_type = arguments[0].type
     if text_type != STRING:
         raise FunctionProblem(
@@ -78,7 +87,10 @@ def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _parse_integer(text: Value, base: Value) -> Value:
-    """Parse an integer in a base from 2 to 62. Up to base 36 upper case equals lower case."""
+    """Parse an integer in a base from 2 to 62.
+
+    Up to base 36 upper case equals lower case.
+    """
     # raises FunctionProblem unless it is a string.
     _find_parse_integer_result_type([text])
     radix = base.raw
@@ -100,7 +112,10 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
-    """Add the elements of a list, set or tuple. The sum is unknown if one is, but all elements are checked."""
+    """Add the elements of a list, set or tuple.
+
+    The sum is unknown if one is, but all elements are checked.
+    """
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:

@@ -54,9 +54,11 @@ def build_functions(
     is_applying: bool = False,
     new_uuid: Callable[[], str] | None = None,
 ) -> Functions:
-    """Build every function, with files below `base_directory` and the clock. `plan_time` is the result of
-    plantimestamp() (by default the time of its first call). timestamp() and uuid() are unknown in a plan; with
-    `is_applying` they return the current time, and a result of `new_uuid` if it is given.
+    """Build every function, with files below `base_directory` and the clock.
+
+    `plan_time` is the result of plantimestamp() (by default the time of its first call).
+    timestamp() and uuid() are unknown in a plan; with `is_applying` they return the current time,
+    and a result of `new_uuid` if it is given.
     """
     # Empty until the first call of plantimestamp(), and then its time: all calls return the same.
     plan_times: list[datetime] = [plan_time] if plan_time is not None else []

@@ -1,7 +1,9 @@
-"""regex, regexall and replace. Patterns are RE2's, evaluated by RE2 itself (google-re2).
+"""regex, regexall and replace.
 
-The package's error messages differ from those of Go's implementation, and it accepts a few patterns that Go
-rejects; both are corrected here.
+Patterns are RE2's, evaluated by RE2 itself (google-re2).
+
+The package's error messages differ from those of Go's implementation, and it accepts a few patterns
+that Go rejects; both are corrected here.
 """
 
 import re
@@ -28,7 +30,10 @@ _MAX_MEMORY: Final = 64 * 1024 * 1024
 
 
 class CompiledPattern(Struct, frozen=True):
-    """Compiled pattern. `names` has one item for every group, None for an unnamed one."""
+    """Compiled pattern.
+
+    `names` has one item for every group, None for an unnamed one.
+    """
 
     engine: Any
     names: tuple[str | None, ...]
@@ -66,7 +71,10 @@ def _build_pattern_error(message: str, part: str) -> FunctionProblem:
 
 @lru_cache(maxsize=256)
 def _compile_pattern(pattern: str) -> CompiledPattern:
-    """Compile a pattern. Raises FunctionProblem if RE2 or Go rejects it."""
+    """Compile a pattern.
+
+    Raises FunctionProblem if RE2 or Go rejects it.
+    """
     import re2
 
     options = re2.Options()
@@ -94,7 +102,10 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
 
 
 def _compile_pattern_argument(pattern: str, position: int = 0) -> CompiledPattern:
-    """Compile the pattern in the argument at `position`. Raises FunctionProblem for this argument."""
+    """Compile the pattern in the argument at `position`.
+
+    Raises FunctionProblem for this argument.
+    """
     try:
         return _compile_pattern(pattern)
     except FunctionProblem as problem:
@@ -144,13 +155,19 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
 
 
 def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `regex`: it depends on the groups of the pattern, so it is open for an unknown one."""
+    """Return the type of `regex`.
+
+    It depends on the groups of the pattern, so it is open for an unknown one.
+    """
     pattern = arguments[0].raw
     return DYNAMIC if pattern is UNKNOWN else _find_capture_type(_compile_pattern_argument(pattern))
 
 
 def _find_first_match(pattern: Value, text: Value) -> Value:
-    """Return the first match. Raises FunctionProblem without one."""
+    """Return the first match.
+
+    Raises FunctionProblem without one.
+    """
     compiled_pattern = _compile_pattern_argument(pattern.raw)
     # raises FunctionProblem for both named and unnamed groups.
     _find_capture_type(compiled_pattern)
@@ -203,8 +220,10 @@ _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def _replace_reference(pattern: CompiledPattern, match: Any, reference: re.Match[str]) -> str:
-    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern. `$1`,
-    `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a dollar.
+    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern.
+
+    `$1`, `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a
+    dollar.
     """
     second_dollar, plain_name, braced_name = reference.groups()
     if second_dollar:

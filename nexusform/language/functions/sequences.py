@@ -43,7 +43,10 @@ _ANY_LIST: Final = ListType(DYNAMIC)
 
 
 def _split_chunks(sequence: Value, size: Value) -> Value:
-    """Split a list into lists of `size` elements; the last one has the rest. Size 0 makes one list of all elements."""
+    """Split a list into lists of `size` elements; the last one has the rest.
+
+    Size 0 makes one list of all elements.
+    """
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem(
             "the size argument must be a whole number that is not negative", argument=1
@@ -57,15 +60,20 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
 
 
 def _remove_empty_strings(strings: Value) -> Value:
-    """Evaluate `compact`. With unknown parts the result is unknown."""
+    """Evaluate `compact`.
+
+    With unknown parts the result is unknown.
+    """
     if not strings.is_wholly_known:
         return Value(ListType(STRING), UNKNOWN)
     return Value(ListType(STRING), tuple([v for v in strings.raw if v.raw]))
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple. The type of a tuple
-    has one part for each element. It is DYNAMIC if the elements of a list are unknown.
+    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple.
+
+    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a list are
+    unknown.
     """
     if not arguments:
         raise FixedProblem("at least one argument is required")
@@ -93,7 +101,10 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _join_lists(*arguments: Value) -> Value:
-    """Evaluate `concat` of known arguments: a list with converted elements if there is a common type, else a tuple."""
+    """Evaluate `concat` of known arguments.
+
+    A list with converted elements if there is a common type, else a tuple.
+    """
     result_type = _find_concat_result_type(arguments)
     elements: list[Value] = []
     for argument in arguments:
@@ -106,7 +117,10 @@ def _join_lists(*arguments: Value) -> Value:
 
 
 def _remove_duplicates(sequence: Value) -> Value:
-    """Keep the first of equal elements. With unknown parts the result is unknown."""
+    """Keep the first of equal elements.
+
+    With unknown parts the result is unknown.
+    """
     if not sequence.is_wholly_known:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
@@ -117,7 +131,10 @@ def _remove_duplicates(sequence: Value) -> Value:
 
 
 def _flatten_sequence(sequence: Value) -> Value:
-    """Evaluate `flatten` to a tuple. It is unknown if the number of its elements is. Raises FunctionProblem."""
+    """Evaluate `flatten` to a tuple.
+
+    It is unknown if the number of its elements is. Raises FunctionProblem.
+    """
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("can only flatten lists, sets and tuples", argument=0)
     elements: list[Value] = []
@@ -131,8 +148,9 @@ def _flatten_sequence(sequence: Value) -> Value:
 def _collect_flat_elements(
     sequence: Value, elements: list[Value], marks: list[frozenset[str]]
 ) -> bool:
-    """Add the elements of a sequence and of sequences inside of it to `elements`. Add the marks of these sequences to
-    `marks`. Return False if the number of elements is unknown.
+    """Add the elements of a sequence and of sequences inside of it to `elements`.
+
+    Add the marks of these sequences to `marks`. Return False if the number of elements is unknown.
     """
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
@@ -153,8 +171,9 @@ def _collect_flat_elements(
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`. `keys` has
-    a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
+    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`.
+
+    `keys` has a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
     """
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
@@ -203,7 +222,10 @@ def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
 
 
 def _generate_range(*limits: Value) -> Value:
-    """List numbers for the arguments `end`, `start, end` or `start, end, step`; `end` itself is excluded."""
+    """List numbers for the arguments `end`, `start, end` or `start, end, step`.
+
+    `end` itself is excluded.
+    """
     if not 1 <= len(limits) <= 3:
         raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [limit.raw for limit in limits]
@@ -230,7 +252,10 @@ def _generate_range(*limits: Value) -> Value:
 
 
 def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `reverse`: the reversed tuple type, or a list. Raises FunctionProblem."""
+    """Return the type of `reverse`: the reversed tuple type, or a list.
+
+    Raises FunctionProblem.
+    """
     sequence_type = arguments[0].type
     if isinstance(sequence_type, TupleType):
         return TupleType(sequence_type.elements[::-1])
@@ -251,8 +276,10 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of `slice`: of a list its own type, of a tuple the types of the elements between the indices.
-    With an unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
+    """Return the type of `slice`.
+
+    Of a list its own type, of a tuple the types of the elements between the indices. With an
+    unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
     """
     sequence, start, end = arguments
     if isinstance(sequence.type, SetType):
@@ -287,12 +314,18 @@ def _is_unsuitable_index(index: Value) -> bool:
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
-    """Return the elements from `start` up to `end`, exclusive. Raises FunctionProblem for indices out of range."""
+    """Return the elements from `start` up to `end`, exclusive.
+
+    Raises FunctionProblem for indices out of range.
+    """
     return Value(_find_slice_result_type([sequence, start, end]), sequence.raw[start.raw : end.raw])
 
 
 def _sort_strings(strings: Value) -> Value:
-    """Sort by code points. Raises FunctionProblem for null."""
+    """Sort by code points.
+
+    Raises FunctionProblem for null.
+    """
     if strings.raw is UNKNOWN:
         # The length is kept, and the result is never null.
         known = get_refinement(strings)

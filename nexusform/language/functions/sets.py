@@ -39,7 +39,10 @@ def _get_element_type(value_type: Type) -> Type:
 
 
 def _find_common_type(arguments: Sequence[Value]) -> Type:
-    """Return the type of a set with the common element type. Raises FunctionProblem without one."""
+    """Return the type of a set with the common element type.
+
+    Raises FunctionProblem without one.
+    """
     common = unify_types([_get_element_type(a.type) for a in arguments])
     if common is None:
         raise FixedProblem("given sets must all have compatible element types")
@@ -47,8 +50,10 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _combine_sets(combine: _Combine, *sets: Value) -> Value:
-    """Combine sets by `combine`, a function of two dicts. A dict has the elements of a set by a key of their value.
-    The result of the first two sets is combined with the third one, and so on. With unknown parts it is unknown.
+    """Combine sets by `combine`, a function of two dicts.
+
+    A dict has the elements of a set by a key of their value. The result of the first two sets is
+    combined with the third one, and so on. With unknown parts it is unknown.
     """
     set_type = _find_common_type(sets)
     if not all(operand.is_wholly_known for operand in sets):
@@ -61,7 +66,10 @@ def _combine_sets(combine: _Combine, *sets: Value) -> Value:
 
 
 def _compute_union(*sets: Value) -> Value:
-    """Return the union of sets. It is known even with unknown elements, since these remove none of the others."""
+    """Return the union of sets.
+
+    It is known even with unknown elements, since these remove none of the others.
+    """
     set_type = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:
@@ -70,7 +78,10 @@ def _compute_union(*sets: Value) -> Value:
 
 
 def _find_product_factor_type(factor_type: Type, position: int) -> Type:
-    """Return the type of the elements of one factor. Raises FunctionProblem."""
+    """Return the type of the elements of one factor.
+
+    Raises FunctionProblem.
+    """
     if isinstance(factor_type, (ListType, SetType)):
         return factor_type.element
     if isinstance(factor_type, TupleType):
@@ -82,7 +93,10 @@ def _find_product_factor_type(factor_type: Type, position: int) -> Type:
 
 
 def _find_product_type(arguments: Sequence[Value]) -> Type:
-    """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
+    """Return a set of tuples if any factor is a set, else a list of tuples.
+
+    Raises FunctionProblem.
+    """
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
     part_types = [
@@ -96,8 +110,9 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations of elements, the last factor varying fastest. If a factor is unknown, or its length, the
-    result is unknown, with bounds of its length.
+    """Compute all combinations of elements, the last factor varying fastest.
+
+    If a factor is unknown, or its length, the result is unknown, with bounds of its length.
     """
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))
@@ -127,7 +142,10 @@ def _compute_cartesian_product(*sets: Value) -> Value:
 
 
 def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
-    """Return the least and greatest length (None: no limit). Unknown elements of a set may be equal to others."""
+    """Return the least and greatest length (None: no limit).
+
+    Unknown elements of a set may be equal to others.
+    """
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements), len(sequence.type.elements)
     refinement = get_refinement(sequence)

@@ -1,4 +1,7 @@
-"""Functions on text. Positions and lengths count grapheme clusters (characters, as seen by a reader)."""
+"""Functions on text.
+
+Positions and lengths count grapheme clusters (characters, as seen by a reader).
+"""
 
 import unicodedata
 from collections.abc import Callable
@@ -40,8 +43,9 @@ def split_clusters(text: str) -> list[str]:
 
 
 def _change_case(change: Callable[[str], str], text: str) -> str:
-    """Change the case of a text by character, with a method of Python's texts (`change`). The length never changes: `ß`
-    has no capital of one character, and is kept.
+    """Change the case of a text by character, with a method of Python's texts (`change`).
+
+    The length never changes: `ß` has no capital of one character, and is kept.
     """
     if text.isascii():
         return change(text)
@@ -51,14 +55,20 @@ def _change_case(change: Callable[[str], str], text: str) -> str:
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
-    """Return the changed character if it is a single one, else the character itself. The dotted capital I gives i."""
+    """Return the changed character if it is a single one, else the character itself.
+
+    The dotted capital I gives i.
+    """
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
 
 
 def _convert_to_title_case(text: str) -> str:
-    """Build the title form: words start with capitals. Outside of ASCII only space separates words."""
+    """Build the title form: words start with capitals.
+
+    Outside of ASCII only space separates words.
+    """
     capital = partial(_change_case, str.title)
     result = []
     is_word_start = True
@@ -70,7 +80,10 @@ def _convert_to_title_case(text: str) -> str:
 
 
 def _add_indentation(spaces: int, text: str) -> str:
-    """Indent all lines but the first. Raises FunctionProblem for an invalid number or a result too long."""
+    """Indent all lines but the first.
+
+    Raises FunctionProblem for an invalid number or a result too long.
+    """
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FixedProblem(
             "the number of spaces must be a whole number from 0 to 10000", argument=0
@@ -80,7 +93,10 @@ def _add_indentation(spaces: int, text: str) -> str:
 
 
 def _slice_text(text: str, offset: int, length: int) -> str:
-    """Return characters as seen by a reader: a negative offset counts from the end, any negative length is no limit."""
+    """Return characters as seen by a reader.
+
+    A negative offset counts from the end, any negative length is no limit.
+    """
     if not isinstance(offset, int) or not isinstance(length, int):
         raise FixedProblem("offset and length must be whole numbers", argument=1)
     characters = split_clusters(text)
@@ -91,13 +107,19 @@ def _slice_text(text: str, offset: int, length: int) -> str:
 
 
 def _split_text(separator: Value, text: Value) -> Value:
-    """Split a text at each separator. The separator "" gives a list of single characters."""
+    """Split a text at each separator.
+
+    The separator "" gives a list of single characters.
+    """
     parts = text.raw.split(separator.raw) if separator.raw else list(text.raw)
     return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
-    """Join the strings of all lists. The text is unknown if one is. Raises FunctionProblem for an earlier null."""
+    """Join the strings of all lists.
+
+    The text is unknown if one is. Raises FunctionProblem for an earlier null.
+    """
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []
@@ -116,7 +138,10 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
 
 
 def _has_prefix(text: Value, prefix: Value) -> Value:
-    """Check for a prefix. An unknown text may have a known start, and it may be enough to decide."""
+    """Check for a prefix.
+
+    An unknown text may have a known start, and it may be enough to decide.
+    """
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
     known_prefix = get_refinement(text).prefix

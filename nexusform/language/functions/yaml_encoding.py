@@ -119,8 +119,10 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`. Text
-    of several lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
+    """Render the lines of a value.
+
+    The first begins at `column`, the caller indents the others to column `indent`. Text of several
+    lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
     """
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
@@ -152,8 +154,9 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
 
 
 def _render_long_text(text: str, indent: int, column: int) -> list[str]:
-    """Render the lines of a quoted text longer than a line; arguments as in `_render_value`. A full line ends at the
-    next single space: the line break replaces it.
+    """Render the lines of a quoted text longer than a line; arguments as in `_render_value`.
+
+    A full line ends at the next single space: the line break replaces it.
     """
     lines: list[str] = []
     # Of the current line.
@@ -197,7 +200,10 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 def parse_yaml(text: str) -> Value:
-    """Parse the only document in a text. Raises FunctionProblem."""
+    """Parse the only document in a text.
+
+    Raises FunctionProblem.
+    """
     import yaml
 
     try:
@@ -243,7 +249,10 @@ class _YamlReader:
         self.nodes = 0
 
     def parse_document(self) -> Value:
-        """Parse the only document. Raises FunctionProblem if there is none, or a second one."""
+        """Parse the only document.
+
+        Raises FunctionProblem if there is none, or a second one.
+        """
         import yaml
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
@@ -265,8 +274,10 @@ class _YamlReader:
             )
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts. The parser reports events: a scalar, an alias, or the
-        start and the end of a sequence or mapping.
+        """Parse the value at the next event, with its parts.
+
+        The parser reports events: a scalar, an alias, or the start and the end of a sequence or
+        mapping.
         """
         import yaml
 
@@ -301,7 +312,10 @@ class _YamlReader:
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
-        """Parse the entries of a mapping after its start; a key `<<` (not quoted or tagged) merges other mappings."""
+        """Parse the entries of a mapping after its start.
+
+        A key `<<` (not quoted or tagged) merges other mappings.
+        """
         import yaml
 
         _require_matching_yaml_tag(event.tag, "map")
@@ -328,7 +342,10 @@ class _YamlReader:
         return build_object(items)
 
     def _parse_key(self, depth: int) -> Value:
-        """Parse the key of a mapping's entry. Raises FunctionProblem for an alias."""
+        """Parse the key of a mapping's entry.
+
+        Raises FunctionProblem for an alias.
+        """
         import yaml
 
         anchors = dict(self.anchors)
@@ -341,7 +358,10 @@ class _YamlReader:
 
 
 def _collect_merged_entries(value: Value) -> dict[str, Value]:
-    """Return the entries of the value of `<<`, a mapping or a list of mappings; of equal keys the last counts."""
+    """Return the entries of the value of `<<`, a mapping or a list of mappings.
+
+    Of equal keys the last counts.
+    """
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
@@ -353,14 +373,19 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
-    """Raise FunctionProblem for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
+    """Raise FunctionProblem for an explicit tag other than `!!kind`, the one of this kind of node.
+
+    "map", "seq".
+    """
     if tag is not None and tag != _TAG + kind:
         raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
 
 
 def _parse_scalar(event: Any) -> Value:
-    """Parse a scalar event of the YAML parser. Its tag decides about the type, such as `!!int 5`. Without a tag, a
-    quoted scalar is text, and the text of a plain one decides by YAML's rules.
+    """Parse a scalar event of the YAML parser.
+
+    Its tag decides about the type, such as `!!int 5`. Without a tag, a quoted scalar is text, and
+    the text of a plain one decides by YAML's rules.
     """
     text = normalize_stored_text(event.value)
     if event.tag is None:
@@ -388,9 +413,10 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1. The result is
-    null, a bool, a number, or text. Text of the form of a timestamp is completed. Raises FunctionProblem for a number
-    that is not finite, or has too many digits.
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1.
+
+    The result is null, a bool, a number, or text. Text of the form of a timestamp is completed.
+    Raises FunctionProblem for a number that is not finite, or has too many digits.
     """
     if text in _NULLS:
         return NULL

@@ -1,11 +1,13 @@
-"""Scanner of tokens (names, numbers, operators, and the pieces of templates), and their lines, columns and bytes.
+"""Scanner of tokens, and their lines, columns and bytes.
 
-A token is a kind and two character offsets, stored in three parallel lists because a large configuration has
-hundreds of thousands of them. Punctuation is its own kind ("{", "=="). Comments are omitted by default; a
-comment that ends its line counts as the newline.
+Names, numbers, operators, and the pieces of templates.
 
-Python counts characters; HCL counts lines, grapheme clusters and UTF-8 bytes. Plain ASCII text, the usual
-case, needs no counting.
+A token is a kind and two character offsets, stored in three parallel lists because a large
+configuration has hundreds of thousands of them. Punctuation is its own kind ("{", "=="). Comments
+are omitted by default; a comment that ends its line counts as the newline.
+
+Python counts characters; HCL counts lines, grapheme clusters and UTF-8 bytes. Plain ASCII text, the
+usual case, needs no counting.
 """
 
 import re
@@ -46,13 +48,19 @@ def _is_grapheme_extending_character(char: str) -> bool:
 
 
 def _is_pictographic(char: str) -> bool:
-    """Check whether a joiner joins this character to an emoji before it (an approximation by block)."""
+    """Check whether a joiner joins this character to an emoji before it.
+
+    An approximation by block.
+    """
     code = ord(char)
     return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
 
 
 def _get_hangul_class(char: str) -> str:
-    """Return L, V, T for a Korean first consonant, vowel, last consonant; S for the syllable LV, N for LVT; else ""."""
+    """Return L, V, T for a Korean first consonant, vowel, last consonant.
+
+    S for the syllable LV, N for LVT; else "".
+    """
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
         # Every 28th syllable has no last consonant.
@@ -61,9 +69,11 @@ def _get_hangul_class(char: str) -> str:
 
 
 def count_clusters(text: str) -> int:
-    """Count the grapheme clusters of the text: the characters that a reader sees. One may consist of several code
-    points: a letter with a combining accent, the two letters of a flag, or joined emojis. A new cluster begins at every
-    code point that no rule below joins to the one before it. The rules are those of UAX #29, without rare ones.
+    """Count the grapheme clusters of the text: the characters that a reader sees.
+
+    One may consist of several code points: a letter with a combining accent, the two letters of a
+    flag, or joined emojis. A new cluster begins at every code point that no rule below joins to the
+    one before it. The rules are those of UAX #29, without rare ones.
     """
     # Also an empty text.
     if text.isascii():
@@ -97,12 +107,17 @@ def count_clusters(text: str) -> int:
 
 
 class CharacterPositions:
-    """Positions of the characters of one text. `start` is the position of the first character, if the text is a part of
-    a file. A byte order mark at the start counts as bytes but has no column.
+    """Positions of the characters of one text.
+
+    `start` is the position of the first character, if the text is a part of a file. A byte order
+    mark at the start counts as bytes but has no column.
     """
 
     def __init__(self, filename: str, text: str, start: Position | None = None) -> None:
-        """Find the start of each line. `start` is the position of the text in its file, if it is a part of one."""
+        """Find the start of each line.
+
+        `start` is the position of the text in its file, if it is a part of one.
+        """
         self._filename = filename
         self._text = text
         self._start = start or _FIRST
@@ -296,7 +311,10 @@ class _OpenTemplateSequence(Struct):
 
 
 class _Scanner:
-    """Scanner of a text in one pass. Open templates and sequences are a stack, not Python frames."""
+    """Scanner of a text in one pass.
+
+    Open templates and sequences are a stack, not Python frames.
+    """
 
     def __init__(self, text: str, *, with_comments: bool) -> None:
         """Start after a byte order mark, if any; without `with_comments` comments are dropped."""
@@ -348,8 +366,9 @@ class _Scanner:
         return self.tokens
 
     def _scan_code(self, sequence: _OpenTemplateSequence | None) -> None:
-        """Scan names, numbers and operators, until a template begins or ends. `sequence` is the innermost open `${ }`
-        or `%{ }`, None outside of all.
+        """Scan names, numbers and operators, until a template begins or ends.
+
+        `sequence` is the innermost open `${ }` or `%{ }`, None outside of all.
         """
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
@@ -384,8 +403,10 @@ class _Scanner:
     def _scan_rare_token(
         self, group: int, begin: int, end: int, sequence: _OpenTemplateSequence | None
     ) -> bool:
-        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends. `end` is the
-        end of its match. A name or an unclosed comment may be longer: `self.offset` is its end then.
+        """Scan a token of a less common group of `_NORMAL`.
+
+        True if a template or sequence begins or ends. `end` is the end of its match. A name or an
+        unclosed comment may be longer: `self.offset` is its end then.
         """
         # "{", "}", "~}" or "~".
         if group == _BRACE:
@@ -421,7 +442,9 @@ class _Scanner:
         return False
 
     def _scan_brace(self, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
-        """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`. `sequence` is the enclosing
+        """Scan a brace.
+
+        Return whether it ends the enclosing sequence, `${ }` or `%{ }`. `sequence` is the enclosing
         one, None outside of all. A brace in it may be one of an object: these are counted.
         """
         word = self.text[begin:end]
@@ -444,7 +467,10 @@ class _Scanner:
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:
-        """Add the tokens of a comment: a COMMENT if wanted, then a NEWLINE if its text includes a line end."""
+        """Add the tokens of a comment.
+
+        A COMMENT if wanted, then a NEWLINE if its text includes a line end.
+        """
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
         # Without a token for it, the comment counts as a part of the line end.
         newline_begin = begin
@@ -474,7 +500,10 @@ class _Scanner:
             self.stack.append(_OpenTemplateSequence())
 
     def _scan_heredoc_end(self, marker: str) -> bool:
-        """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""
+        """Scan the heredoc's end marker if it is all of the current line.
+
+        Return whether it is.
+        """
         # The line of the marker must have an end.
         newline = self.text.find("\n", self.offset)
         if newline < 0 or self.text[self.offset : newline].strip(_SPACE) != marker:

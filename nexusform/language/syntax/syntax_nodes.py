@@ -1,8 +1,8 @@
 """Syntax tree of HCL text, with a span for every node.
 
-Frozen, without semantics: the evaluator evaluates expressions, the decoder decodes bodies. Native syntax and
-JSON syntax give the same tree; a JSON expression has the same nodes with parsed templates, and JSON bodies
-stay `JsonBody` until a schema defines the blocks.
+Frozen, without semantics: the evaluator evaluates expressions, the decoder decodes bodies. Native
+syntax and JSON syntax give the same tree; a JSON expression has the same nodes with parsed
+templates, and JSON bodies stay `JsonBody` until a schema defines the blocks.
 """
 
 from __future__ import annotations
@@ -32,22 +32,30 @@ class Node(Struct, frozen=True, tag=True, tag_field="node", array_like=True, gc=
 
 
 class Literal(Node, frozen=True):
-    """`12`, `true`, `null`. Numbers are exact decimals."""
+    """`12`, `true`, `null`.
+
+    Numbers are exact decimals.
+    """
 
     value: Scalar
     span: Span
 
 
 class StringLiteral(Node, frozen=True):
-    """Literal text with decoded escapes, NFC-normalised: a part of a Template, or one without any interpolation."""
+    """Literal text with decoded escapes, NFC-normalised.
+
+    A part of a Template, or one without any interpolation.
+    """
 
     value: str
     span: Span
 
 
 class Template(Node, frozen=True):
-    """Quoted string or heredoc with several parts. A template that is exactly one interpolation is `TemplateWrap`
-    instead; one with no interpolation is a `StringLiteral`.
+    """Quoted string or heredoc with several parts.
+
+    A template that is exactly one interpolation is `TemplateWrap` instead; one with no
+    interpolation is a `StringLiteral`.
     """
 
     parts: tuple[Expression, ...]
@@ -118,7 +126,10 @@ class Traversal(Node, frozen=True):
         return step.name if isinstance(step, TraverseAttribute) else ""
 
     def remove_resource_prefix(self) -> Traversal:
-        """Return `resource.TYPE.NAME` as `TYPE.NAME`, which means the same; any other traversal as it is."""
+        """Return `resource.TYPE.NAME` as `TYPE.NAME`, which means the same.
+
+        Any other traversal as it is.
+        """
         if self.root.name != "resource" or not self.first_name:
             return self
         return Traversal(
@@ -143,9 +154,11 @@ class Index(Node, frozen=True):
 
 
 class Splat(Node, frozen=True):
-    """`source[*].a.b[0]` (full) or `source.*.a` (legacy). Only attribute steps belong to a legacy splat; an index after
-    them applies to the result and is a RelativeTraversal or Index around the Splat. `element` is applied to every
-    element; its innermost source is a SplatElement.
+    """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
+
+    Only attribute steps belong to a legacy splat; an index after them applies to the result and is
+    a RelativeTraversal or Index around the Splat. `element` is applied to every element; its
+    innermost source is a SplatElement.
     """
 
     source: Expression
@@ -211,8 +224,10 @@ class TupleCons(Node, frozen=True):
 
 
 class ObjectKey(Node, frozen=True):
-    """Key of an object constructor. A bare name (`a = 1`) is a Traversal of one name with `bare` true and represents
-    the text itself; `(a) = 1` and `"${a}" = 1` are evaluated.
+    """Key of an object constructor.
+
+    A bare name (`a = 1`) is a Traversal of one name with `bare` true and represents the text
+    itself; `(a) = 1` and `"${a}" = 1` are evaluated.
     """
 
     expression: Expression
@@ -221,7 +236,10 @@ class ObjectKey(Node, frozen=True):
 
     @property
     def literal_text(self) -> str | None:
-        """Text of a literal key: quoted, one bare name (`a = 1`) or a whole number; None if it must be evaluated."""
+        """Text of a literal key: quoted, one bare name (`a = 1`) or a whole number.
+
+        None if it must be evaluated.
+        """
         match self.expression:
             case Traversal(root, ()) if self.bare:
                 return root.name
@@ -319,7 +337,10 @@ class Label(Node, frozen=True):
 
 
 class Block(Node, frozen=True):
-    """`type "label" { body }`. `header_span` covers type and labels; `span` all of it."""
+    """`type "label" { body }`.
+
+    `header_span` covers type and labels; `span` all of it.
+    """
 
     type: str
     labels: tuple[Label, ...]
@@ -330,7 +351,10 @@ class Block(Node, frozen=True):
 
 
 class Body(Node, frozen=True):
-    """Attributes and blocks in source order. `end_span` (closing brace or end of file) is for missing items."""
+    """Attributes and blocks in source order.
+
+    `end_span` (closing brace or end of file) is for missing items.
+    """
 
     attributes: tuple[Attribute, ...]
     blocks: tuple[Block, ...]
@@ -338,8 +362,10 @@ class Body(Node, frozen=True):
     end_span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the paths written in the text, in its order: arguments with the keys inside them, and blocks. A block
-        with labels has two paths, without and with them. Parts of a list have the path of the list.
+        """List the paths written in the text, in its order.
+
+        Arguments with the keys inside them, and blocks. A block with labels has two paths, without
+        and with them. Parts of a list have the path of the list.
         """
         parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
         for part in sorted(parts, key=lambda part: part.span.start.byte):
@@ -406,7 +432,10 @@ JsonValue: TypeAlias = JsonObject | JsonArray | JsonScalar
 
 
 class JsonBody(Node, frozen=True):
-    """JSON object (or array of objects) for a body. The schema distinguishes attributes and blocks."""
+    """JSON object (or array of objects) for a body.
+
+    The schema distinguishes attributes and blocks.
+    """
 
     objects: tuple[JsonObject, ...]
     span: Span
@@ -418,7 +447,10 @@ class JsonBody(Node, frozen=True):
 
 
 def _list_json_paths(value: JsonValue, prefix: Path) -> Iterator[Path]:
-    """List the paths of the names in a JSON value, below `prefix`; items of an array have the path of the array."""
+    """List the paths of the names in a JSON value, below `prefix`.
+
+    Items of an array have the path of the array.
+    """
     if isinstance(value, JsonArray):
         for item in value.items:
             yield from _list_json_paths(item, prefix)

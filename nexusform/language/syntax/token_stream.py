@@ -1,7 +1,7 @@
 """Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of strings.
 
-A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body item (or the whole
-expression), and parsing continues; the exception never leaves the parser.
+A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body
+item (or the whole expression), and parsing continues; the exception never leaves the parser.
 """
 
 import re
@@ -81,9 +81,11 @@ class MalformedSyntaxError(Exception):
 
 
 class TokenStream(Struct):
-    """Tokens of a text, the current position, and the problems so far. With `skip_newlines`, as inside parentheses,
-    newline tokens are skipped. `depth` counts the open expressions and blocks; `reach` is the greatest depth of a node
-    of the current expression in the finished tree.
+    """Tokens of a text, the current position, and the problems so far.
+
+    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open
+    expressions and blocks; `reach` is the greatest depth of a node of the current expression in the
+    finished tree.
     """
 
     tokens: Tokens
@@ -105,7 +107,10 @@ class TokenStream(Struct):
         return kinds[index]
 
     def read_token(self) -> int:
-        """Read the next token and return its index. The END token is never passed."""
+        """Read the next token and return its index.
+
+        The END token is never passed.
+        """
         kind = self.peek()
         index = self.index
         if kind != END:
@@ -113,8 +118,9 @@ class TokenStream(Struct):
         return index
 
     def require_token(self, kind: str, diagnostic_id: str, detail: str, since: int | None) -> int:
-        """Read the next token, of this kind, and return its index. Raises MalformedSyntaxError for any other token,
-        after it is reported (`report_error`).
+        """Read the next token, of this kind, and return its index.
+
+        Raises MalformedSyntaxError for any other token, after it is reported (`report_error`).
         """
         if self.peek() != kind:
             raise self.report_error(diagnostic_id, detail, since=since)
@@ -127,8 +133,10 @@ class TokenStream(Struct):
     def read_loop_names(
         self, diagnostic_id: str, construct: str, missing_in: str, since: int | None = None
     ) -> tuple[str | None, str]:
-        """Read `v in` or `k, v in` of a `for`; return the names of key (None without one) and value. `construct` is the
-        subject of the details of errors, `missing_in` the detail about a missing `in`.
+        """Read `v in` or `k, v in` of a `for`.
+
+        Return the names of key (None without one) and value. `construct` is the subject of the
+        details of errors, `missing_in` the detail about a missing `in`.
         """
         key_name = None
         detail = f"{construct} requires variable name after 'for'."
@@ -158,7 +166,10 @@ class TokenStream(Struct):
         context: Span | None = None,
         headline: str = "",
     ) -> None:
-        """Add a diagnostic, unless the previous one has the same subject: one message for a token is enough."""
+        """Add a diagnostic, unless the previous one has the same subject.
+
+        One message for a token is enough.
+        """
         if self.diagnostics and self.diagnostics[-1].subject == subject:
             return
         error = build_error(
@@ -174,9 +185,10 @@ class TokenStream(Struct):
         since: int | None = None,
         headline: str = "",
     ) -> MalformedSyntaxError:
-        """Report a syntax error at the token `index` (by default the next one) and return the exception to raise.
-        `since` is the first token of the construct. A token foreign to the language gets its own error in place of the
-        given one.
+        """Report a syntax error at the token `index` and return the exception to raise.
+
+        By default the next one. `since` is the first token of the construct. A token foreign to the
+        language gets its own error in place of the given one.
         """
         if index is None:
             self.peek()
@@ -199,8 +211,9 @@ class TokenStream(Struct):
         return MalformedSyntaxError(diagnostic_id)
 
     def _skip_heredoc(self, begin: int) -> None:
-        """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text
-        is not configuration. Nothing is skipped if the marker or the line is missing.
+        """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text is not configuration.
+
+        Nothing is skipped if the marker or the line is missing.
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:
@@ -213,8 +226,10 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator, as in `not x`. The token begins an operand.
-        The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """Check whether the token follows a `not` intended as an operator, as in `not x`.
+
+        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start
+        of a line or block.
         """
         kinds = self.tokens.kinds
         return (
@@ -231,7 +246,10 @@ class TokenStream(Struct):
         return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
 
     def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
-        """Return the error id and detail for a token foreign to the language; None for any other token."""
+        """Return the error id and detail for a token foreign to the language.
+
+        None for any other token.
+        """
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
@@ -260,7 +278,10 @@ class TokenStream(Struct):
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
     def _describe_invalid_character(self, index: int) -> tuple[str, str]:
-        """Return the error id and detail for a character (or an open comment) with no meaning in the language."""
+        """Return the error id and detail for a character with no meaning in the language.
+
+        Or an open comment.
+        """
         word = self.tokens.get_text(index)
         if word.startswith("/*"):
             return "unterminated-comment", 'There is no closing "*/" for this comment.'
@@ -271,7 +292,10 @@ class TokenStream(Struct):
         return "invalid-character", "This character is not used within the language."
 
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
-        """Return the error id and detail for a word intended as an operator; None for any other word."""
+        """Return the error id and detail for a word intended as an operator.
+
+        None for any other word.
+        """
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
         # The next token follows this "not".
@@ -322,14 +346,19 @@ class TokenStream(Struct):
         )
 
     def enter_level(self) -> None:
-        """Count an opened level in `depth`; the caller decrements it at the end. Too many levels are a syntax error."""
+        """Count an opened level in `depth`; the caller decrements it at the end.
+
+        Too many levels are a syntax error.
+        """
         self.depth += 1
         # raises `reach` to the level, if it is lower.
         self.add_nesting_levels(max(self.depth - self.reach, 0))
 
     def add_nesting_levels(self, levels: int = 1) -> None:
-        """Count one or several new nodes above the current expression: `reach`, the depth of its deepest node, grows by
-        `levels`. Raises MalformedSyntaxError, with a diagnostic, beyond the maximum depth.
+        """Count one or several new nodes above the current expression.
+
+        `reach`, the depth of its deepest node, grows by `levels`. Raises MalformedSyntaxError, with
+        a diagnostic, beyond the maximum depth.
         """
         self.reach += levels
         if self.reach > MAX_DEPTH:
@@ -381,7 +410,10 @@ def normalize_text(text: str) -> str:
 
 
 def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
-    """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
+    """Decode the content of quotation marks.
+
+    `report_escape` is called for invalid escapes.
+    """
     # No escape: all have a backslash or are "$${" or "%%{".
     if "\\" not in text and "{" not in text:
         return normalize_text(text)
@@ -408,8 +440,10 @@ _ESCAPE_RULES = {
 
 
 def _decode_escape(escape: str) -> tuple[str, str]:
-    r"""Decode an escape by \uXXXX or \UXXXXXXXX. Return the error, "" if it is valid, and the text. With an error the
-    text is "", or for an unknown selector (the character after the backslash) the selector.
+    r"""Decode an escape by \uXXXX or \UXXXXXXXX.
+
+    Return the error, "" if it is valid, and the text. With an error the text is "", or for an
+    unknown selector (the character after the backslash) the selector.
     """
     selector = escape[1:2]
     # With all its digits.

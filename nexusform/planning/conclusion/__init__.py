@@ -1,4 +1,7 @@
-"""Assembly of the plan: changes, rows, tables, steps. Start at plan_assembly.py."""
+"""Assembly of the plan: changes, rows, tables, steps.
+
+Start at plan_assembly.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -32,8 +32,9 @@ _NO_OBJECT = ObjectState(attributes={}, creation=0)
 def build_changes(
     planner: BlockPlanner, evaluation: Evaluation, *, has_earlier_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Return a change per instance in planning order, then one per deposed object, and the problems. A new object
-    gets the next creation number after the last one in state.
+    """Return a change per instance in planning order, then one per deposed object, and the problems.
+
+    A new object gets the next creation number after the last one in state.
     """
     instances, prior = planner.instances, planner.prior
     blocks = {block.address: block for block in planner.order.blocks}
@@ -94,8 +95,10 @@ def _build_change_of_deposed_object(address: Address, key: str, deposed: ObjectS
 def _build_change_of_instance(
     instance: Instance, block: ResourceBlock | None, creation: int
 ) -> Change:
-    """Build the change of an instance. `creation` is the creation number of a new object, else 0. `block` is None for
-    an object without a block in the configuration.
+    """Build the change of an instance.
+
+    `creation` is the creation number of a new object, else 0. `block` is None for an object without
+    a block in the configuration.
     """
     prior = instance.prior or _NO_OBJECT
     is_removed = instance.is_removed
@@ -141,9 +144,10 @@ def _build_change_of_instance(
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the note (private data in state) after the plan; None without any entry. Without a new note the prior one
-    stays, but a replaced object loses it. A new note keeps the entries of the prior one that only providers and apply
-    write, such as verified predictions.
+    """Return the note (private data in state) after the plan; None without any entry.
+
+    Without a new note the prior one stays, but a replaced object loses it. A new note keeps the
+    entries of the prior one that only providers and apply write, such as verified predictions.
     """
     prior_note = {} if instance.is_replaced else instance.prior_note
     if instance.private is None:
@@ -218,7 +222,10 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
 def _evaluate_prevent_destroy(
     condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
 ) -> tuple[bool, list[Diagnostic]]:
-    """Return whether prevent_destroy is true for an object (null: false), and the problems of its expression."""
+    """Return whether prevent_destroy is true for an object, and the problems of its expression.
+
+    null: false.
+    """
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)
     # None if the module instance is removed with the object: the value is unknown.
@@ -303,8 +310,10 @@ def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
 def find_lost_forgotten_vms(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> tuple[Mapping[Address, list[tuple[str, str, str]]], Sequence[Diagnostic]]:
-    """Return the unmanaged VMs that lose their machine, and their warnings. They still run, but were removed from the
-    state. A VM is (site id, machine, name), by the address of the rack or machine with a record of it.
+    """Return the unmanaged VMs that lose their machine, and their warnings.
+
+    They still run, but were removed from the state. A VM is (site id, machine, name), by the
+    address of the rack or machine with a record of it.
     """
     if not blocks.prior.instances:
         return {}, ()

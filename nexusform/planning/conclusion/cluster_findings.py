@@ -1,5 +1,7 @@
-"""Findings about clusters and pools by facts of their site: rejected changes of Kubernetes versions, ends of extended
-availability, and missing networks. Azure reports the latter an hour after the start.
+"""Findings about clusters and pools by facts of their site.
+
+Rejected changes of Kubernetes versions, ends of extended availability, and missing networks. Azure
+reports the latter an hour after the start.
 """
 
 import re
@@ -48,8 +50,10 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, site_resources: SiteResources, today: str) -> Problem | None:
-    """Return an error for a rejected change of a cluster's version, a warning near or past the end of its availability,
-    or None. `site_resources` has the versions offered by the site. If `today` is "", availability is not checked.
+    """Return an error for a rejected change of a cluster's version, a warning near or past the end of its availability, or None.
+
+    `site_resources` has the versions offered by the site. If `today` is "", availability is not
+    checked.
     """
     assert change.before is not None
     assert change.after is not None
@@ -114,8 +118,10 @@ _NO_LISTS: Final = AttachableNetworks(types=(), networks=())
 
 
 def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
-    """Yield a warning per unusable network in the `azure` block of a changed cluster, pool or VM. The site lacks the
-    network, or reports a bad state of it. Types of networks without a list on the site are not checked.
+    """Yield a warning per unusable network in the `azure` block of a changed cluster, pool or VM.
+
+    The site lacks the network, or reports a bad state of it. Types of networks without a list on
+    the site are not checked.
     """
     for change, vm_object, networks in _list_changes_with_networks(result):
         # By network id: "" if usable, else the bad state.
@@ -187,8 +193,10 @@ def _has_hugepages(value: Any) -> bool:
 def _list_changes_with_networks(
     result: PlanResult,
 ) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
-    networks, objects of the simulation (the default provider) are skipped, and others get empty lists.
+    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site.
+
+    Without a list of networks, objects of the simulation (the default provider) are skipped, and
+    others get empty lists.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:

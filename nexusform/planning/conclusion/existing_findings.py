@@ -1,7 +1,10 @@
-"""Separation of existing findings from those caused by the plan. The same plan without changes has existing findings,
-too. They are marked last, after the plan has its sites and capacity. Each kind of warning has one cause: its block
-changes, VMs or pods are added, pods lose their nodes. Without it, the warning existed before. Kinds not in the table
-count as caused by the plan, for example missing parts of an export: no state records those of the previous export.
+"""Separation of existing findings from those caused by the plan.
+
+The same plan without changes has existing findings, too. They are marked last, after the plan has
+its sites and capacity. Each kind of warning has one cause: its block changes, VMs or pods are
+added, pods lose their nodes. Without it, the warning existed before. Kinds not in the table count
+as caused by the plan, for example missing parts of an export: no state records those of the
+previous export.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +24,10 @@ from nexusform.plans.site_capacity.occupancy import select_without_new_sharing
 
 
 class _PlanActions(Struct, frozen=True):
-    """Actions of a plan, as addresses of resources: changed ones, those with changed texts (documents), with added
-    bindings or pods, with newly waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
+    """Actions of a plan, as addresses of resources.
+
+    Changed ones, those with changed texts (documents), with added bindings or pods, with newly
+    waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
     `has_predecessor`: an earlier apply wrote the state.
     """
 
@@ -69,7 +74,10 @@ def mark_existing_findings(plan: Plan) -> Plan:
 def _is_existing_finding(
     diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]
 ) -> bool:
-    """Return whether a finding has its cause before this plan. `existing_addresses` had such a finding before it."""
+    """Return whether a finding has its cause before this plan.
+
+    `existing_addresses` had such a finding before it.
+    """
     # An error always stops the plan.
     if diagnostic.severity is Severity.ERROR:
         return False

@@ -1,6 +1,9 @@
-"""Accounting of all objects: every VM, binding and pod of the prior state is accounted for after the plan. Each of them
-stays, moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a plan are compared with
-both sides of its changes: a plan with inconsistent totals would be wrong and is rejected.
+"""Accounting of all objects.
+
+Every VM, binding and pod of the prior state is accounted for after the plan. Each of them stays,
+moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a plan are
+compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
+rejected.
 """
 
 from collections import Counter
@@ -42,8 +45,10 @@ def compute_totals(
     sites: Mapping[str, SitePlan] | None = None,
     observed_attributes: Mapping[Address, Attributes] = MappingProxyType({}),
 ) -> AccountingResult:
-    """Return the totals of all VMs, bindings and pods, and mistakes in the rows. With `sites` (after the plan), a VM
-    on a missing machine is a mistake. Bindings in `observed_attributes` (of data sources) exist even if not in state.
+    """Return the totals of all VMs, bindings and pods, and mistakes in the rows.
+
+    With `sites` (after the plan), a VM on a missing machine is a mistake. Bindings in
+    `observed_attributes` (of data sources) exist even if not in state.
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
     # By kind: counts by the field name of PlacementTotal.
@@ -82,7 +87,10 @@ def compute_totals(
 
 
 def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
-    """Yield the error for a plan with inconsistent totals, with the first mistake only; nothing without mistakes."""
+    """Yield the error for a plan with inconsistent totals, with the first mistake only.
+
+    Nothing without mistakes.
+    """
     if mistakes:
         detail = (
             f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were "
@@ -93,7 +101,10 @@ def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
 
 
 def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
-    """Return the kinds of placed objects in a resource of this type: VMs, or for example bindings and pods."""
+    """Return the kinds of placed objects in a resource of this type.
+
+    VMs, or for example bindings and pods.
+    """
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 
 
@@ -105,8 +116,10 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource to the totals of a kind. `before` counts the names of its objects before the plan. Yield an
-    inconsistency for each name with another count after the plan than expected: before - removed + added, by the rows.
+    """Add one resource to the totals of a kind.
+
+    `before` counts the names of its objects before the plan. Yield an inconsistency for each name
+    with another count after the plan than expected: before - removed + added, by the rows.
     """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
@@ -153,8 +166,9 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Count the row of an object by its name and in the totals. The totals omit added and lost names: their numbers
-        are known only after the last row.
+        """Count the row of an object by its name and in the totals.
+
+        The totals omit added and lost names: their numbers are known only after the last row.
         """
         effect = compute_effect(row)
         # It exists neither before nor after.
@@ -187,8 +201,10 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Sequence[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return all rows, with those of waiting pods converted to rows of existing pods. A waiting pod is in state, but
-    has no node yet. Planning gives it the row of a new pod (PLACE), so it would count as an addition.
+    """Return all rows, with those of waiting pods converted to rows of existing pods.
+
+    A waiting pod is in state, but has no node yet. Planning gives it the row of a new pod (PLACE),
+    so it would count as an addition.
     """
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
@@ -218,9 +234,10 @@ def _find_rows_of_waiting_pods(
     placing: Sequence[PlacementChange],
     types: Types,
 ) -> Iterator[PlacementChange]:
-    """Yield those of the `placing` rows of one object that place a pod already in state. Pods of a Deployment share a
-    name, so they are counted. If all rows were for new pods, before - removed + added would exist after the plan. For
-    each pod less, one row is for a pod in state.
+    """Yield those of the `placing` rows of one object that place a pod already in state.
+
+    Pods of a Deployment share a name, so they are counted. If all rows were for new pods, before -
+    removed + added would exist after the plan. For each pod less, one row is for a pod in state.
     """
     kind, resource_type = placing[0].kind, types[change.address.type]
     before = collect_names(kind, resource_type, change.before)
@@ -236,7 +253,10 @@ def _find_rows_of_waiting_pods(
 
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
-    """Convert the row of a placed pod already waiting in state: it moves if it gets a node, else it stays."""
+    """Convert the row of a placed pod already waiting in state.
+
+    It moves if it gets a node, else it stays.
+    """
     kind = KINDS[row.kind]
     assert kind.build_waiting is not None, "only rows of such kinds are converted"
     if row.target is None:

@@ -112,9 +112,11 @@ _PLACEMENT_ADVICE = frozenset(
 
 
 class PlacementPhasesResult(Struct, frozen=True):
-    """Outcome of all placement phases. `prior_context` is the context to read the arguments of VMs in state.
-    `diagnostics` are about prior objects, `phase_diagnostics` those of the phases, which may be consequences
-    of others. `contributions` are the results of domain phases.
+    """Outcome of all placement phases.
+
+    `prior_context` is the context to read the arguments of VMs in state. `diagnostics` are about
+    prior objects, `phase_diagnostics` those of the phases, which may be consequences of others.
+    `contributions` are the results of domain phases.
     """
 
     evaluation: Evaluation
@@ -142,8 +144,9 @@ def build_plan(
     outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from the planned instances and the results of the placement phases, and validate it. Each domain,
-    such as fleet or pods, contributes its own rows, steps and findings.
+    """Build the plan from the planned instances and the results of the placement phases, and validate it.
+
+    Each domain, such as fleet or pods, contributes its own rows, steps and findings.
     """
     request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
     types, objects = request.registries.resource_types, outcome.objects.values()
@@ -222,7 +225,10 @@ def _sample_numa_cells(
     split_choice: SplitChoice,
     samples: int,
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
-    """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
+    """Return how the plan depends on unknown NUMA cells, and the warning about it.
+
+    None: not at all.
+    """
     # All cells are known.
     if not any(site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
@@ -242,6 +248,7 @@ def _order_machine_actions(
     tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]
 ]:
     """Return the machine actions in order, the addresses to complete before the step of an address, and the problems.
+
     Without actions and machines to switch off, all are empty, and no module is loaded for them.
     """
     if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION, PlanningKind.MACHINE):
@@ -279,8 +286,10 @@ def _build_result(
     validation: PlanValidation,
     lost_addresses: Iterable[Address],
 ) -> PlanResult:
-    """Build the result: the plan, and data needed for display only. `lost_addresses` are the racks and machines that
-    lose unmanaged VMs in this plan: their notes before it still list these VMs.
+    """Build the result: the plan, and data needed for display only.
+
+    `lost_addresses` are the racks and machines that lose unmanaged VMs in this plan: their notes
+    before it still list these VMs.
     """
     # A block, and a block needed by it.
     edges: list[tuple[str, str]] = []
@@ -318,7 +327,10 @@ def _suggest_probable_renames(
 def _combine_diagnostics(
     first: Sequence[Diagnostic], *further: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the groups of diagnostics up to the first one with errors. Later groups, if lazy, are not computed."""
+    """Return the groups of diagnostics up to the first one with errors.
+
+    Later groups, if lazy, are not computed.
+    """
     combined = list(first)
     for diagnostics in further:
         if has_errors(combined):
@@ -330,7 +342,10 @@ def _combine_diagnostics(
 def _count_unchanged_objects(
     objects: Iterable[VmObject], other_rows: Iterable[PlacementChange]
 ) -> int:
-    """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
+    """Count the VMs, bindings and pods without changes, or still waiting.
+
+    Most of these VMs have no row.
+    """
     all_actions = [vm_object.request.actions for vm_object in objects]
     unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
     return unchanged_vms + sum(
@@ -355,8 +370,10 @@ def build_refresh_plan(
     diagnostics: Iterable[Diagnostic],
     evaluation: Evaluation,
 ) -> PlanResult:
-    """Build a refresh-only plan: it records the refreshed objects, new addresses and the resulting outputs. Objects
-    stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
+    """Build a refresh-only plan.
+
+    It records the refreshed objects, new addresses and the resulting outputs. Objects stay
+    unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
     from nexusform.planning.conclusion import refresh_changes
     from nexusform.planning.modules.module_conditions import (
@@ -437,8 +454,9 @@ def _measure_certainty(
     *,
     has_separation_rules: bool,
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
-    """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of
-    earlier predictions. Separation rules need the placements of each sample (`keep_outcomes`).
+    """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of earlier predictions.
+
+    Separation rules need the placements of each sample (`keep_outcomes`).
     """
     samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
@@ -457,8 +475,10 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy per site: of earlier plans, and of its last replay. A replay places the VMs of the
-    site again, and compares their machines with the real ones. Its results are recorded by `rack_spread`.
+    """Yield the prediction accuracy per site: of earlier plans, and of its last replay.
+
+    A replay places the VMs of the site again, and compares their machines with the real ones. Its
+    results are recorded by `rack_spread`.
     """
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
@@ -508,8 +528,10 @@ def _validate_plan(
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
-    """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
-    those errors may change them. `certainty` is None without separation rules.
+    """Validate the outcome.
+
+    With other errors, missing capacity and violated separation rules are not reported: fixing those
+    errors may change them. `certainty` is None without separation rules.
     """
     objects, instances = outcome.objects.values(), blocks.instances
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
@@ -558,7 +580,10 @@ def _validate_plan(
 def _check_existing_vms(
     blocks: BlockPlanner, outcome: PlacementPhasesResult
 ) -> Iterator[Diagnostic]:
-    """Yield the findings about existing VMs: violated rules, lost machines, and names in use by other VMs."""
+    """Yield the findings about existing VMs.
+
+    Violated rules, lost machines, and names in use by other VMs.
+    """
     objects = outcome.objects.values()
     suspects = [vm_object for vm_object in objects if _may_violate_rules(vm_object)]
     if suspects:
@@ -580,8 +605,10 @@ def _check_existing_vms(
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:
-    """Return whether the unchanged VMs of an object may violate placement rules, so they need a detailed check. Such
-    rules are the zones of a pool (checked here), its hints and groups, and the site's filters on VMs (CountFilter).
+    """Return whether the unchanged VMs of an object may violate placement rules, so they need a detailed check.
+
+    Such rules are the zones of a pool (checked here), its hints and groups, and the site's filters
+    on VMs (CountFilter).
     """
     site, pools = vm_object.request.site, index_pools(vm_object.pools)
     # removed, or unknown.
@@ -606,7 +633,10 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
 def _add_inputs_and_diagnostics_to_plan(
     plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]
 ) -> Plan:
-    """Return the plan with its inputs, and each diagnostic once. With errors, advice on placements is dropped."""
+    """Return the plan with its inputs, and each diagnostic once.
+
+    With errors, advice on placements is dropped.
+    """
     files = request.configuration.files
     unique = [
         locate_line_in_text(diagnostic, files)
@@ -656,9 +686,11 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases, without those that only follow from another error. Errors from before the
-    phases (`has_earlier_errors`) may cause missing sites, racks and clusters. A rejected value (`has_rejected_values`)
-    may also cause unknown values, because expressions read it as unknown.
+    """Return the diagnostics of the phases, without those that only follow from another error.
+
+    Errors from before the phases (`has_earlier_errors`) may cause missing sites, racks and
+    clusters. A rejected value (`has_rejected_values`) may also cause unknown values, because
+    expressions read it as unknown.
     """
     if has_rejected_values:
         has_earlier_errors = True
@@ -679,8 +711,10 @@ def remove_consequential_errors(
 def _remove_dependents_of_errors(
     diagnostics: Sequence[Diagnostic], order: PlanningOrder
 ) -> list[Diagnostic]:
-    """Return the diagnostics without those about unknown placement arguments that follow from another error. They
-    follow if the block of the argument, or a block it depends on, has an error of another kind.
+    """Return the diagnostics without those about unknown placement arguments that follow from another error.
+
+    They follow if the block of the argument, or a block it depends on, has an error of another
+    kind.
     """
     blocks_with_errors = {
         parse_address(diagnostic.address).config_address
@@ -700,8 +734,10 @@ def _remove_dependents_of_errors(
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return each diagnostic once, errors first, otherwise in order. If a data source has errors, diagnostics about
-    unknown repetitions and arguments are dropped, because everything derived from its data is unknown.
+    """Return each diagnostic once, errors first, otherwise in order.
+
+    If a data source has errors, diagnostics about unknown repetitions and arguments are dropped,
+    because everything derived from its data is unknown.
     """
     listed = list(diagnostics)
     if not listed:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class ExplainedVm(Struct, frozen=True):
-    """Explanation of the location of one VM (`object`): the decision, and the reason of the placement (`trigger`)."""
+    """Explanation of the location of one VM (`object`).
+
+    The decision, and the reason of the placement (`trigger`).
+    """
 
     address: Address
     object: str
@@ -51,9 +54,12 @@ def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:
 
 
 class PlanResult(Struct, frozen=True):
-    """Plan with data for display only: the resource graph as (from, to) addresses, the requested explanations, the
-    shortages behind the errors, the separation rules that may be violated, and the contributions of domains.
-    `prior_notes` are the notes of racks and machines before the plan, if it removes machines under recorded VMs.
+    """Plan with data for display only.
+
+    The resource graph as (from, to) addresses, the requested explanations, the shortages behind the
+    errors, the separation rules that may be violated, and the contributions of domains.
+    `prior_notes` are the notes of racks and machines before the plan, if it removes machines under
+    recorded VMs.
     """
 
     plan: Plan

@@ -23,9 +23,10 @@ def build_upgrades(
     objects: Iterable[VmObject],
     obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]],
 ) -> Iterator[Upgrade]:
-    """Yield an Upgrade per cluster and trigger: the reason to re-create whole pools. Pools with a resource of their own
-    belong to their cluster. Each of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles
-    to draining these.
+    """Yield an Upgrade per cluster and trigger: the reason to re-create whole pools.
+
+    Pools with a resource of their own belong to their cluster. Each of `obstacle_finders` gets a
+    cluster id and names of nodes, and returns the obstacles to draining these.
     """
     objects, obstacle_finders = list(objects), list(obstacle_finders)
     # By owner (cluster) and trigger.
@@ -88,7 +89,10 @@ def check_blocked_upgrades(
 
 
 def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
-    """Return the reason to re-create a whole pool: a new Kubernetes version, else a changed argument; "" for none."""
+    """Return the reason to re-create a whole pool.
+
+    A new Kubernetes version, else a changed argument; "" for none.
+    """
     # Of its VMs.
     triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}
     argument_triggers = {name for name, _ in pool.triggers}
@@ -102,8 +106,9 @@ def _build_upgrade(
     pools: Iterable[PoolNodeRecreation],
     all_obstacles: Sequence[DrainObstacles],
 ) -> Upgrade:
-    """Build the record of the pools of one cluster re-created for one reason (`trigger`). `all_obstacles` are those to
-    draining their nodes.
+    """Build the record of the pools of one cluster re-created for one reason (`trigger`).
+
+    `all_obstacles` are those to draining their nodes.
     """
     # versions, only for a Kubernetes upgrade.
     before = after = ""
@@ -134,9 +139,11 @@ def _build_upgrade(
 def _build_pool_upgrade(
     vm_object: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the record of one pool re-created for `trigger`. If only the version changes, VMs are replaced batch by
-    batch. With surge, the new VMs of a batch are created before its old ones are removed. Any other change removes all
-    VMs first. VMs re-created for a reason of their own, such as a removed machine, are down meanwhile.
+    """Build the record of one pool re-created for `trigger`.
+
+    If only the version changes, VMs are replaced batch by batch. With surge, the new VMs of a batch
+    are created before its old ones are removed. Any other change removes all VMs first. VMs
+    re-created for a reason of their own, such as a removed machine, are down meanwhile.
     """
     keys = pool.keys
     # The reason to re-create a VM, by its key.
@@ -178,7 +185,10 @@ def _build_pool_upgrade(
 
 
 class _ScaleInPools:
-    """Pools with a scale-in of VMs chosen by the platform. With capacity for all of these VMs, any choice fits."""
+    """Pools with a scale-in of VMs chosen by the platform.
+
+    With capacity for all of these VMs, any choice fits.
+    """
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         """Collect the pools that lose VMs by a scale-in, with the platform choosing which ones."""
@@ -194,9 +204,10 @@ class _ScaleInPools:
                     )
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from. The
-        platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of this pool fit even while
-        all VMs of those pools remain, the result is ().
+        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
+
+        The platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of
+        this pool fit even while all VMs of those pools remain, the result is ().
         """
         site = vm_object.request.site
         if site is None:
@@ -228,8 +239,10 @@ class _ScaleInPools:
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
     ) -> Mapping[Token, Placement | None]:
-        """Return the placements of the plan if the VMs removed from these pools by a scale-in remained. `pools` are all
-        pools of the site with a scale-in except the `excluded` one, so its name is enough for the cache.
+        """Return the placements of the plan if the VMs removed from these pools by a scale-in remained.
+
+        `pools` are all pools of the site with a scale-in except the `excluded` one, so its name is
+        enough for the cache.
         """
         key = (site.id, excluded)
         if key not in self._outcomes:

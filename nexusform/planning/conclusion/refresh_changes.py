@@ -1,4 +1,7 @@
-"""Rows and changes of a refresh-only plan: VMs stay, except those on missing machines or observed elsewhere."""
+"""Rows and changes of a refresh-only plan.
+
+VMs stay, except those on missing machines or observed elsewhere.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -43,7 +46,10 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 def _build_no_op_change(
     address: Address, current: ObjectState, previous: Address | None = None
 ) -> Change:
-    """Build the change of an object that stays as it is; `previous` is its address in state if it moves."""
+    """Build the change of an object that stays as it is.
+
+    `previous` is its address in state if it moves.
+    """
     return Change(
         address=address,
         action=Action.NO_OP,
@@ -85,9 +91,10 @@ def build_observed_sites(
 def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine, and for every VM observed on another machine than recorded. A VM
-    on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The source of its row is the
-    location recorded in state, the target the observed one.
+    """Yield a row for every VM on a missing machine, and for every VM observed on another machine than recorded.
+
+    A VM on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The
+    source of its row is the location recorded in state, the target the observed one.
     """
     recorded_inventory = site_plans.build_object_inventory(
         prior.state.list_current_objects(), types

@@ -1,4 +1,7 @@
-"""Advice on probable renames: a deleted object with a similar new one, which a `moved` block would keep."""
+"""Advice on probable renames.
+
+A deleted object with a similar new one, which a `moved` block would keep.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,9 +35,11 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deleted object that seems to be renamed: exactly one new object is similar to it. Whole
-    blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with each
-    object: advice about an object with VMs has another diagnostic id.
+    """Yield advice for each deleted object that seems to be renamed.
+
+    Exactly one new object is similar to it. Whole blocks are compared first, then the instance keys
+    in one block. `removed_vms` counts the VMs removed with each object: advice about an object with
+    VMs has another diagnostic id.
     """
     existing_blocks: set[ConfigAddress] = set()
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -68,7 +73,10 @@ def build_rename_diagnostics(
 def _find_changed_keys(
     deleted: list[Instance], created: list[Instance]
 ) -> Iterator[tuple[_Group, _Group]]:
-    """Yield similar pairs of a deleted and a created instance of one block, as groups of one: only keys differ."""
+    """Yield similar pairs of a deleted and a created instance of one block, as groups of one.
+
+    Only keys differ.
+    """
     new_groups = _list_single_groups(created)
     for block, old in _list_single_groups(deleted).items():
         with_removed_key = [group for group in old if group[""].decision.reason in _WITHOUT_KEY]
@@ -76,7 +84,10 @@ def _find_changed_keys(
 
 
 def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Group]]:
-    """Return a group of its own for each instance, by block. The only instance of a group has the key ""."""
+    """Return a group of its own for each instance, by block.
+
+    The only instance of a group has the key "".
+    """
     groups: dict[object, list[_Group]] = {}
     for instance in instances:
         groups.setdefault(instance.address.config_address, []).append({"": instance})
@@ -84,7 +95,10 @@ def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Gro
 
 
 def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
-    """Group instances by block. In a group they have the keys of their modules and their own, `("eu", 0)`."""
+    """Group instances by block.
+
+    In a group they have the keys of their modules and their own, `("eu", 0)`.
+    """
     groups: dict[object, _Group] = {}
     for instance in instances:
         keys = (
@@ -96,8 +110,10 @@ def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
 
 
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
-    """Yield the pairs of similar groups without another similar partner on either side. With two candidates, any advice
-    would be a guess. Too many groups are not compared: that would take too long.
+    """Yield the pairs of similar groups without another similar partner on either side.
+
+    With two candidates, any advice would be a guess. Too many groups are not compared: that would
+    take too long.
     """
     if max(len(old), len(new)) > _MAXIMUM_COMPARED:
         return
@@ -126,8 +142,9 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
 
 
 def _is_compatible(before: Any, after: Any) -> bool:
-    """Return whether the value of a deleted object may be equal to that of a new object. An unknown new value may
-    become any value. A null in a new map is not compared.
+    """Return whether the value of a deleted object may be equal to that of a new object.
+
+    An unknown new value may become any value. A null in a new map is not compared.
     """
     if after is UNKNOWN:
         return True
@@ -160,6 +177,9 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
 
 
 def _get_group_address(group: _Group) -> str:
-    """Return the address to move: of the instance in a group of one (key ""), else of the block of the group."""
+    """Return the address to move.
+
+    Of the instance in a group of one (key ""), else of the block of the group.
+    """
     key, instance = next(iter(group.items()))
     return str(instance.address if key == "" else instance.address.config_address)

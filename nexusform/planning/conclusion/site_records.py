@@ -64,9 +64,10 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Return the result with sites, spare capacity and their findings added to its plan. Pre-existing findings are
-    marked. A plan with errors gets no capacity, and only the current VMs. If only placement failed, it also has the
-    VMs it could place.
+    """Return the result with sites, spare capacity and their findings added to its plan.
+
+    Pre-existing findings are marked. A plan with errors gets no capacity, and only the current VMs.
+    If only placement failed, it also has the VMs it could place.
     """
     result = _add_site_problems(result, registries)
     plan = result.plan
@@ -136,7 +137,10 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
 
 
 def _is_placement_known(plan: Plan) -> bool:
-    """Return whether the VMs after the plan are known: its errors, if any, reject only their placement."""
+    """Return whether the VMs after the plan are known.
+
+    Its errors, if any, reject only their placement.
+    """
     if not plan.errors:
         return True
     from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
@@ -180,8 +184,10 @@ def _collect_site_resource_capacity(
 def compute_headroom(
     before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteSkuCapacity, ...]:
-    """Compute the capacity of every site for every VM SKU in use, before and after the plan: by site id, then the
-    largest SKU first. In use are the SKUs of the NKS pools on either side; a site without any is skipped.
+    """Compute the capacity of every site for every VM SKU in use, before and after the plan.
+
+    By site id, then the largest SKU first. In use are the SKUs of the NKS pools on either side; a
+    site without any is skipped.
     """
     capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):
@@ -206,9 +212,11 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute how many further VMs of a SKU fit, before or after the plan: on all racks, and on all but the one with
-    most capacity. Also list the clusters without capacity for the surge VMs of an upgrade. Counts are intervals if VMs
-    are in unknown NUMA cells. Return None without the site.
+    """Compute how many further VMs of a SKU fit, before or after the plan.
+
+    On all racks, and on all but the one with most capacity. Also list the clusters without capacity
+    for the surge VMs of an upgrade. Counts are intervals if VMs are in unknown NUMA cells. Return
+    None without the site.
     """
     if occupied is None:
         return None
@@ -242,8 +250,9 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
 def _find_clusters_without_surge(
     occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one. It is
-    uncertain if the capacity depends on unknown NUMA cells.
+    """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one.
+
+    It is uncertain if the capacity depends on unknown NUMA cells.
     """
     # Both dicts are ordered sets.
     without_capacity: dict[str, None] = {}
@@ -294,8 +303,10 @@ def build_occupied_sites(
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, SiteWithVms]:
-    """Return the sites with their VMs before or after a plan, by id. `objects` are the planned objects with VMs.
-    `prior_notes` are the private notes before the plan if they differ from those after it.
+    """Return the sites with their VMs before or after a plan, by id.
+
+    `objects` are the planned objects with VMs. `prior_notes` are the private notes before the plan
+    if they differ from those after it.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(present, registries, plan.catalogue)
@@ -334,8 +345,10 @@ def _list_objects_on_side(
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]],
 ) -> Iterator[site_plans.SiteObject]:
-    """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
-    object keep running, so it exists after the plan, too, with its attributes from before.
+    """Yield the objects that exist before or after a plan, with their attributes at that time.
+
+    The VMs of a forgotten object keep running, so it exists after the plan, too, with its
+    attributes from before.
     """
     for change in plan.changes:
         # left over from a replacement, without VMs.
@@ -360,7 +373,10 @@ def _place_vms(
     *,
     is_managed: bool,
 ) -> None:
-    """Place the VMs of one object on their machines of a site. Its pools count for the site only if `is_managed`."""
+    """Place the VMs of one object on their machines of a site.
+
+    Its pools count for the site only if `is_managed`.
+    """
     assert resource_type.vms is not None
     demand, _ = resource_type.vms.build_demand(
         site_object.attributes, layout.context, site_object.address
@@ -399,7 +415,10 @@ def _group_vms_by_pool(vms: Iterable[VmOnSite]) -> dict[tuple[Address, str, VmSk
 def _build_site(
     before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]
 ) -> SiteVms:
-    """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
+    """Build a site with its racks, machines and VMs before and after the plan.
+
+    At least one side is not None.
+    """
     # A removed site as it was before.
     present = after or before
     assert present is not None
@@ -435,8 +454,10 @@ def _build_site(
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
-    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones. A VM with the same
-    name on another machine is both removed and added. One of the two sequences may be empty.
+    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones.
+
+    A VM with the same name on another machine is both removed and added. One of the two sequences
+    may be empty.
     """
     # Any VM: all have the same object, cluster, pool and SKU.
     first = (after or before)[0]

@@ -1,4 +1,5 @@
 """Graph of draft steps: each change's steps, their waits, and the capacity that other steps must free first.
+
 For this it knows the racks and machines of the VMs of an object before and after.
 """
 
@@ -29,8 +30,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class UsedMachines(Struct, frozen=True):
-    """Machines used by an object. `occupied` are (site, rack, machine) of its VMs before the plan, `freed_early` the
-    machines with capacity freed before anything is placed, `allocated` those of newly placed VMs. The resources
+    """Machines used by an object.
+
+    `occupied` are (site, rack, machine) of its VMs before the plan, `freed_early` the machines with
+    capacity freed before anything is placed, `allocated` those of newly placed VMs. The resources
     (addresses as text) of the latter are `offering_addresses`, those of machines under evacuation
     `evacuated_addresses`. `keeps_old`: the old VMs occupy their capacity until the new ones exist.
     """
@@ -44,9 +47,7 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vm_object: VmObject) -> UsedMachines:
-    """Return the machines used by the VMs of an object before and after its steps, and the addresses of the rack or
-    machine resources that declare them.
-    """
+    """Return the machines used by the VMs of an object before and after its steps, and the addresses of the rack or machine resources that declare them."""
     occupied: set[tuple[str, str, str]] = set()
     # Before anything is placed.
     freed_early: set[OnSite] = set()
@@ -93,7 +94,10 @@ _ORDER_SAMPLES = (None, 0, 1, 2)
 
 
 class DraftStep(Struct):
-    """Step under construction: waits are still added. `change` is the index of its change in the plan."""
+    """Step under construction: waits are still added.
+
+    `change` is the index of its change in the plan.
+    """
 
     id: int
     kind: StepKind
@@ -111,12 +115,17 @@ def list_step(steps: Mapping[_Key, int], key: _Key) -> list[int]:
 
 
 class StepGraph:
-    """Steps by id, and the steps that create, delete or release each object. `creation_steps` and `deletion_steps` list
-    the steps of a block (its address as text): its creates and updates, and its deletes.
+    """Steps by id, and the steps that create, delete or release each object.
+
+    `creation_steps` and `deletion_steps` list the steps of a block (its address as text): its
+    creates and updates, and its deletes.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
-        """Start without steps. A step is named by its id, the index in `drafts`; a block by its address as text."""
+        """Start without steps.
+
+        A step is named by its id, the index in `drafts`; a block by its address as text.
+        """
         self.changes = changes
         self.drafts: list[DraftStep] = []
         # The create or update of an object.
@@ -148,8 +157,9 @@ class StepGraph:
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a few steps as they are, or in place of many a gate: a step without work that waits for all of them.
-        The result is kept by `name`.
+        """Return a few steps as they are, or in place of many a gate.
+
+        A step without work that waits for all of them. The result is kept by `name`.
         """
         if name in self._gates:
             return self._gates[name]
@@ -168,12 +178,17 @@ class StepGraph:
         return [*list_step(self.apply_step, address), *list_step(self.delete_step, (address, ""))]
 
     def is_replacement(self, step: int) -> bool:
-        """Return whether a delete is followed by a create of the same object. Updates of users wait for this create."""
+        """Return whether a delete is followed by a create of the same object.
+
+        Updates of users wait for this create.
+        """
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
-        """Build the steps for apply. A step waits for `waits_for` to succeed, and for `follows` (the `order_only` waits
-        of its draft) to end with any result.
+        """Build the steps for apply.
+
+        A step waits for `waits_for` to succeed, and for `follows` (the `order_only` waits of its
+        draft) to end with any result.
         """
         return [
             Step(
@@ -195,9 +210,10 @@ def add_capacity_waits(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
 ) -> None:
-    """Add waits for freed capacity, evacuated machines and the order of placement. In a cycle with the waits for
-    references, these new waits are dropped. Example: a delete waits for the update of a former user, and this update
-    needs the freed capacity.
+    """Add waits for freed capacity, evacuated machines and the order of placement.
+
+    In a cycle with the waits for references, these new waits are dropped. Example: a delete waits
+    for the update of a former user, and this update needs the freed capacity.
     """
     waits = _find_capacity_waits(graph, machines)
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
@@ -214,8 +230,10 @@ def add_capacity_waits(
 
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
-    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay. Stuck are the steps
-    that wait for each other in a cycle, or for such a step: they have no place in an order.
+    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay.
+
+    Stuck are the steps that wait for each other in a cycle, or for such a step: they have no place
+    in an order.
     """
     all_waits = {draft.id: draft.waits for draft in graph.drafts}
     ordered_steps = sort_topologically(all_waits, position={step: step for step in all_waits})
@@ -225,8 +243,10 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return the waits of steps that place VMs: for steps that free their machines, and for steps of cordons. An object
-    frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs removed before
+    """Return the waits of steps that place VMs.
+
+    For steps that free their machines, and for steps of cordons. An object frees the machines of
+    its VMs by its delete step. Without one, a release step frees those of the VMs removed before
     anything is placed.
     """
     # The steps that free capacity, by site and machine.
@@ -260,8 +280,10 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 def _add_cordon_waits(
     graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits
 ) -> None:
-    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines. These updates
-    close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
+    """Add the waits of objects with VMs on evacuated machines.
+
+    For the updates of the racks or machines. These updates close the machines to new VMs (a
+    cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
@@ -279,9 +301,10 @@ def _add_cordon_waits(
 def _find_rolling_waits(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Waits:
-    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for. The VMs of an upgraded
-    object free their capacity only during its update. An object with VMs placed there later waits for this update. Of
-    two upgraded objects, the older one never waits.
+    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for.
+
+    The VMs of an upgraded object free their capacity only during its update. An object with VMs
+    placed there later waits for this update. Of two upgraded objects, the older one never waits.
     """
     # The addresses of upgraded objects, by VM: (owner, pool, number).
     owners = {}
@@ -313,9 +336,11 @@ def _find_rolling_waits(
 def _find_placement_order(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order. A platform such
-    as Azure places VMs in the order of the requests. On a site where another order gives the same machines, the steps
-    stay concurrent. Objects of the simulation (the default provider) need no order.
+    """Yield pairs of a step and the step before it.
+
+    Their VMs must be requested in the planned order. A platform such as Azure places VMs in the
+    order of the requests. On a site where another order gives the same machines, the steps stay
+    concurrent. Objects of the simulation (the default provider) need no order.
     """
     on_platforms = {
         change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)
@@ -343,9 +368,11 @@ def _has_order_effect(
     planned: Sequence[Operation],
     operations: Mapping[Address, Sequence[Operation]],
 ) -> bool:
-    """Return whether any VM gets another machine if the objects are placed in another order. Two orders are tried:
-    reversed, and with the first object last. The placement runs again from `base` for each of them, in the plan and in
-    samples. `planned` are all operations, `operations` those that place VMs, by object in the planned order.
+    """Return whether any VM gets another machine if the objects are placed in another order.
+
+    Two orders are tried: reversed, and with the first object last. The placement runs again from
+    `base` for each of them, in the plan and in samples. `planned` are all operations, `operations`
+    those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     # releases and so on: these run first.
@@ -373,7 +400,10 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
 def _map_placed_vms(
     site: SitePlan, objects: Mapping[Address, VmObject]
 ) -> dict[Hashable, tuple[Address, str]]:
-    """Return the VMs placed on a site by handle, the token of their operation: object (address) and machine."""
+    """Return the VMs placed on a site by handle, the token of their operation.
+
+    Object (address) and machine.
+    """
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
         if vm_object.request.site is site:
@@ -387,8 +417,10 @@ def _find_machine_successions(
     owners: Mapping[tuple[str, str, int | str], Address],
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
-    """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
-    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle: object and machine.
+    """Yield the objects of upgraded VMs released from a machine, each with an object placed there later.
+
+    `owners` are the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle:
+    object and machine.
     """
     # objects of upgraded VMs released so far, by machine.
     released_owners: dict[str, set[Address]] = {}

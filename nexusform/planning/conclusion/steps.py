@@ -1,7 +1,10 @@
-"""Graph of steps for apply. A step waits for the steps that create the objects it refers to or uses; destroys
-run in reverse; steps that need capacity wait for those that free it. A `release` removes VMs of an updated
-object and waits for nothing. Objects that start together with another one (`ResourceType.concurrent_types`) wait
-only for the same steps as that one. If many steps wait for all of many, a gate connects them.
+"""Graph of steps for apply.
+
+A step waits for the steps that create the objects it refers to or uses; destroys run in reverse;
+steps that need capacity wait for those that free it. A `release` removes VMs of an updated object
+and waits for nothing. Objects that start together with another one
+(`ResourceType.concurrent_types`) wait only for the same steps as that one. If many steps wait for
+all of many, a gate connects them.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ def build_plan_steps(
     types: Mapping[str, ResourceType],
     step_order: StepOrder,
 ) -> list[Step]:
-    """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
+    """Build the steps of a plan.
+
+    `step_order` lists the addresses to complete before the step of an address.
+    """
     # The attributes of an updated object after its release step (early removal of VMs), before its
     # update.
     remaining_attributes: dict[Address, Values] = {}
@@ -86,9 +92,11 @@ def build_step_graph(
     types: Types,
     step_order: StepOrder,
 ) -> StepGraph:
-    """Build the steps of changes, with all waits except those for capacity. `remaining` are the attributes of updated
-    objects between their release step (early removal of VMs) and their update. `machines` are those used by VMs. A gate
-    is one step in place of many to wait for.
+    """Build the steps of changes, with all waits except those for capacity.
+
+    `remaining` are the attributes of updated objects between their release step (early removal of
+    VMs) and their update. `machines` are those used by VMs. A gate is one step in place of many to
+    wait for.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -127,8 +135,10 @@ def build_step_graph(
 def _add_steps_of_change(
     graph: StepGraph, index: int, change: Change, remaining: Values | None
 ) -> None:
-    """Add the steps of the change at `index` of the plan. With `remaining`, a release step removes VMs before the
-    update, and the object has these attributes between the two. A replacement has a delete and a create step.
+    """Add the steps of the change at `index` of the plan.
+
+    With `remaining`, a release step removes VMs before the update, and the object has these
+    attributes between the two. A replacement has a delete and a create step.
     """
     action, address = change.action, change.address
     if action is Action.FORGET:
@@ -165,8 +175,10 @@ def _add_steps_of_change(
 def _find_concurrent_blocks(
     changes: Sequence[Change], types: Types
 ) -> Mapping[Address, AbstractSet[str]]:
-    """Return for each address the blocks it refers to without waiting for them: their objects complete only after its
-    own step (`concurrent_types`), as a run after its approval. An object with unknown values waits for all blocks.
+    """Return for each address the blocks it refers to without waiting for them.
+
+    Their objects complete only after its own step (`concurrent_types`), as a run after its
+    approval. An object with unknown values waits for all blocks.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     # looking up all types would load every domain.
@@ -205,8 +217,10 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
-    """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain. The destroy of a replaced object comes before all updates of its dependents.
+    """Let the destroy of an object wait for the deletes and updates of its dependents.
+
+    It does not wait for an update ordered after it by a domain. The destroy of a replaced object
+    comes before all updates of its dependents.
     """
     # block -> deletes of its dependents.
     deletes_by_block: dict[str, list[int]] = {}
@@ -240,8 +254,9 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Add waits of each create or update for the objects it uses, and of each destroy for the former users of its
-    object. A domain may order two objects differently.
+    """Add waits of each create or update for the objects it uses, and of each destroy for the former users of its object.
+
+    A domain may order two objects differently.
     """
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
@@ -262,8 +277,10 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
 def _add_former_user_wait(
     graph: StepGraph, change: Change, used_before: Iterable[Address], earlier: Sequence[Address]
 ) -> None:
-    """Let the destroy of each used object wait for its user: for its delete and release, and for its update unless the
-    object is in `earlier`, the addresses ordered before the update.
+    """Let the destroy of each used object wait for its user.
+
+    For its delete and release, and for its update unless the object is in `earlier`, the addresses
+    ordered before the update.
     """
     updates = list_step(graph.apply_step, change.address)
     deletes = list_step(graph.delete_step, (change.address, ""))
@@ -281,13 +298,17 @@ def _add_former_user_wait(
 
 
 class _UsedObjectIndex:
-    """Objects used by the objects of a plan before and after it. Duplicates are possible."""
+    """Objects used by the objects of a plan before and after it.
+
+    Duplicates are possible.
+    """
 
     def __init__(
         self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types
     ) -> None:
-        """Index the current (not deposed) objects by the names and ids that other objects refer to. `machines` are
-        those used by the VMs of each object.
+        """Index the current (not deposed) objects by the names and ids that other objects refer to.
+
+        `machines` are those used by the VMs of each object.
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
@@ -322,7 +343,10 @@ class _UsedObjectIndex:
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
-        """Yield the objects used after the plan: those referenced, and racks or machines with new capacity for VMs."""
+        """Yield the objects used after the plan.
+
+        Those referenced, and racks or machines with new capacity for VMs.
+        """
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
         use = self._machines.get(change.address, _NO_MACHINES)
@@ -331,7 +355,10 @@ class _UsedObjectIndex:
                 yield self._new_hardware[owner]
 
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
-        """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
+        """Yield the objects used before the plan.
+
+        Those referenced, and the racks and machines of prior VMs.
+        """
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
         # Of the racks and machines.
@@ -354,9 +381,11 @@ def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectRefer
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it. New or unknown
-    machines and changed hardware may add capacity, and so may a change of existing cordons. No VM waits for a first
-    cordon. `before` is None for a new rack or machine.
+    """Return whether the step of a rack or machine may add capacity.
+
+    Then steps of new VMs wait for it. New or unknown machines and changed hardware may add
+    capacity, and so may a change of existing cordons. No VM waits for a first cordon. `before` is
+    None for a new rack or machine.
     """
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
     has_new_machines = bool(machines.keys() - machines_before.keys())
@@ -391,8 +420,9 @@ class _ObjectIndex:
         objects: Mapping[Address, Values],
         references: Mapping[str, Sequence[tuple[str, ObjectReference]]],
     ) -> None:
-        """Index objects by the attributes used to refer to them, such as `id` or `name`. `references` are the referring
-        arguments by resource type.
+        """Index objects by the attributes used to refer to them, such as `id` or `name`.
+
+        `references` are the referring arguments by resource type.
         """
         self._references = references
         # (type, naming attribute) -> name -> object.
@@ -422,9 +452,11 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in the value of a naming or referring attribute; none if the value is unknown. Names are a text
-    itself, the keys of a map, or the elements of a list. An object in a list is named by the values of `fields`:
-    {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
+    """Yield the names in the value of a naming or referring attribute.
+
+    None if the value is unknown. Names are a text itself, the keys of a map, or the elements of a
+    list. An object in a list is named by the values of `fields`: {"namespace": "a", "name": "b"} by
+    ("a", "b"), with "" for a missing value.
     """
     if isinstance(value, str):
         yield value

@@ -1,4 +1,7 @@
-"""Placement rows of a plan: each VM's action, reason and certainty; and the Nexus document, a row per pool."""
+"""Placement rows of a plan: each VM's action, reason and certainty.
+
+And the Nexus document, a row per pool.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +54,11 @@ REASONS: Mapping[str, str] = {
 def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield a row per changed VM of each object, with the reason (trigger). Removed, lost (without their machine) and
-    forgotten (no longer managed) VMs come first. Then follow VMs placed by the plan or observed on another machine.
-    With `everything`, add unchanged VMs, and the machines rejected for each VM: on a large site up to a million.
+    """Yield a row per changed VM of each object, with the reason (trigger).
+
+    Removed, lost (without their machine) and forgotten (no longer managed) VMs come first. Then
+    follow VMs placed by the plan or observed on another machine. With `everything`, add unchanged
+    VMs, and the machines rejected for each VM: on a large site up to a million.
     """
     for vm_object in objects:
         actions = vm_object.request.actions
@@ -116,7 +121,10 @@ def _build_row_of_removed_vm(
 
 
 def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
-    """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
+    """Return whether an existing VM is re-created under another name or site.
+
+    It is removed and a new one placed.
+    """
     vm = vm_object.prior.existing.get(key)
     if vm is None:
         return False
@@ -129,9 +137,10 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vm_object: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield a row per VM that exists after the plan and has a location. Without `everything`, unchanged VMs are
-    omitted. Left are VMs placed by this plan (with a handle), and VMs observed at another location than recorded in
-    state.
+    """Yield a row per VM that exists after the plan and has a location.
+
+    Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a
+    handle), and VMs observed at another location than recorded in state.
     """
     site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
     for pool in vm_object.pools:
@@ -150,7 +159,10 @@ def _list_current_vm_rows(
 def _build_row_of_current_vm(
     vm_object: VmObject, pool: PoolDemand, key: VmKey, certainty: SiteCertainty, *, everything: bool
 ) -> PlacementChange:
-    """Build the row of a VM with a location after the plan; the rejected machines only with `everything`."""
+    """Build the row of a VM with a location after the plan.
+
+    The rejected machines only with `everything`.
+    """
     vm, demand = vm_object.placements.vms[key], vm_object.request.demand
     action, source = _determine_vm_action(vm_object, key)
     trigger = vm_object.get_trigger(key)
@@ -185,8 +197,10 @@ def _build_row_of_current_vm(
 def _determine_vm_action(
     vm_object: VmObject, key: VmKey
 ) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM that exists after the plan, and its placement before, None without one. A VM placed by
-    this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
+    """Return the action on a VM that exists after the plan, and its placement before, None without one.
+
+    A VM placed by this plan is moved if it was in state before, with or without a machine. A
+    renamed VM counts as new.
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
@@ -201,7 +215,10 @@ def _determine_vm_action(
 
 
 def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[str, float]:
-    """Return the scores of the chosen rack, then of the chosen machine, by rule; none without an explanation."""
+    """Return the scores of the chosen rack, then of the chosen machine, by rule.
+
+    None without an explanation.
+    """
     if explanation is None:
         return {}
     if not explanation.racks or not explanation.machines:
@@ -214,7 +231,10 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the recorded explanations of VM locations, each with the trigger (reason) of the placement."""
+    """Return the recorded explanations of VM locations, each with the trigger of the placement.
+
+    reason.
+    """
     explained_vms = []
     for vm_object in objects:
         # None is requested: do not build the names of all its VMs.
@@ -234,8 +254,10 @@ def build_placement_tables(
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
 ) -> Iterator[PlacementTable]:
-    """Yield a row per pool of every unchanged or added cluster. VMs without a cluster have one row per block, at the
-    position of its first VM: the placement rule treats them as one pool.
+    """Yield a row per pool of every unchanged or added cluster.
+
+    VMs without a cluster have one row per block, at the position of its first VM: the placement
+    rule treats them as one pool.
     """
     # By site id: the zones of racks with a schedulable machine, by rack.
     open_racks = {
@@ -273,8 +295,10 @@ def _build_table_row(
     racks: Mapping[str, str],
     certainty: SiteCertainty,
 ) -> PlacementTable:
-    """Build the row of one pool. `members` are its VM objects and pools: several for a block of plain VMs (without a
-    cluster), else one. `racks` are the zones of racks with a schedulable machine, by rack name.
+    """Build the row of one pool.
+
+    `members` are its VM objects and pools: several for a block of plain VMs (without a cluster),
+    else one. `racks` are the zones of racks with a schedulable machine, by rack name.
     """
     # All members have its owner and site.
     vm_object, pool = members[0]
@@ -338,8 +362,9 @@ def _build_table_row(
 
 
 def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs
-    stay, and some VMs share a rack. The manager of a VNF ("decided") removes the newest.
+    """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs stay, and some VMs share a rack.
+
+    The manager of a VNF ("decided") removes the newest.
     """
     if vm_object.request.demand.provenance == "decided":
         return False

@@ -1,4 +1,7 @@
-"""Blocks to instances: arguments, differences and actions. Start at block_planner.py."""
+"""Blocks to instances: arguments, differences and actions.
+
+Start at block_planner.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -23,8 +23,9 @@ from nexusform.values.typed_value import UNKNOWN
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-    """Evaluate, complete and check the arguments of the instance, and return the problems. Errors mark it as invalid.
-    Arguments under ignore_changes keep their prior values.
+    """Evaluate, complete and check the arguments of the instance, and return the problems.
+
+    Errors mark it as invalid. Arguments under ignore_changes keep their prior values.
     """
     assert instance.prepared is not None
     assert instance.module is not None
@@ -88,8 +89,10 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Set write-only arguments to null, and add the public values derived from them, such as names and labels. Plans
-    and state show public values, so an ephemeral text in one is a problem. Return the problems.
+    """Set write-only arguments to null, and add the public values derived from them, such as names and labels.
+
+    Plans and state show public values, so an ephemeral text in one is a problem. Return the
+    problems.
     """
     split = instance.type.split_write_only_body
     if split is None:
@@ -117,8 +120,10 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans. A variable is exposed
-    if a public value contains one of its texts. Short texts are ignored: they occur by chance.
+    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans.
+
+    A variable is exposed if a public value contains one of its texts. Short texts are ignored: they
+    occur by chance.
     """
     text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items():
@@ -148,8 +153,10 @@ def _check_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[
 
 
 def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Set the default of `name`: the object's current name, else the block's name. The current name is kept for objects
-    moved to a block of another name. The block's name is no default if several instances would share it.
+    """Set the default of `name`: the object's current name, else the block's name.
+
+    The current name is kept for objects moved to a block of another name. The block's name is no
+    default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
     # The type has no name, or it is set.
@@ -175,7 +182,10 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
 
 
 def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Set arguments observed by a real provider to null. Return an error for each configured one."""
+    """Set arguments observed by a real provider to null.
+
+    Return an error for each configured one.
+    """
     assert instance.prepared is not None
     assert instance.block is not None
     provider = instance.block.provider.partition(".")[0]

@@ -1,4 +1,7 @@
-"""Differences between prior and planned attributes, and the action; start reading at `decide_action`."""
+"""Differences between prior and planned attributes, and the action.
+
+Start reading at `decide_action`.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -47,18 +50,26 @@ def plan_attributes(
     prior: Mapping[str, Any] | None,
     computed: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return all planned attributes of the object. `prior` is None for a new or replaced object. `computed` are the
-    values computed by this plan. Each attribute has the value of its first applicable source.
+    """Return all planned attributes of the object.
 
-    1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
-    An unknown value stays unknown even if a prior value is known, because it may differ after apply.
-    2. The values computed by this plan. They precede prior values, because their inputs may have changed.
-    3. The prior value, for computed attributes. Attributes not computed by this plan were set by a provider
-    or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until apply.
-    4. Null. A prior value of an optional argument is not kept: its removal from the configuration unsets it.
+    `prior` is None for a new or replaced object. `computed` are the values computed by this plan.
+    Each attribute has the value of its first applicable source.
 
-    Nested blocks come from the configuration alone; no prior values are merged into them. An absent block
-    type reads as null, or as an empty list or map, never as unknown.
+    1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the
+       default".
+    An unknown value stays unknown even if a prior value is known, because it may differ after
+    apply.
+    2. The values computed by this plan. They precede prior values, because their inputs may have
+       changed.
+    3. The prior value, for computed attributes. Attributes not computed by this plan were set by a
+       provider
+    or an earlier plan and are assumed unchanged. Without a prior object, they are unknown until
+    apply.
+    4. Null. A prior value of an optional argument is not kept: its removal from the configuration
+       unsets it.
+
+    Nested blocks come from the configuration alone; no prior values are merged into them. An absent
+    block type reads as null, or as an empty list or map, never as unknown.
     """
     planned: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -83,9 +94,11 @@ def _get_absent_value(block: NestedBlock) -> Any:
 def _iterate_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
-    """Yield the paths of changed arguments that cannot be updated in place. A computed argument without a configured
-    value is not changed. An unknown value differs from every prior one, because it may become another value. A missing
-    block in state equals a missing block in the configuration.
+    """Yield the paths of changed arguments that cannot be updated in place.
+
+    A computed argument without a configured value is not changed. An unknown value differs from
+    every prior one, because it may become another value. A missing block in state equals a missing
+    block in the configuration.
     """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE:
@@ -112,9 +125,10 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none. A
-    pool is a nested block with a label, compared with the prior block of the same label. Its argument has a path such
-    as ("agent_pool", "np1", "vm_sku_name").
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL).
+
+    New pools have none. A pool is a nested block with a label, compared with the prior block of the
+    same label. Its argument has a path such as ("agent_pool", "np1", "vm_sku_name").
     """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(
@@ -183,8 +197,10 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 def _list_nested_block_bodies(
     block: NestedBlock, value: Any
 ) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of the nested blocks of one name, each with its path below that name. The path is () for a
-    single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
+    """Return the bodies of the nested blocks of one name, each with its path below that name.
+
+    The path is () for a single block, (label,) in a map and (index,) in a list. Null, unknown and
+    sets have no bodies.
     """
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
@@ -205,7 +221,10 @@ def _has_placement_arguments(schema: BlockSchema) -> bool:
 def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """Return the configuration with prior values at the ignored paths; with `everything`, in all arguments."""
+    """Return the configuration with prior values at the ignored paths.
+
+    With `everything`, in all arguments.
+    """
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
@@ -215,9 +234,11 @@ def apply_ignore_changes(
 
 
 def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path: Path) -> Any:
-    """Return the arguments with the prior value at a path. Containers on the path are copied before they change. A name
-    missing in the prior object is removed. Nothing changes if either side lacks the block, map or list around the last
-    step. Nor does it for an index missing on either side: a list keeps its length.
+    """Return the arguments with the prior value at a path.
+
+    Containers on the path are copied before they change. A name missing in the prior object is
+    removed. Nothing changes if either side lacks the block, map or list around the last step. Nor
+    does it for an index missing on either side: a list keeps its length.
     """
     container_path, step = path[:-1], path[-1]
     container, prior_container = get_part(config, container_path), get_part(prior, container_path)
@@ -238,8 +259,10 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
 def decide_action(
     instance: Instance, computed: Mapping[str, Any], *, is_requested: bool
 ) -> ActionDecision:
-    """Return the action and planned attributes of an instance. `computed` are its computed attributes known so far,
-    `is_requested` is a replacement by -replace.
+    """Return the action and planned attributes of an instance.
+
+    `computed` are its computed attributes known so far, `is_requested` is a replacement by
+    -replace.
     """
     assert instance.config is not None
     schema = instance.type.schema
@@ -277,8 +300,10 @@ def decide_action(
 def has_equal_values(
     schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]
 ) -> bool:
-    """Return whether no planned value differs; an argument missing in the prior object equals an unset one. Example:
-    `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
+    """Return whether no planned value differs.
+
+    An argument missing in the prior object equals an unset one. Example: `{"name": "a", "zone":
+    None}` equals `{"name": "a"}`, also as a nested block.
     """
     for name, value in planned.items():
         before = prior.get(name)
@@ -290,7 +315,10 @@ def has_equal_values(
 
 
 def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
-    """Return whether two values of a block type differ only by unset arguments; without a `block` they differ."""
+    """Return whether two values of a block type differ only by unset arguments.
+
+    Without a `block` they differ.
+    """
     if block is None:
         return False
     # A block type missing in an older state.
@@ -314,7 +342,10 @@ _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class TriggerReference(Struct, frozen=True):
-    """Target of a reference of replace_triggered_by: a block, or its instance of `key`; as a whole, or at a `path`."""
+    """Target of a reference of replace_triggered_by: a block, or its instance of `key`.
+
+    As a whole, or at a `path`.
+    """
 
     type: str
     name: str
@@ -366,7 +397,10 @@ def check_triggers(
 
 
 def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression) -> Key:
-    """Evaluate an instance key in a reference, as in `nexus_rack.r[count.index]`; None if it is invalid."""
+    """Evaluate an instance key in a reference, as in `nexus_rack.r[count.index]`.
+
+    None if it is invalid.
+    """
     assert instance.module is not None
     assert instance.repetition is not None
     value = evaluation.evaluate_expression(
@@ -382,7 +416,10 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
 def _parse_trigger(
     expression: Expression, read_key: Callable[[Expression], Key]
 ) -> TriggerReference | None:
-    """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any; None for other references."""
+    """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any.
+
+    None for other references.
+    """
     # With literal keys only.
     if isinstance(expression, Traversal):
         expression = expression.remove_resource_prefix()

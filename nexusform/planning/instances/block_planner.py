@@ -65,9 +65,12 @@ class BlockInstances(Struct, frozen=True):
 
 
 class BlockPlanner:
-    """Planner of the blocks of one plan, in order. Collects `instances` in planning order, the `inventory` that they
-    offer, `checks`, `diagnostics`, the instances with a decided action (`decided_instances`, for replace_triggered_by),
-    and the racks and machines outside the selection that would be new or different (`outside_targets`).
+    """Planner of the blocks of one plan, in order.
+
+    Collects `instances` in planning order, the `inventory` that they offer, `checks`,
+    `diagnostics`, the instances with a decided action (`decided_instances`, for
+    replace_triggered_by), and the racks and machines outside the selection that would be new or
+    different (`outside_targets`).
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class BlockPlanner:
         selection: Selection,
         bodies: PreparedBodyCache,
     ) -> None:
-        """Create a planner without instances. `bodies` are the parsed arguments of the blocks."""
+        """Create a planner without instances.
+
+        `bodies` are the parsed arguments of the blocks.
+        """
         self.request = request
         self.prior = prior
         self.order = order
@@ -112,9 +118,11 @@ class BlockPlanner:
     def expand(
         self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
     ) -> BlockInstances | None:
-        """Expand a block into its instances, in all instances of its module. Then add the prior instances to remove,
-        with keys no longer configured. If count or for_each is invalid, prior instances stay unchanged. If it is
-        unknown, return None with `may_wait` (the caller expands the block again later), else add an error.
+        """Expand a block into its instances, in all instances of its module.
+
+        Then add the prior instances to remove, with keys no longer configured. If count or for_each
+        is invalid, prior instances stay unchanged. If it is unknown, return None with `may_wait`
+        (the caller expands the block again later), else add an error.
         """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
@@ -160,7 +168,10 @@ class BlockPlanner:
         repetitions: Iterable[RepetitionData],
         evaluation: Evaluation,
     ) -> Iterator[Instance]:
-        """Yield the configured instances selected by -target or -exclude. Record the others as not planned."""
+        """Yield the configured instances selected by -target or -exclude.
+
+        Record the others as not planned.
+        """
         resource_type = self.request.registries.resource_types[block.type]
         dependencies = tuple(sorted(map(str, self.order.get_direct_dependencies(block.address))))
         for repetition in repetitions:
@@ -189,9 +200,10 @@ class BlockPlanner:
     def _record_instance_outside_selection(
         self, instance: Instance, evaluation: Evaluation
     ) -> None:
-        """Record an instance that is configured, but not planned because of -target or -exclude. References to a new
-        instance are unknown, not invalid. The capacity of a new or changed rack or machine is not used, so errors of
-        missing capacity name it (`outside_targets`).
+        """Record an instance that is configured, but not planned because of -target or -exclude.
+
+        References to a new instance are unknown, not invalid. The capacity of a new or changed rack
+        or machine is not used, so errors of missing capacity name it (`outside_targets`).
         """
         if instance.prior is None:
             resource_view = evaluation.get_resource_view(instance.address)
@@ -214,7 +226,10 @@ class BlockPlanner:
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block not in `present`, to delete. Unselected ones are unchanged."""
+        """Yield the prior instances of a block not in `present`, to delete.
+
+        Unselected ones are unchanged.
+        """
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(
@@ -239,15 +254,20 @@ class BlockPlanner:
             yield self.build_removed_instance(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
+        """Build an instance that this plan does not change.
+
+        `block` is its configuration, if it has one.
+        """
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
         # NO_OP by default.
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
-        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the
-        state, because it is no object on the site.
+        """Build an instance to delete.
+
+        With deposed objects only, it is a no-op. A machine action only leaves the state, because it
+        is no object on the site.
         """
         prior = self.prior.get_object(address)
         is_action = (
@@ -261,8 +281,10 @@ class BlockPlanner:
     def build_removed_instance(
         self, address: Address, reason: str, block: ResourceBlock | None
     ) -> Instance:
-        """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
-        state only forgotten: its object keeps running.
+        """Build an instance without a configuration.
+
+        It is deleted, or with `destroy = false` in its `block` or in the state only forgotten: its
+        object keeps running.
         """
         prior = self.prior.get_object(address)
         # It has deposed objects only.
@@ -309,8 +331,10 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, then set the values changed by a suggested fix under test. As in Terraform,
-        a failed precondition hides the problems of the arguments. References to the instance are then unknown.
+        """Evaluate an instance's arguments, then set the values changed by a suggested fix under test.
+
+        As in Terraform, a failed precondition hides the problems of the arguments. References to
+        the instance are then unknown.
         """
         problems = argument_evaluation.evaluate_arguments(instance, evaluation)
         assert instance.module is not None
@@ -330,7 +354,10 @@ class BlockPlanner:
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments. Unknown arguments for placement are errors, and make it invalid."""
+        """Evaluate an instance's arguments.
+
+        Unknown arguments for placement are errors, and make it invalid.
+        """
         problems = self.evaluate(instance, evaluation)
         unknown = argument_evaluation.find_unknown_placement_arguments(instance)
         problems += [
@@ -340,7 +367,10 @@ class BlockPlanner:
         return problems
 
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
-        """Evaluate, decide and add the instances of a block of a type without VMs. Its keys must be known at once."""
+        """Evaluate, decide and add the instances of a block of a type without VMs.
+
+        Its keys must be known at once.
+        """
         expanded = self.expand(block, evaluation)
         assert expanded is not None, "only a waiting block has no instances"
         self.diagnostics += expanded.diagnostics
@@ -351,7 +381,10 @@ class BlockPlanner:
             self.add_instance(instance, evaluation)
 
     def set_predicted_action(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Decide replace, update or no-op before placement. `decide_action` decides again, with all computed values."""
+        """Decide replace, update or no-op before placement.
+
+        `decide_action` decides again, with all computed values.
+        """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         identity = {"id": instance.type.build_id(instance.config)}
@@ -365,8 +398,10 @@ class BlockPlanner:
         evaluation: Evaluation,
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
-        """Decide the action, and check conditions. `computed` are computed attributes. Expressions read `unresolved`
-        ones as unknown, because a VM without capacity is missing in them.
+        """Decide the action, and check conditions.
+
+        `computed` are computed attributes. Expressions read `unresolved` ones as unknown, because a
+        VM without capacity is missing in them.
         """
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
@@ -442,11 +477,17 @@ class BlockPlanner:
         ] = instance
 
     def _estimate_total_object_count(self) -> int:
-        """Estimate the number of objects: the instances of expanded blocks, and one for each of the others."""
+        """Estimate the number of objects.
+
+        The instances of expanded blocks, and one for each of the others.
+        """
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Add an instance to the plan. Unless removed, expose it to expressions; add it to the inventory if valid."""
+        """Add an instance to the plan.
+
+        Unless removed, expose it to expressions; add it to the inventory if valid.
+        """
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
@@ -465,8 +506,10 @@ class BlockPlanner:
             self._add_to_inventory(instance)
 
     def _add_to_inventory(self, instance: Instance) -> None:
-        """Add the machines of a rack or machine, and its recorded VMs, to the inventory. Check the limits of the
-        configuration for them: the number of all machines, and the size of a NUMA cell.
+        """Add the machines of a rack or machine, and its recorded VMs, to the inventory.
+
+        Check the limits of the configuration for them: the number of all machines, and the size of
+        a NUMA cell.
         """
         if instance.type.add_to_inventory is None or instance.planned is None:
             return
@@ -501,7 +544,10 @@ class BlockPlanner:
             self.diagnostics.append(instance.build_diagnostic(problem))
 
     def _count_toward_limit(self, limit_name: str, count: int) -> None:
-        """Count objects toward a limit. Raises DiagnosticsError if it is exceeded."""
+        """Count objects toward a limit.
+
+        Raises DiagnosticsError if it is exceeded.
+        """
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
         if self._counts[limit_name] > maximum:
@@ -535,7 +581,10 @@ def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
 
 
 def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
-    """Return the reason (OpenTofu's action_reason) to delete an instance of an existing block: its key is missing."""
+    """Return the reason (OpenTofu's action_reason) to delete an instance of an existing block.
+
+    Its key is missing.
+    """
     if block.count is not None and isinstance(key, int):
         return "delete_because_count_index"
     if block.for_each is not None and isinstance(key, str):
@@ -547,7 +596,10 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
-    """Return a copy of the arguments with another value at a path; a missing block on the path is created."""
+    """Return a copy of the arguments with another value at a path.
+
+    A missing block on the path is created.
+    """
     copy = dict(config)
     name, inner_path = str(path[0]), path[1:]
     if not inner_path:
@@ -574,8 +626,9 @@ class InstancesWithoutBlock(Struct, frozen=True):
 
 
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
-    """Return the prior instances without a block, in order of creation, and errors for unknown types. They are removed,
-    or stay unchanged outside of -target or -exclude.
+    """Return the prior instances without a block, in order of creation, and errors for unknown types.
+
+    They are removed, or stay unchanged outside of -target or -exclude.
     """
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
@@ -606,8 +659,10 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
 
 
 def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Instance:
-    """Build a prior instance without a block. It is unchanged if it is not selected. Else it is deleted, or forgotten:
-    its object keeps running.
+    """Build a prior instance without a block.
+
+    It is unchanged if it is not selected. Else it is deleted, or forgotten: its object keeps
+    running.
     """
     from nexusform.planning.preparation.moves import is_object_kept
 

@@ -29,8 +29,10 @@ ID_OF_CONDITION = {
 def evaluate_condition(
     condition: Condition, evaluation: Evaluation, scope: Scope, address: str
 ) -> tuple[str, str]:
-    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else "". A
-    condition may be text: "true" is true. An invalid error message is an error even if the condition is met.
+    """Return the status of one condition, and the message of a failed one, else "".
+
+    Pass, fail, error, unknown. A condition may be text: "true" is true. An invalid error message is
+    an error even if the condition is met.
     """
     value = evaluation.evaluate_expression(condition.condition, scope)
     message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
@@ -54,7 +56,10 @@ def evaluate_condition(
 def _evaluate_error_message(
     expression: Expression, evaluation: Evaluation, scope: Scope, address: str
 ) -> str | None:
-    """Return the text of an error message. It is "" if unknown, and None, with a diagnostic, if invalid."""
+    """Return the text of an error message.
+
+    It is "" if unknown, and None, with a diagnostic, if invalid.
+    """
     value = evaluation.evaluate_expression(expression, scope)
     if value is None:
         return None
@@ -94,7 +99,10 @@ def build_failure(
 def check_conditions(
     instance: Instance, evaluation: Evaluation
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the pre- and postconditions of an instance with planned values. Return problems and the worst result."""
+    """Check the pre- and postconditions of an instance with planned values.
+
+    Return problems and the worst result.
+    """
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None
@@ -121,8 +129,9 @@ def evaluate_conditions(
     conditions: Sequence[tuple[str, Condition, InstanceScope]],
     evaluation: Evaluation,
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Evaluate the conditions of one subject, each with its kind and scope. Return the problems and one result, the
-    worst of all conditions; no result without conditions.
+    """Evaluate the conditions of one subject, each with its kind and scope.
+
+    Return the problems and one result, the worst of all conditions; no result without conditions.
     """
     if not conditions:
         return [], []

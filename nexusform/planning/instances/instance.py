@@ -30,9 +30,11 @@ REPLACED_WITH_HOST = "replace_with_its_place"
 
 
 class EvaluatedArguments(Struct, frozen=True):
-    """Evaluated arguments of an instance. `config` are the arguments with ignored changes restored, None for
-    a removed instance. `sensitive` are the paths marked as sensitive; `secrets` those sensitive by their
-    content: problems with them are still reported. `refined` holds the refinements of unknown values.
+    """Evaluated arguments of an instance.
+
+    `config` are the arguments with ignored changes restored, None for a removed instance.
+    `sensitive` are the paths marked as sensitive; `secrets` those sensitive by their content:
+    problems with them are still reported. `refined` holds the refinements of unknown values.
     """
 
     config: dict[str, Any] | None = None
@@ -42,9 +44,11 @@ class EvaluatedArguments(Struct, frozen=True):
 
 
 class ActionDecision(Struct, frozen=True):
-    """Decided action on an instance. `planned` are all attributes after, None if it is removed. `reason` is
-    the reason of a replacement or removal (action_reason), `replace_paths` the arguments that cannot be
-    updated. `unresolved` are computed attributes with missing VMs: references to them are unknown.
+    """Decided action on an instance.
+
+    `planned` are all attributes after, None if it is removed. `reason` is the reason of a
+    replacement or removal (action_reason), `replace_paths` the arguments that cannot be updated.
+    `unresolved` are computed attributes with missing VMs: references to them are unknown.
     """
 
     action: Action = Action.NO_OP
@@ -59,10 +63,12 @@ _NO_DECISION = ActionDecision()
 
 
 class Instance(Struct):
-    """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the object as
-    read by the provider (None: it does not exist). References to invalid instances (`is_invalid`) are unknown; of a
-    rejected one a precondition fails. `forced_reason` is an external reason to replace (action_reason), with its
-    placement trigger. `private` is the new private note (None: unchanged); this alone is no change.
+    """One instance of a managed resource, with its arguments and decision set stage by stage.
+
+    `prior` is the object as read by the provider (None: it does not exist). References to invalid
+    instances (`is_invalid`) are unknown; of a rejected one a precondition fails. `forced_reason` is
+    an external reason to replace (action_reason), with its placement trigger. `private` is the new
+    private note (None: unchanged); this alone is no change.
     """
 
     address: Final[Address]
@@ -121,7 +127,10 @@ class Instance(Struct):
 
     @property
     def argument_values(self) -> dict[str, Any] | None:
-        """Evaluated arguments. Without an evaluation all planned attributes, or None if the instance is removed."""
+        """Evaluated arguments.
+
+        Without an evaluation all planned attributes, or None if the instance is removed.
+        """
         return self.config if self.config is not None else self.planned
 
     @property
@@ -141,7 +150,10 @@ class Instance(Struct):
 
     @property
     def is_unselected(self) -> bool:
-        """Whether an existing object is outside the selection (or has an unknown type), so that it stays."""
+        """Whether an existing object is outside the selection, so that it stays.
+
+        Or has an unknown type.
+        """
         return self.prior is not None and self.block is None and self.action is Action.NO_OP
 
     @property
@@ -177,7 +189,10 @@ class Instance(Struct):
         return tuple(dict.fromkeys((*self.arguments.sensitive, *self.arguments.secrets)))
 
     def locate(self, path: Path) -> Span | None:
-        """Return the source span of an argument value, else of the header of the block; None without a block."""
+        """Return the source span of an argument value, else of the header of the block.
+
+        None without a block.
+        """
         if self.prepared is not None and path:
             return self.prepared.locate(path)
         return self.block.header_span if self.block is not None else None
@@ -185,9 +200,11 @@ class Instance(Struct):
     def build_diagnostic(
         self, problem: Problem, arguments: Mapping[str, Any] | None = None
     ) -> Diagnostic:
-        """Return a resource type's problem as a diagnostic at its line. Details about a sensitive value are hidden,
-        because they would reveal parts of it. For a problem in a text, its line is displayed. The text is in
-        `arguments`, by default in `config`.
+        """Return a resource type's problem as a diagnostic at its line.
+
+        Details about a sensitive value are hidden, because they would reveal parts of it. For a
+        problem in a text, its line is displayed. The text is in `arguments`, by default in
+        `config`.
         """
         values = arguments if arguments is not None else self.config or {}
         # To show its line.

@@ -1,5 +1,6 @@
-"""Validation of a configuration without state and placement: every mistake at once. Values that depend on
-unset variables, on repetition or on resources are unknown.
+"""Validation of a configuration without state and placement: every mistake at once.
+
+Values that depend on unset variables, on repetition or on resources are unknown.
 """
 
 from collections.abc import Mapping
@@ -38,9 +39,11 @@ from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
 def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> list[Diagnostic]:
-    """Return all problems independent of state and placement. If references form cycles, return only problems of
-    references. In a plan (`is_plan`), a failed precondition hides the problems of its block, as in Terraform: the
-    plan itself reports the precondition.
+    """Return all problems independent of state and placement.
+
+    If references form cycles, return only problems of references. In a plan (`is_plan`), a failed
+    precondition hides the problems of its block, as in Terraform: the plan itself reports the
+    precondition.
     """
     configuration, registries = request.configuration, request.registries
     schemas = registries.schemas
@@ -116,7 +119,10 @@ class _ModuleValidator(Struct, frozen=True):
     is_plan: bool
 
     def validate(self) -> list[Diagnostic]:
-        """Evaluate everything in the module; return its problems. Those of expressions go to the evaluation."""
+        """Evaluate everything in the module; return its problems.
+
+        Those of expressions go to the evaluation.
+        """
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
@@ -146,7 +152,10 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
     def _validate_conditions(self) -> list[Diagnostic]:
-        """Return the problems of checks, as warnings; those of other conditions are left in the evaluation."""
+        """Return the problems of checks, as warnings.
+
+        Those of other conditions are left in the evaluation.
+        """
         module = self.instance.module
         conditions: list[Condition] = []
         for variable in module.variables.values():
@@ -172,7 +181,10 @@ class _ModuleValidator(Struct, frozen=True):
         ]
 
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
-        """Return the problems of one block independent of state; those of expressions are left in the evaluation."""
+        """Return the problems of one block independent of state.
+
+        Those of expressions are left in the evaluation.
+        """
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
@@ -218,9 +230,9 @@ def _has_count_or_for_each(block: ResourceBlock) -> bool:
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """Return whether a problem is the error about the missing `name` of a block with `count` or `for_each`: "the
-    block's own name can be used only once". Planned instances need different names; a block without instances needs
-    none.
+    """Return whether a problem is the error about the missing `name` of a block with `count` or `for_each`: "the block's own name can be used only once".
+
+    Planned instances need different names; a block without instances needs none.
     """
     is_missing_argument = (
         problem.severity is Severity.ERROR and problem.id == "missing-required-argument"
@@ -235,7 +247,10 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
 
 
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans."""
+    """Return the problems of `moved` and `removed` blocks.
+
+    The latter only in normal and destroy plans.
+    """
     configuration = request.configuration
     # Nothing to move or destroy.
     if request.mode is Mode.DESTROY and not request.state.instances:

@@ -1,5 +1,7 @@
-"""Conditions outside managed resources: variable validations, output preconditions, data and check blocks.
-They are checked after everything is planned, in every instance of every module.
+"""Conditions outside managed resources.
+
+Variable validations, output preconditions, data and check blocks. They are checked after everything
+is planned, in every instance of every module.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ class ConditionResults(Struct):
 def check_all_conditions(
     request: PlanRequest, evaluation: Evaluation, selection: Selection
 ) -> ConditionResults:
-    """Check the conditions outside of managed resources. A destroy plan checks those of variables only. A partial plan
-    (-target, -exclude) adds those of its root outputs, and of outputs of other modules rejected while the plan read
-    them, by a failed precondition.
+    """Check the conditions outside of managed resources.
+
+    A destroy plan checks those of variables only. A partial plan (-target, -exclude) adds those of
+    its root outputs, and of outputs of other modules rejected while the plan read them, by a failed
+    precondition.
     """
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
@@ -117,7 +121,10 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
-    """Return a failed validation at the source of the value (module call or variable). Its text names the rule."""
+    """Return a failed validation at the source of the value (module call or variable).
+
+    Its text names the rule.
+    """
     span = problem.subject
     assert span is not None, "a failed condition has a position"
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"
@@ -140,7 +147,10 @@ def _move_problem_to_call(
 def _check_conditions_of_resources(
     instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
 ) -> Iterator[ConditionResults]:
-    """Yield the results of pre- and postconditions of the blocks of these modes (data, managed), per instance."""
+    """Yield the results of pre- and postconditions of the blocks of these modes, per instance.
+
+    Data, managed.
+    """
     for block in instance.module.resources.values():
         if block.mode in modes and (
             block.lifecycle.preconditions or block.lifecycle.postconditions
@@ -184,7 +194,10 @@ def _check_output_preconditions(
 def _evaluate_check_block(
     check: Check, instance: ModuleInstance, evaluation: Evaluation
 ) -> ConditionResults:
-    """Evaluate a check block: all its problems are warnings. If its data block cannot be read, the status is error."""
+    """Evaluate a check block: all its problems are warnings.
+
+    If its data block cannot be read, the status is error.
+    """
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance
     if check.data is not None:

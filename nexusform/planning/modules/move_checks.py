@@ -22,7 +22,10 @@ from nexusform.resources.address import Address, AddressPattern, ModulePath, for
 
 
 def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of `moved` blocks; cycles are reported only if there are no other problems."""
+    """Return the problems of `moved` blocks.
+
+    Cycles are reported only if there are no other problems.
+    """
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
     # Its own problems are dropped.
@@ -152,7 +155,10 @@ def _build_ambiguity_error(
 
 
 def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
-    """Build the error about moved blocks in a cycle, located at the first statement; the detail lists all."""
+    """Build the error about moved blocks in a cycle, located at the first statement.
+
+    The detail lists all.
+    """
     lines = "".join(
         f"\n  {_format_location(statement.span)}: {statement}" for statement in statements
     )
@@ -190,7 +196,10 @@ def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
 def _find_declared_block(
     module: Module, source: AddressPattern
 ) -> ResourceBlock | ModuleCall | None:
-    """Return the resource block or module call named by a `removed` block; None if it is removed indeed."""
+    """Return the resource block or module call named by a `removed` block.
+
+    None if it is removed indeed.
+    """
     call: ModuleCall | None = None
     for step in source.module:
         call = module.calls.get(step.name)

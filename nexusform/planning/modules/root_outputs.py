@@ -39,8 +39,10 @@ class RootOutputChanges(Struct, frozen=True):
 def plan_outputs(
     request: PlanRequest, evaluation: Evaluation, selection: Selection
 ) -> RootOutputChanges:
-    """Plan the root outputs. With -target or -exclude, outputs of unselected blocks keep their values. A destroy plan
-    keeps all outputs with these options, and removes all without them.
+    """Plan the root outputs.
+
+    With -target or -exclude, outputs of unselected blocks keep their values. A destroy plan keeps
+    all outputs with these options, and removes all without them.
     """
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
@@ -86,8 +88,10 @@ def plan_outputs(
 def _has_missing_objects(
     value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation
 ) -> bool:
-    """Return whether an output is unknown because an instance of a needed block does not exist. The plan may leave an
-    instance out (-target, -exclude): one that does not exist has no attributes (None).
+    """Return whether an output is unknown because an instance of a needed block does not exist.
+
+    The plan may leave an instance out (-target, -exclude): one that does not exist has no
+    attributes (None).
     """
     if value.is_wholly_known:
         return False
@@ -103,8 +107,10 @@ def _has_missing_objects(
 
 
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
-    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output depending on a
-    missing object is unknown: it keeps its value in state, or stays without one.
+    """Plan the root outputs when nothing else changes; `evaluation` uses current objects.
+
+    An output depending on a missing object is unknown: it keeps its value in state, or stays
+    without one.
     """
     before, declared = request.state.outputs, request.configuration.root.outputs
     changes: list[OutputChange] = []
@@ -142,7 +148,10 @@ def _list_removed_outputs(
 
 
 def build_output_state(output: Output, value: Value) -> OutputState:
-    """Build the record of a root output. An ephemeral value is rejected, and never recorded."""
+    """Build the record of a root output.
+
+    An ephemeral value is rejected, and never recorded.
+    """
     plain = None if value.has_ephemeral else convert_to_plain(value)[0]
     return OutputState(plain, value.type, output.sensitive or value.has_marks)
 
@@ -177,7 +186,10 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 
 
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
-    """Build the change of a declared output: from `prior`, its value in state (None: a new output), to `planned`."""
+    """Build the change of a declared output.
+
+    From `prior`, its value in state (None: a new output), to `planned`.
+    """
     if prior is None:
         # A null output does not exist.
         action = Action.CREATE if planned.value is not None else Action.NO_OP
@@ -237,8 +249,10 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 def build_inventory_read(
     address: str, exported_at: str, plan_time: str, max_age: object = None
 ) -> InventoryRead:
-    """Build the record of an inventory read. It is stale if undated, older than `max_age` (such as "12h", by default a
-    day), or more than a day in the future.
+    """Build the record of an inventory read.
+
+    It is stale if undated, older than `max_age` (such as "12h", by default a day), or more than a
+    day in the future.
     """
     from nexusform.documents.times import parse_duration, parse_time
 
@@ -255,7 +269,10 @@ def build_inventory_read(
 
 
 def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
-    """Return every inventory read by a data source (one with the time of its export), sorted by address."""
+    """Return every inventory read by a data source, sorted by address.
+
+    One with the time of its export.
+    """
     inventories = []
     for (module, mode, kind, name), view in evaluation.resources.items():
         if mode != "data":

@@ -56,7 +56,10 @@ class PlanClock:
 def build_evaluation_settings(
     request: PlanRequest, bodies: PreparedBodyCache, state: State
 ) -> EvaluationSettings:
-    """Build the settings to evaluate expressions for a plan. Their `reads` records all files and data read."""
+    """Build the settings to evaluate expressions for a plan.
+
+    Their `reads` records all files and data read.
+    """
     clock = PlanClock(request.now)
     registries = request.registries
     reads = EvaluationReads()
@@ -98,8 +101,9 @@ def build_evaluation_settings(
 
 
 class _DataBlockReader:
-    """Reader of the data blocks of one plan; `reads` records everything they read. `settings` are those of the plan,
-    set before the first block is read.
+    """Reader of the data blocks of one plan; `reads` records everything they read.
+
+    `settings` are those of the plan, set before the first block is read.
     """
 
     def __init__(
@@ -160,8 +164,10 @@ class _DataBlockReader:
 def _list_configured_arguments(
     settings: EvaluationSettings, type_name: str
 ) -> list[dict[str, Any]]:
-    """Return the arguments of the managed blocks of a type, each with its name. A data source needs them before
-    anything is planned: no data is read for them, and values from data or resources are unknown.
+    """Return the arguments of the managed blocks of a type, each with its name.
+
+    A data source needs them before anything is planned: no data is read for them, and values from
+    data or resources are unknown.
     """
     tentative = replace(
         settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
@@ -183,7 +189,10 @@ def _list_configured_arguments(
 def _iterate_blocks(
     module: Module, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
-    """Yield the blocks of a module and of all below it, with the path of their module (names of calls)."""
+    """Yield the blocks of a module and of all below it, with the path of their module.
+
+    Names of calls.
+    """
     for block in module.resources.values():
         yield path, block
     for call in module.calls.values():
@@ -248,8 +257,9 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return all values of a data block overridden by a test, None for others. Values not set by the test are as
-    configured, or null.
+    """Return all values of a data block overridden by a test, None for others.
+
+    Values not set by the test are as configured, or null.
     """
     block = parse_address(address)
     values = next(
@@ -264,7 +274,10 @@ def _find_data_override(
 def _read_data_source(
     source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
 ) -> tuple[DataResult | None, list[Problem]]:
-    """Return the result of a data block with all its attributes, and its problems. The result is None on errors."""
+    """Return the result of a data block with all its attributes, and its problems.
+
+    The result is None on errors.
+    """
     unknown_path = next(list_unknown_paths(dict(arguments)), None)
     if unknown_path is not None:
         unknown_argument_problem = Problem(
@@ -290,7 +303,10 @@ def _read_data_source(
 
 
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
-    """Return the names managed in state, as in inventories: clusters, VMs, and separate pools as `<cluster>/<pool>`."""
+    """Return the names managed in state, as in inventories.
+
+    Clusters, VMs, and separate pools as `<cluster>/<pool>`.
+    """
     names = set()
     for address, current in state.list_current_objects():
         resource_type = request.registries.resource_types.get(address.type)
@@ -316,7 +332,10 @@ class PreparedBodyCache:
         self.invalid_blocks: set[ConfigAddress] = set()  # with errors
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
-        """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
+        """Return the block's body, None for an unknown type.
+
+        Problems are reported; invalid parts read as unknown.
+        """
         if block.address in self._cache:
             return self._cache[block.address]
         schema = self._schemas[block.mode].get(block.type)
@@ -339,7 +358,10 @@ class StateEvaluation(Evaluation):
         self._types = request.registries.resource_types
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a block. A resource is as in state, a data block as read by its provider."""
+        """Return the instances of a block.
+
+        A resource is as in state, a data block as read by its provider.
+        """
         key = (instance.path, block.mode, block.type, block.name)
         resource_type = self._types.get(block.type)
         if block.mode == "data" or resource_type is None or key in self.resources:

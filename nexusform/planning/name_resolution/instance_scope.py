@@ -72,9 +72,11 @@ class EvaluationReads(Struct):
 
 
 class EvaluationSettings(Struct, frozen=True):
-    """Settings shared by all passes of one plan. `is_tentative`: unset values are unknown, so that an unknown
-    repetition is no error. `validates_variables`: rejected values are unknown. `reads` records reads as
-    they happen. `files` are those named by arguments of resources.
+    """Settings shared by all passes of one plan.
+
+    `is_tentative`: unset values are unknown, so that an unknown repetition is no error.
+    `validates_variables`: rejected values are unknown. `reads` records reads as they happen.
+    `files` are those named by arguments of resources.
     """
 
     configuration: Configuration
@@ -127,7 +129,10 @@ class NameResolver(Protocol):
     def find_module_instance(
         self, parent: ModuleInstance, name: str, key: Key
     ) -> ModuleInstance | None:
-        """Return the module instance with this key of the call with this name in `parent`; None without one."""
+        """Return the module instance with this key of the call with this name in `parent`.
+
+        None without one.
+        """
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return the outputs of all instances of a module call as one value."""
@@ -167,8 +172,10 @@ def _resolve_resource(
     scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int
 ) -> Lookup:
     """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
-    `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and one in
-    `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
+
+    `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and
+    one in `data.nexus_site.s.id`. The result has the number of steps used for the value. The
+    evaluator resolves the others.
     """
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
@@ -219,9 +226,10 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
 
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve a reference to a module or one of its outputs, with the number of used steps. `module.edge["a"].id` uses
-    three steps: the name of the call, the key and the output. Without a known key or output, the value is that of the
-    whole call, and one step is used.
+    """Resolve a reference to a module or one of its outputs, with the number of used steps.
+
+    `module.edge["a"].id` uses three steps: the name of the call, the key and the output. Without a
+    known key or output, the value is that of the whole call, and one step is used.
     """
     call = scope.instance.module.calls.get(traversal.first_name)
     if call is None:
@@ -273,7 +281,10 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve each.key or each.value (one step after `each`); unknown outside of a block with for_each."""
+    """Resolve each.key or each.value (one step after `each`).
+
+    Unknown outside of a block with for_each.
+    """
     name, repetition = traversal.first_name, scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return Lookup(build_string(repetition.key), 1)
@@ -283,7 +294,10 @@ def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve an attribute of `self`, the subject of a condition (one step used), or all of it (no step used)."""
+    """Resolve an attribute of `self`, the subject of a condition (one step used), or all of it.
+
+    No step used.
+    """
     if scope.this is None:
         return _build_unknown_lookup(traversal)
     attribute = scope.this.get_attribute(traversal.first_name)
@@ -323,7 +337,10 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
-    """Return the instance key in a step `[key]`, a number for a LIST block, else a text. None for other steps."""
+    """Return the instance key in a step `[key]`, a number for a LIST block, else a text.
+
+    None for other steps.
+    """
     # `.name`, not `[key]`.
     if not isinstance(step, TraverseIndex):
         return None

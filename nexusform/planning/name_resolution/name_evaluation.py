@@ -1,5 +1,6 @@
-"""Values of names during planning: variables, locals, modules, and planned resources. Values are computed on
-first use and cached; a second pass over the same configuration is a fork.
+"""Values of names during planning: variables, locals, modules, and planned resources.
+
+Values are computed on first use and cached; a second pass over the same configuration is a fork.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class _MaximumDepthExceeded(Exception):
 
 class Evaluation:
     """Values of variables, locals, outputs and resources in one pass of planning, each computed at its first use.
+
     `diagnostics` collects the problems of evaluation.
     """
 
@@ -121,8 +123,9 @@ class Evaluation:
         self._depth = 0
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself. Values
-        added to this one later are known to the copy, too, unless it has values of its own.
+        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself.
+
+        Values added to this one later are known to the copy, too, unless it has values of its own.
         """
         fork = Evaluation(self.settings)
         fork.resources = ChainMap({}, self.resources)
@@ -138,7 +141,10 @@ class Evaluation:
         return evaluation
 
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
-        """Return the instances of a module by its static path (names without keys), in order of their keys."""
+        """Return the instances of a module by its static path, in order of their keys.
+
+        Names without keys.
+        """
         if path in self._modules:
             return self._modules[path]
         instances: list[ModuleInstance] = []
@@ -159,7 +165,10 @@ class Evaluation:
         return instances
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
-        """Return whether count and for_each of all modules on a path (names of calls, without keys) are known."""
+        """Return whether count and for_each of all modules on a path are known.
+
+        Names of calls, without keys.
+        """
         for depth, name in enumerate(path):
             for parent in self.list_module_instances(path[:depth]):
                 if self.get_module_expansion(parent, parent.module.calls[name]).unknown:
@@ -180,7 +189,10 @@ class Evaluation:
     def _check_repetition(
         self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall
     ) -> None:
-        """Report an unknown count or for_each, unless the evaluation is tentative: it is repeated with known values."""
+        """Report an unknown count or for_each, unless the evaluation is tentative.
+
+        It is repeated with known values.
+        """
         if expansion.unknown and not self.settings.is_tentative:
             self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
 
@@ -190,7 +202,10 @@ class Evaluation:
         repetition: RepetitionData = SINGLE_INSTANCE,
         this: InstanceView | None = None,
     ) -> InstanceScope:
-        """Return the names visible in a block of a module instance; `this` is the object named `self`."""
+        """Return the names visible in a block of a module instance.
+
+        `this` is the object named `self`.
+        """
         return InstanceScope(self, instance, repetition, this)
 
     def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:
@@ -221,7 +236,10 @@ class Evaluation:
         return expansion.repetitions
 
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
+        """Return an input variable's value: set, passed by the call, or its default.
+
+        A rejected value is unknown.
+        """
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._evaluate_variable_value(instance, declared)
@@ -241,8 +259,10 @@ class Evaluation:
         return self._cache[key]
 
     def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
-        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
-        unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
+        """Return whether no condition is false, null or invalid.
+
+        The checks of conditions report the reasons. An unknown condition may still hold. Conditions
+        may be text: "true" is true, as in Terraform.
         """
         # The console uses rejected values, too.
         checked = conditions if self.settings.validates_variables else ()
@@ -258,8 +278,10 @@ class Evaluation:
         return True
 
     def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return the value of a variable: in the root module set by the user, in other modules passed by the call. An
-        unset variable has its default. An invalid value is reported, and read as unknown.
+        """Return the value of a variable.
+
+        In the root module set by the user, in other modules passed by the call. An unset variable
+        has its default. An invalid value is reported, and read as unknown.
         """
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
@@ -312,7 +334,10 @@ class Evaluation:
         return value.add_marks(instance.module.outputs[name].marks)
 
     def _get_or_compute(self, named_value: _LocalOrOutput) -> Value:
-        """Return the value of a local or an output, computed once. Too long a chain raises _MaximumDepthExceeded."""
+        """Return the value of a local or an output, computed once.
+
+        Too long a chain raises _MaximumDepthExceeded.
+        """
         if named_value.key in self._cache:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
@@ -325,10 +350,12 @@ class Evaluation:
         return self._cache[named_value.key]
 
     def _compute_long_chain(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a local or an output that may be at the end of a long chain of references. Beyond the maximum depth,
-        an exception names the deepest value. It is evaluated first, then its users again. Example: `local.a` needs
-        `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone, and `local.a` again, now
-        with the value of `local.z` in the cache.
+        """Evaluate a local or an output that may be at the end of a long chain of references.
+
+        Beyond the maximum depth, an exception names the deepest value. It is evaluated first, then
+        its users again. Example: `local.a` needs `local.b`, and so on to a value too deep,
+        `local.z`. Then `local.z` is evaluated alone, and `local.a` again, now with the value of
+        `local.z` in the cache.
         """
         # Each needs the one after it.
         pending = {named_value.key: named_value}
@@ -400,7 +427,10 @@ class Evaluation:
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return the outputs of a call: an object per instance, alone, in a tuple or by key. Unknown on errors."""
+        """Return the outputs of a call: an object per instance, alone, in a tuple or by key.
+
+        Unknown on errors.
+        """
         expansion = self.get_module_expansion(parent, call)
         # An invalid or unknown count or for_each.
         if not expansion.shape or expansion.unknown:
@@ -438,7 +468,10 @@ class Evaluation:
         return view
 
     def get_resource_view(self, address: Address) -> ResourceView:
-        """Return the instances of a block. If they are unknown, start an empty view in the shape of the key."""
+        """Return the instances of a block.
+
+        If they are unknown, start an empty view in the shape of the key.
+        """
         key = (address.module, address.mode, address.type, address.name)
         view = self.resources.get(key)
         if view is None or not view.shape:
@@ -447,7 +480,10 @@ class Evaluation:
         return view
 
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Read the instances of a data block. One with errors has unknown attributes. An invalid block is unknown."""
+        """Read the instances of a data block.
+
+        One with errors has unknown attributes. An invalid block is unknown.
+        """
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
@@ -476,7 +512,10 @@ class Evaluation:
 def _build_data_view(
     answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema
 ) -> InstanceView:
-    """Return the data as seen by expressions; unknown without an answer. Types of the answer replace declared ones."""
+    """Return the data as seen by expressions; unknown without an answer.
+
+    Types of the answer replace declared ones.
+    """
     if answer is None:
         return InstanceView(attributes=None, sensitive=sensitive, schema=schema)
     # Of attributes with an open type in the schema.

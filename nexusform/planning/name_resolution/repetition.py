@@ -39,8 +39,10 @@ SINGLE, LIST, MAP, DISABLED = "single", "list", "map", "disabled"
 
 
 class BlockExpansion(Struct, frozen=True):
-    """Instances of a block, in planning order; `shape` is SINGLE, LIST, MAP or DISABLED. `unknown` names the
-    argument ("count", "for_each", "enabled") that is unknown in this pass. Without a shape, the argument is invalid.
+    """Instances of a block, in planning order; `shape` is SINGLE, LIST, MAP or DISABLED.
+
+    `unknown` names the argument ("count", "for_each", "enabled") that is unknown in this pass.
+    Without a shape, the argument is invalid.
     """
 
     shape: str
@@ -68,8 +70,10 @@ def expand_repetition(
     *,
     enabled: Expression | None = None,
 ) -> Expansion:
-    """Expand a block with at most one of these meta-arguments into its instances, none on errors. `evaluate` returns
-    None for an expression with errors (already reported). `header` names the block in errors. `maximum` limits a count.
+    """Expand a block with at most one of these meta-arguments into its instances, none on errors.
+
+    `evaluate` returns None for an expression with errors (already reported). `header` names the
+    block in errors. `maximum` limits a count.
     """
     expression = count or for_each or enabled
     if expression is None:  # no meta-argument
@@ -152,9 +156,11 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 
 
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
-    """Expand a for_each into instances by key, in byte order of the keys. Keys may not be sensitive: they are part of
-    addresses, shown by every plan. The values of a map may be sensitive. The elements of a set are its keys, and one
-    sensitive element makes the whole set sensitive.
+    """Expand a for_each into instances by key, in byte order of the keys.
+
+    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a map
+    may be sensitive. The elements of a set are its keys, and one sensitive element makes the whole
+    set sensitive.
     """
 
     def reject(detail: str) -> Expansion:
@@ -254,9 +260,10 @@ class InstanceView(Struct):
     def _get_attribute_with_sensitive_paths(
         self, attributes: Mapping[str, Any], name: str
     ) -> tuple[Any, list[Path]]:
-        """Return one attribute as expressions see it, and the paths of sensitive values in it. `present` of the type
-        may derive the value that expressions see from several recorded attributes. If any of them is sensitive, a
-        derived value counts as sensitive, too.
+        """Return one attribute as expressions see it, and the paths of sensitive values in it.
+
+        `present` of the type may derive the value that expressions see from several recorded
+        attributes. If any of them is sensitive, a derived value counts as sensitive, too.
         """
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
@@ -268,9 +275,10 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of values that expressions see, but that are not in state in this form. Such values are derived
-    from other attributes, perhaps from secret ones. In a map they are changed or added entries, in a map inside of it
-    the added ones.
+    """Return the paths of values that expressions see, but that are not in state in this form.
+
+    Such values are derived from other attributes, perhaps from secret ones. In a map they are
+    changed or added entries, in a map inside of it the added ones.
     """
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         # The path of the whole value.
@@ -287,14 +295,20 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
 
 
 class ResourceView(Struct):
-    """All instances of one block in one module instance. `shape` "" = unknown in this pass."""
+    """All instances of one block in one module instance.
+
+    `shape` "" = unknown in this pass.
+    """
 
     shape: str
     items: dict[Key, InstanceView] = field(default_factory=dict)
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return all instances of a repeated block as a value: a tuple, or an object by key. Its keys must be known."""
+        """Return all instances of a repeated block as a value: a tuple, or an object by key.
+
+        Its keys must be known.
+        """
         if self._value is None:
             if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)

@@ -1,4 +1,7 @@
-"""Origins of the value of an expression: its parts, definitions of names, causes of sensitive or unknown values."""
+"""Origins of the value of an expression.
+
+Its parts, definitions of names, causes of sensitive or unknown values.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -64,10 +67,12 @@ class ValueOriginTracer:
     def _build_part(
         self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool
     ) -> TracedExpression:
-        """Build the traced expression of one step of an evaluation: its text and value, and those of its parts. A name,
-        such as `local.zone`, has its definition as a further part. A second use does not repeat the parts of the
-        definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is inside a sensitive
-        value or error, so its value is not shown.
+        """Build the traced expression of one step of an evaluation.
+
+        Its text and value, and those of its parts. A name, such as `local.zone`, has its definition
+        as a further part. A second use does not repeat the parts of the definition (`is_repeated`).
+        Literals and parentheses are skipped. With `hidden`, the step is inside a sensitive value or
+        error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its
@@ -114,8 +119,10 @@ class ValueOriginTracer:
     def _explain_value(
         self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool
     ) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`. Only the
-        innermost part that fails has the text of its error; the parts around it yield nothing.
+        """Yield the causes of a sensitive, unknown or invalid value.
+
+        No text of an error if `hidden`. Only the innermost part that fails has the text of its
+        error; the parts around it yield nothing.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:
@@ -135,7 +142,10 @@ class ValueOriginTracer:
     def _find_definition(
         self, traversal: syntax.Expression, instance: ModuleInstance
     ) -> _Definition | None:
-        """Return the definition of a local, a variable set by a module call, or a module output; else None."""
+        """Return the definition of a local, a variable set by a module call, or a module output.
+
+        Else None.
+        """
         if not isinstance(traversal, syntax.Traversal):  # no reference
             return None
         root, name = traversal.root.name, _get_step_name(traversal, 0)
@@ -153,7 +163,10 @@ class ValueOriginTracer:
     def _find_module_output(
         self, traversal: syntax.Traversal, instance: ModuleInstance, call_name: str
     ) -> _Definition | None:
-        """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`; None without such an output."""
+        """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`.
+
+        None without such an output.
+        """
         key: Key = None
         # steps: the name of the call, perhaps a key, the output.
         output_position = 1
@@ -172,7 +185,10 @@ class ValueOriginTracer:
     def _explain_reference(
         self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance
     ) -> Iterator[str]:
-        """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""
+        """Yield the reasons of a sensitive or unknown reference.
+
+        `sensitive: ...` or `unknown: ...`.
+        """
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "var" and name in module.variables:
@@ -208,7 +224,10 @@ class ValueOriginTracer:
         instance: ModuleInstance,
         name_position: int,
     ) -> Iterator[str]:
-        """Yield the reasons of a sensitive or unknown resource value. `name_position`: 1 in data.TYPE.NAME, else 0."""
+        """Yield the reasons of a sensitive or unknown resource value.
+
+        `name_position`: 1 in data.TYPE.NAME, else 0.
+        """
         mode: Mode = "data" if name_position else "managed"
         kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
         block = instance.module.resources.get(
@@ -242,6 +261,9 @@ class ValueOriginTracer:
 
 
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
-    """Return the name of the step at this position (0: after the root), "" for a key or without such a step."""
+    """Return the name of the step at this position, "" for a key or without such a step.
+
+    0: after the root.
+    """
     step = traversal.steps[position] if position < len(traversal.steps) else None
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""

@@ -1,6 +1,8 @@
-"""Moved blocks: the order of their statements, and their application. Prior objects get their new addresses before
-planning. A statement applies to all instances of its module. One that starts at the target of another, or inside an
-object moved by another, follows it; unrelated statements keep source order.
+"""Moved blocks: the order of their statements, and their application.
+
+Prior objects get their new addresses before planning. A statement applies to all instances of its
+module. One that starts at the target of another, or inside an object moved by another, follows it;
+unrelated statements keep source order.
 """
 
 from __future__ import annotations
@@ -42,8 +44,10 @@ EndpointPath = tuple[tuple[str, Key | AnyInstanceKey], ...]
 
 
 class MoveEndpoint(Struct, frozen=True):
-    """One end of a statement: a module (`resource` is None) or a resource in one. The keys of the modules
-    around the statement are ANY; so is the last key, if the statement applies to all instances.
+    """One end of a statement: a module (`resource` is None) or a resource in one.
+
+    The keys of the modules around the statement are ANY; so is the last key, if the statement
+    applies to all instances.
     """
 
     path: EndpointPath
@@ -60,9 +64,11 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether this end is a part of `endpoint`, and not the same thing. Resources and modules inside of a
-        module are its parts, such as module.a.T.N of module.a. One instance is a part of a resource, such as T.N["k"]
-        of T.N. ANY as a key means all instances.
+        """Return whether this end is a part of `endpoint`, and not the same thing.
+
+        Resources and modules inside of a module are its parts, such as module.a.T.N of module.a.
+        One instance is a part of a resource, such as T.N["k"] of T.N. ANY as a key means all
+        instances.
         """
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(
             endpoint.path, self.path
@@ -76,7 +82,10 @@ class MoveEndpoint(Struct, frozen=True):
 
 
 def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> bool:
-    """Return whether the second path (no shorter) can start with the first one. ANY as a key equals every key."""
+    """Return whether the second path (no shorter) can start with the first one.
+
+    ANY as a key equals every key.
+    """
     return all(
         name == other_name and (ANY in (key, other_key) or key == other_key)
         for (name, key), (other_name, other_key) in zip(first, second, strict=False)
@@ -99,9 +108,11 @@ class MoveStatement(Struct, frozen=True):
         return last_keys == [None, None]
 
     def build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
-        """Build the endpoint of a source or target, with its path from the root module. The pattern is an address below
-        the module with the statement. The key ANY means every instance: of the modules around the statement, and of the
-        last part if neither end of the statement has a key.
+        """Build the endpoint of a source or target, with its path from the root module.
+
+        The pattern is an address below the module with the statement. The key ANY means every
+        instance: of the modules around the statement, and of the last part if neither end of the
+        statement has a key.
         """
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
@@ -147,7 +158,10 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
 
 
 def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
-    """Return the statements in order of application; [] if they form a cycle, an error reported by the checks."""
+    """Return the statements in order of application.
+
+    [] if they form a cycle, an error reported by the checks.
+    """
     needs = _index_earlier_statements(statements)
     position = {index: index for index in needs}
     if find_cycles(needs, position):
@@ -188,7 +202,10 @@ def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, 
 
 
 def _get_outermost(end: MoveEndpoint) -> object:
-    """Return the name of the outermost module, else the resource. Statements without a common one are unrelated."""
+    """Return the name of the outermost module, else the resource.
+
+    Statements without a common one are unrelated.
+    """
     return end.path[0][0] if end.path else end.resource
 
 
@@ -198,9 +215,11 @@ def _must_follow_statement(
     ends: tuple[MoveEndpoint, MoveEndpoint],
     other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
-    """Return whether the first statement must be applied after the other one: it moves the result of the other one, or
-    one is about a part of the other. `ends` and `other_ends` are the start and the end of each. Example: `b -> c`
-    follows `a -> b`. It also follows `module.x -> module.y` if `b` is in module.y.
+    """Return whether the first statement must be applied after the other one.
+
+    It moves the result of the other one, or one is about a part of the other. `ends` and
+    `other_ends` are the start and the end of each. Example: `b -> c` follows `a -> b`. It also
+    follows `module.x -> module.y` if `b` is in module.y.
     """
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
@@ -228,8 +247,9 @@ class MovedState(Struct, frozen=True):
 
 
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
-    """Apply moved blocks, each once and in order, and the moves implied by an added or removed count: from a.b to
-    a.b[0], or back. An object does not move onto an existing one: a warning reports the rejected move.
+    """Apply moved blocks, each once and in order, and the moves implied by an added or removed count: from a.b to a.b[0], or back.
+
+    An object does not move onto an existing one: a warning reports the rejected move.
     """
     explicit_statements = list_move_statements(configuration)
     statements = order_move_statements(
@@ -253,7 +273,10 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
 def _iterate_implied_moves(
     configuration: Configuration, state: State, explicit_statements: Sequence[MoveStatement]
 ) -> Iterator[MoveStatement]:
-    """Yield the moves implied by an added or removed count: of an instance without key to key 0, or back."""
+    """Yield the moves implied by an added or removed count.
+
+    Of an instance without key to key 0, or back.
+    """
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:
         # Only the first instance moves.
@@ -333,9 +356,10 @@ class _StateMover:
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
-        """Move one or all instances of a resource in the module instance at `path`, if the statement applies there. The
-        first `depth` steps of `path` lead to the module with the statement, the rest is the module path in its source.
-        A move onto an existing object is rejected.
+        """Move one or all instances of a resource in the module instance at `path`, if the statement applies there.
+
+        The first `depth` steps of `path` lead to the module with the statement, the rest is the
+        module path in its source. A move onto an existing object is rejected.
         """
         source, target = statement.source, statement.target
         keys = self.keys_by_module[path].get(get_resource_name(source))
@@ -405,7 +429,10 @@ class _StateMover:
 
 
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
-    """Return the new path of a module after one statement; None if the statement does not apply to it."""
+    """Return the new path of a module after one statement.
+
+    None if the statement does not apply to it.
+    """
     source, target = statement.source.module, statement.target.module
     # Of the moved module in the path; those after it are inside it.
     position = len(source) - 1
@@ -424,9 +451,10 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
 
 
 def is_object_kept(configuration: Configuration, address: Address) -> bool | None:
-    """Return whether a `removed` block keeps the object; None without a block for the address. As in Terraform, the
-    first of several blocks of one address counts. An object is kept if a block of it, or of a module around it, keeps
-    it.
+    """Return whether a `removed` block keeps the object; None without a block for the address.
+
+    As in Terraform, the first of several blocks of one address counts. An object is kept if a block
+    of it, or of a module around it, keeps it.
     """
     # By module path, type and name.
     decisions: dict[tuple[tuple[str, ...], str, str], bool] = {}

@@ -1,4 +1,5 @@
 """Total order of planning resource blocks: phases, then source order as far as dependencies allow.
+
 Dependencies follow locals, variables, module inputs and outputs, and data blocks.
 """
 
@@ -59,9 +60,10 @@ def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBl
 def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
-    """Return the order in which to plan the managed resource blocks, and errors; with errors, the order is empty.
-    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of a
-    later phase are errors.
+    """Return the order in which to plan the managed resource blocks, and errors.
+
+    With errors, the order is empty. Blocks are ordered by the phase of their type, then after the
+    blocks they need. Cycles and references to blocks of a later phase are errors.
     """
     empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)
@@ -144,7 +146,10 @@ def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -
 
 
 class _Reachability:
-    """Resource blocks reachable from a node through other declarations (such as locals), but not through a block."""
+    """Resource blocks reachable from a node through other declarations, but not through a block.
+
+    Such as locals.
+    """
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
@@ -165,7 +170,10 @@ class _Reachability:
         return set[ConfigAddress]().union(*map(self._find_reachable_resources, nodes))
 
     def _find_reachable_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
-        """Return the resource blocks reachable from a node; a stack, not recursion, allows long chains of locals."""
+        """Return the resource blocks reachable from a node.
+
+        A stack, not recursion, allows long chains of locals.
+        """
         stack = [start]
         while stack:
             node = stack[-1]
@@ -248,7 +256,10 @@ def _build_later_phase_reference_errors(
     dependencies: Mapping[Declaration, Mapping[Declaration, Span]],
     reachability: _Reachability,
 ) -> list[Diagnostic]:
-    """Build an error for each reference to values of a block of a later phase; `depends_on` alone is allowed."""
+    """Build an error for each reference to values of a block of a later phase.
+
+    `depends_on` alone is allowed.
+    """
     errors = []
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]

@@ -43,9 +43,11 @@ from nexusform.state.objects import (
 
 
 class PriorState(Struct, frozen=True):
-    """Objects at the start of planning. `state` is the recorded state after `moved` blocks, including the objects to
-    import (`imports`). `instances` are its instances as observed by providers, `by_block` their addresses.
-    `previous` maps an address to its recorded one, if they differ. `diagnostics` are about the moves.
+    """Objects at the start of planning.
+
+    `state` is the recorded state after `moved` blocks, including the objects to import (`imports`).
+    `instances` are its instances as observed by providers, `by_block` their addresses. `previous`
+    maps an address to its recorded one, if they differ. `diagnostics` are about the moves.
     """
 
     state: State
@@ -75,7 +77,10 @@ class PriorState(Struct, frozen=True):
     def get_dependencies(
         self, address: Address, deposed: str = "", default: tuple[str, ...] = ()
     ) -> tuple[str, ...]:
-        """Return the dependencies of an object (or of a deposed one, by its key); `default` if it is not in state."""
+        """Return the dependencies of an object (or of a deposed one, by its key).
+
+        `default` if it is not in state.
+        """
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
 
@@ -91,7 +96,10 @@ def iterate_vm_owners(
 
 
 def build_prior_state(request: PlanRequest) -> PriorState:
-    """Build the prior state of a plan: after moves, with observed and imported objects. Only normal plans import."""
+    """Build the prior state of a plan: after moves, with observed and imported objects.
+
+    Only normal plans import.
+    """
     imports = request.imports if request.mode is Mode.NORMAL else {}
     # Nothing to move or to observe.
     if not request.state.instances:
@@ -124,7 +132,10 @@ def build_prior_state(request: PlanRequest) -> PriorState:
 
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
-    """Return the prior state without the objects to import outside the selection (-target, -exclude)."""
+    """Return the prior state without the objects to import outside the selection.
+
+    -target, -exclude.
+    """
     excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
@@ -150,8 +161,9 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the objects to import by import blocks, except those already in state, and the problems. Import blocks may
-    refer to variables, locals, and resources in state.
+    """Return the objects to import by import blocks, except those already in state, and the problems.
+
+    Import blocks may refer to variables, locals, and resources in state.
     """
     from nexusform.planning.preparation.moves import apply_moves
 
@@ -225,7 +237,10 @@ def iterate_requested_imports(
 def _evaluate_import_id(
     block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]
 ) -> str | None:
-    """Return the id requested by an import block; None if invalid, with an error in `problems` or the evaluation."""
+    """Return the id requested by an import block.
+
+    None if invalid, with an error in `problems` or the evaluation.
+    """
     value = scope.names.evaluate_expression(block.id, scope)
     # Its errors are diagnostics of the evaluation.
     if value is None:
@@ -262,7 +277,10 @@ def _build_unknown_argument_error(kind: str, name: str, expression: Expression) 
 def _evaluate_import_address(
     to: Expression, scope: InstanceScope, problems: list[Diagnostic]
 ) -> Address | None:
-    """Return the address of `to`, with its keys evaluated; None if it is invalid, with an error in `problems`."""
+    """Return the address of `to`, with its keys evaluated.
+
+    None if it is invalid, with an error in `problems`.
+    """
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
@@ -283,8 +301,9 @@ def _evaluate_import_address(
 def _evaluate_steps(
     to: Expression, scope: InstanceScope, problems: list[Diagnostic]
 ) -> list[Step] | None:
-    """Return the steps of the address in an import block, with its keys evaluated: .r["a"] of nexus_rack.r[local.key].
-    None if a key is invalid, or not known yet.
+    """Return the steps of the address in an import block, with its keys evaluated.
+
+    .r["a"] of nexus_rack.r[local.key]. None if a key is invalid, or not known yet.
     """
     # Without computed keys.
     if isinstance(to, Traversal):
@@ -313,7 +332,10 @@ def _evaluate_steps(
 def normalize_imported_attributes(
     schema: BlockSchema, attributes: Mapping[str, Any], object_id: str
 ) -> dict[str, Any]:
-    """Return attributes in the shape of their type. Missing ones are null or empty, a missing id is `object_id`."""
+    """Return attributes in the shape of their type.
+
+    Missing ones are null or empty, a missing id is `object_id`.
+    """
     values = _normalize_attributes_to_schema(schema, attributes)
     if values["id"] is None:
         values["id"] = object_id
@@ -323,7 +345,10 @@ def normalize_imported_attributes(
 def _normalize_attributes_to_schema(
     schema: BlockSchema, attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the attributes of the schema only; missing ones are None, missing lists and maps of blocks empty."""
+    """Return the attributes of the schema only.
+
+    Missing ones are None, missing lists and maps of blocks empty.
+    """
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         values[name] = _normalize_block_to_schema(block, attributes.get(name))
@@ -336,7 +361,10 @@ def _normalize_attributes_to_schema(
 
 
 def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
-    """Return the bodies of a nested block with the attributes of its schema: a list, a map, or one body or None."""
+    """Return the bodies of a nested block with the attributes of its schema.
+
+    A list, a map, or one body or None.
+    """
     if block.nesting is Nesting.LIST:
         return [_normalize_attributes_to_schema(block.schema, part) for part in get_list(value)]
     if block.nesting is Nesting.MAP:

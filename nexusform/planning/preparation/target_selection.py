@@ -32,8 +32,11 @@ _MAXIMUM_LISTED: Final = 20
 
 
 class Selection(Struct, frozen=True):
-    """Instances to plan. The blocks are those of the options `targets` with their dependencies, or of `excludes` with
-    their dependents. -replace names whole instances (`replace`), or single VMs by address and name (`heal`).
+    """Instances to plan.
+
+    The blocks are those of the options `targets` with their dependencies, or of `excludes` with
+    their dependents. -replace names whole instances (`replace`), or single VMs by address and name
+    (`heal`).
     """
 
     targets: tuple[AddressPattern, ...] = ()
@@ -49,7 +52,10 @@ class Selection(Struct, frozen=True):
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
-        """Return whether -target or -exclude selects an instance. Without these options all are selected."""
+        """Return whether -target or -exclude selects an instance.
+
+        Without these options all are selected.
+        """
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
         if self.excludes and address.config_address in self.excluded_blocks:
@@ -57,7 +63,10 @@ class Selection(Struct, frozen=True):
         return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
-        """Return whether -target names the instance itself: a dependency of a target is selected, but no target."""
+        """Return whether -target names the instance itself.
+
+        A dependency of a target is selected, but no target.
+        """
         return any(pattern.is_match(address) for pattern in self.targets)
 
     def is_replacement_requested(self, address: Address) -> bool:
@@ -72,10 +81,12 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options, and return the selection with the problems of invalid or incompatible ones. Targets include
-    the blocks that they depend on, exclusions the blocks that depend on them. A target of a single instance, such as
-    T.N["a"], does not select the other instances of its block. An exclusion of a single instance excludes no
-    dependents. `replaces` are instances, or VMs to heal.
+    """Parse the options, and return the selection with the problems of invalid or incompatible ones.
+
+    Targets include the blocks that they depend on, exclusions the blocks that depend on them. A
+    target of a single instance, such as T.N["a"], does not select the other instances of its block.
+    An exclusion of a single instance excludes no dependents. `replaces` are instances, or VMs to
+    heal.
     """
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)
@@ -125,9 +136,10 @@ def build_selection(
 def find_selected_outputs(
     selection: Selection, configuration: Configuration
 ) -> dict[str, set[Declaration]] | None:
-    """Return the root outputs of a partial plan by name, with the blocks they depend on; None: the plan is not partial.
-    -target selects the outputs that depend on targets and what these depend on, and on nothing else. -exclude selects
-    those that depend on no excluded block.
+    """Return the root outputs of a partial plan by name, with the blocks they depend on.
+
+    None: the plan is not partial. -target selects the outputs that depend on targets and what these
+    depend on, and on nothing else. -exclude selects those that depend on no excluded block.
     """
     if not selection.is_partial:
         return None
@@ -164,8 +176,10 @@ def find_selected_outputs(
 def check_moved_selection(
     selection: Selection, previous: Mapping[Address, Address]
 ) -> list[Diagnostic]:
-    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
-    Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
+    """Return the error for moved objects not selected under both addresses, or [].
+
+    `previous` maps new to old ones. Both addresses have to be targets, and neither may be excluded.
+    The error lists the options to add or to omit.
     """
     missing_options: set[str] = set()
     for address in (*previous.keys(), *previous.values()):
@@ -253,8 +267,10 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object. Example:
-    `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
+    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object.
+
+    Example: `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash
+    ends no key.
     """
     is_quoted = is_escaped = False
     for index, character in enumerate(text):
@@ -309,7 +325,10 @@ def _check_pattern_matches(
     order: PlanningOrder,
     addresses: Collection[Address],
 ) -> list[Diagnostic]:
-    """Return errors for patterns without a matching block or instance. A -target with a key must match an instance."""
+    """Return errors for patterns without a matching block or instance.
+
+    A -target with a key must match an instance.
+    """
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)

@@ -1,6 +1,8 @@
-"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested. First an upgrade that
-removes VMs before adding new ones, then in the order of the Nexus document's advice: fewer VMs of the same SKU, more
-zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller SKU last.
+"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested.
+
+First an upgrade that removes VMs before adding new ones, then in the order of the Nexus document's
+advice: fewer VMs of the same SKU, more zones, a planned rack, larger clusters first, other hints if
+hard hints block, and a smaller SKU last.
 """
 
 from collections import Counter
@@ -32,7 +34,10 @@ MAXIMUM_TRIALS: Final = 10
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
-    """Return whether a fit depends on unknown NUMA cells (None: it does not), and not all samples of them fit."""
+    """Return whether a fit depends on unknown NUMA cells, and not all samples of them fit.
+
+    None: it does not.
+    """
     if numa_sampling is None:
         return False
     # No sample was computed.
@@ -42,7 +47,10 @@ def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
 
 
 def format_certainty_note(result: PlanResult) -> str:
-    """Format a note for a remedy with the number of fitting samples; "" if no unknown NUMA cell affects it."""
+    """Format a note for a remedy with the number of fitting samples.
+
+    "" if no unknown NUMA cell affects it.
+    """
     numa_sampling = result.plan.numa_sampling
     if numa_sampling is None:
         return ""
@@ -56,8 +64,10 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest number of VMs of a pool that fits in every sample of unknown NUMA cells. The note
-    is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans with another number.
+    """Format a note with the largest number of VMs of a pool that fits in every sample of unknown NUMA cells.
+
+    The note is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans
+    with another number.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
@@ -120,7 +130,10 @@ class _PlanShortage(Struct, frozen=True):
 def add_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with remedies for missing capacity added to its errors. Trial plans test each remedy."""
+    """Return the result with remedies for missing capacity added to its errors.
+
+    Trial plans test each remedy.
+    """
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         # Another error would reject every trial, too.
@@ -174,8 +187,10 @@ def _plan_trial(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" if this cannot help. It needs
-    existing VMs, and new ones in the pool; an upgrade gains nothing. The hint names a command: no solver runs here.
+    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere.
+
+    "" if this cannot help. It needs existing VMs, and new ones in the pool; an upgrade gains
+    nothing. The hint names a command: no solver runs here.
     """
     pools = [shortage for shortage in result.unplaced if not shortage.surge]
     has_existing_vms = any(
@@ -272,8 +287,10 @@ def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
 
 
 def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try smaller counts of VMs with the same SKUs, and yield the first one with capacity for all. Start with the
-    number of VMs placed by the plan without capacity. Pools failing in a trial get smaller counts in the next one.
+    """Try smaller counts of VMs with the same SKUs, and yield the first one with capacity for all.
+
+    Start with the number of VMs placed by the plan without capacity. Pools failing in a trial get
+    smaller counts in the next one.
     """
     # To try, by object and pool.
     counts: dict[tuple[Address, str], int] = {}
@@ -320,7 +337,10 @@ def _format_certain_count(
     pools: Iterable[PoolShortage],
     trial: TrialPlanner,
 ) -> str:
-    """Format the number of VMs certain to fit in a single pool; "" for several, or if the tested count is certain."""
+    """Format the number of VMs certain to fit in a single pool.
+
+    "" for several, or if the tested count is certain.
+    """
     if len(adjustments) > 1:
         return ""
     [adjustment], [shortage] = adjustments, pools
@@ -335,7 +355,10 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
+    """Build the remedy of fewer VMs: the `counts` with capacity.
+
+    Both arguments have the keys (address, pool name).
+    """
     texts, data = [], []
     vcpus = 0
     for key, shortage in pools.items():
@@ -381,7 +404,10 @@ def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
 
 
 def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
-    """Yield combinations of zones to add, the smallest first. After MAXIMUM_ZONE_TRIALS of them, yield all zones."""
+    """Yield combinations of zones to add, the smallest first.
+
+    After MAXIMUM_ZONE_TRIALS of them, yield all zones.
+    """
     # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in failure.racks:
@@ -410,7 +436,10 @@ def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
 def _build_zone_remedy(
     pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan
 ) -> Remedy:
-    """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones; `plan` is the trial."""
+    """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones.
+
+    `plan` is the trial.
+    """
     texts, data = [], []
     for shortage in pools:
         zones = sorted(shortage.pool.configured_zones | set(new_zones), key=str.encode)
@@ -451,7 +480,10 @@ def format_replacement_cost(moved_count: int) -> str:
 
 
 def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
+    """Try to activate planned racks (described, but without machines for VMs yet).
+
+    One by one, then all.
+    """
     sites = {shortage.site_id for shortage in failure.pools}
     # address and name of each planned rack on these sites.
     planned: list[tuple[Address, str]] = []
@@ -492,7 +524,10 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 
 def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
+    """Try two orders of new clusters: those without capacity first, else all by memory.
+
+    Yield a remedy if one fits.
+    """
     # names, and host memory in MiB, by address.
     new_clusters, memory = _measure_new_clusters(failure.plan)
     if len(new_clusters) < 2:
@@ -524,7 +559,10 @@ def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> It
 
 
 def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Address]]:
-    """Return the new clusters in planning order: names, and host memory in MiB (1 per VM of an unknown SKU)."""
+    """Return the new clusters in planning order.
+
+    Names, and host memory in MiB (1 per VM of an unknown SKU).
+    """
     skus = CATALOGUES[NEWEST].vm_skus
     names: dict[Address, str] = {}
     memory: Counter[Address] = Counter()
@@ -540,8 +578,10 @@ def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Addre
 
 
 def _try_other_placement_hints(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try three changes of blocking hard placement hints: re-create the VM with the hint as well, make the hint
-    soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
+    """Try three changes of blocking hard placement hints.
+
+    re-create the VM with the hint as well, make the hint soft, or use a weaker scope. Yield the
+    first success of each: one hint at a time, then all hints.
     """
     hints = list(
         dict.fromkeys(chain.from_iterable(shortage.binding_hints for shortage in failure.pools))
@@ -582,7 +622,10 @@ def _try_soft_hints(
 def _try_other_hint_scope(
     failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]
 ) -> Iterator[Remedy]:
-    """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine. Skip mixed hints."""
+    """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine.
+
+    Skip mixed hints.
+    """
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
         yield from _try_hint_argument(failure, trial, hints, "scope", HintScope.MACHINE.value)
@@ -597,7 +640,10 @@ def _try_hint_argument(
     argument: str,
     value: str,
 ) -> Iterator[Remedy]:
-    """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
+    """Try another value of one argument of the hints; yield it if the plan has no errors.
+
+    It re-creates their VMs.
+    """
     edits, data = [], []
     # addresses of the VMs with the hints, each once.
     owners: dict[str, None] = {}
@@ -648,7 +694,10 @@ def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[R
 
 
 def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
-    """Return the smaller SKUs of the same type, the largest first; a control plane VM must use one NUMA cell."""
+    """Return the smaller SKUs of the same type, the largest first.
+
+    A control plane VM must use one NUMA cell.
+    """
     # compared by CPUs, then by memory.
     size = (sku.host_vcpus, sku.memory_gib)
     smaller = []

@@ -1,6 +1,8 @@
-"""Values known only after apply. They are filled in at the start of apply: the plan is computed again with
-the results of time and random functions; known values must not change. Values that depend on provider results
-are checked again at the end. No plan has the values of write-only arguments.
+"""Values known only after apply.
+
+They are filled in at the start of apply: the plan is computed again with the results of time and
+random functions; known values must not change. Values that depend on provider results are checked
+again at the end. No plan has the values of write-only arguments.
 """
 
 import re
@@ -63,8 +65,10 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
 def finalize_plan(
     plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """Plan again at the start of apply. Return the plan with the values of the new plan (only values of providers stay
-    unknown), and the problems: errors of the new plan, or changes of known values. Any problem prevents the apply.
+    """Plan again at the start of apply.
+
+    Return the plan with the values of the new plan (only values of providers stay unknown), and the
+    problems: errors of the new plan, or changes of known values. Any problem prevents the apply.
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
@@ -89,7 +93,10 @@ def finalize_plan(
 def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
-    """Return the changes with unknown values taken from `new_plan`; differences are added to `problems`."""
+    """Return the changes with unknown values taken from `new_plan`.
+
+    Differences are added to `problems`.
+    """
     new_changes = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
@@ -107,7 +114,10 @@ def _replace_unknown_values_of_changes(
 def _finalize_outputs(
     plan: Plan, new_plan: Plan, problems: list[Diagnostic]
 ) -> dict[str, OutputState]:
-    """Return the outputs with unknown values taken from `new_plan`; differences are added to `problems`."""
+    """Return the outputs with unknown values taken from `new_plan`.
+
+    Differences are added to `problems`.
+    """
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
         final = new_plan.planned_outputs.get(name, output)
@@ -119,8 +129,10 @@ def _finalize_outputs(
 def _check_arguments(
     change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]
 ) -> Iterator[Diagnostic]:
-    """Yield errors for arguments with another value than planned. `final` is the same change in a new plan, made with
-    values that were unknown before. It is None if the new plan does not have this change.
+    """Yield errors for arguments with another value than planned.
+
+    `final` is the same change in a new plan, made with values that were unknown before. It is None
+    if the new plan does not have this change.
     """
     # A removal has no values.
     if change.after is None:
@@ -165,9 +177,11 @@ def check_output(
 
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2]. An actual
-    set may be smaller, because unknown elements may turn out equal to others. A number or bool may become its text in
-    an argument of type string: 1 matches "1".
+    """Return whether the known parts of a planned value match the actual one.
+
+    [1, unknown] may become [1, 2]. An actual set may be smaller, because unknown elements may turn
+    out equal to others. A number or bool may become its text in an argument of type string: 1
+    matches "1".
     """
     if planned is UNKNOWN:
         return True
@@ -191,9 +205,11 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Return whether an actual set may be the result of a planned one with unknown elements. Each known element must be
-    in the actual set. Every other actual element must match an unknown one, and an unknown element becomes at most one
-    of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
+    """Return whether an actual set may be the result of a planned one with unknown elements.
+
+    Each known element must be in the actual set. Every other actual element must match an unknown
+    one, and an unknown element becomes at most one of them: {1, unknown} may become {1} or {1, 2},
+    but not {2} or {1, 2, 3}.
     """
     unknown_count = 0
     # Of the actual elements that match a known one.
@@ -301,9 +317,11 @@ def evaluate_final_results(
     before: Mapping[str, OutputState],
     wrong_addresses: Collection[str],
 ) -> FinalResults:
-    """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply (the state of
-    `request`). An output still unknown keeps its value in `before`. `wrong_addresses` are resources with attributes
-    other than predicted, without instance keys. Outputs based on them are evaluated again.
+    """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply.
+
+    The state of `request`. An output still unknown keeps its value in `before`. `wrong_addresses`
+    are resources with attributes other than predicted, without instance keys. Outputs based on them
+    are evaluated again.
     """
     has_unknown_output = any(
         has_unknown_part(output.value) for output in plan.planned_outputs.values()
@@ -474,7 +492,10 @@ def evaluate_write_only(
 
 
 def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the write-only arguments of one object with a value; none if its block or instance is missing."""
+    """Return the write-only arguments of one object with a value.
+
+    None if its block or instance is missing.
+    """
     address = change.address
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):

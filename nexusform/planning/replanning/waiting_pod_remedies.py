@@ -1,4 +1,7 @@
-"""Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection; tested as plans."""
+"""Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection.
+
+Tested as plans.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,8 +31,10 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with tested fixes for bindings with waiting pods. A binding is a placement with one of its
-    clusters. The result also counts the bindings left untested: the number of trial plans is limited.
+    """Return the result with tested fixes for bindings with waiting pods.
+
+    A binding is a placement with one of its clusters. The result also counts the bindings left
+    untested: the number of trial plans is limited.
     """
     plan = result.plan
     if plan.errored:
@@ -71,9 +76,10 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return whether the trial of a fix has the effect it promises, and no other binding (placement and cluster) stops.
-    Placements keep their number of clusters. Only the placement `proposal.completed` may lose `fewer_clusters` of them,
-    but it must run on all others.
+    """Return whether the trial of a fix has the effect it promises, and no other binding stops.
+
+    Placement and cluster. Placements keep their number of clusters. Only the placement
+    `proposal.completed` may lose `fewer_clusters` of them, but it must run on all others.
     """
     if trial.errored:
         return False
@@ -106,7 +112,10 @@ class _Bindings(Struct, frozen=True):
 
 
 def _collect_bindings(plan: Plan) -> _Bindings:
-    """Collect the bindings (placement and selected cluster) of a plan: those with all pods running, and the rest."""
+    """Collect the bindings (placement and selected cluster) of a plan.
+
+    Those with all pods running, and the rest.
+    """
     bindings = _Bindings(running=set(), not_running=set())
     for row in plan.feasibility:
         # A row about another cluster is no binding.
@@ -125,8 +134,10 @@ _MAXIMUM_STEPS = 4
 def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result after a trial of the -target and -exclude options suggested by its diagnostics. A trial plan
-    may suggest further ones, tried next. If the last plan fails too, its reason is added to the suggestions.
+    """Return the result after a trial of the -target and -exclude options suggested by its diagnostics.
+
+    A trial plan may suggest further ones, tried next. If the last plan fails too, its reason is
+    added to the suggestions.
     """
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result

@@ -1,4 +1,7 @@
-"""Remedies for a violated separation rule: the fewest separate zones for each group, tested as a whole plan."""
+"""Remedies for a violated separation rule.
+
+The fewest separate zones for each group, tested as a whole plan.
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -80,7 +83,10 @@ def _plan_trial(
     other_rules: AbstractSet[str],
     adjustments: Sequence[ArgumentAdjustment],
 ) -> PlanResult | None:
-    """Plan again with adjustments. Return None if it has errors, except violations of `other_rules`."""
+    """Plan again with adjustments.
+
+    Return None if it has errors, except violations of `other_rules`.
+    """
     # Most trials fail by capacity; samples are computed only for those that fit.
     trial_request = replace(build_trial_request(request), adjustments=tuple(adjustments))
     outcome = make_plan(replace(trial_request, samples=0))
@@ -120,7 +126,9 @@ def _add_remedies_to_rule_diagnostic(
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Yield up to two remedies: the zones in state, if this plan changes them, and the first successful zone sets.
-    Zone sets are tried without moves of existing VMs, then with moves, then also for groups unchanged by this plan.
+
+    Zone sets are tried without moves of existing VMs, then with moves, then also for groups
+    unchanged by this plan.
     """
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
@@ -170,9 +178,11 @@ def _build_zone_remedy(
 def _iterate_zone_groups(
     rule: UnsatisfiedRule, result: PlanResult, site: SitePlan
 ) -> Iterator[list[_ZoneGroup]]:
-    """Yield ways to change the groups of a separation rule, the smallest change first. First only new VMs move, then
-    existing ones, too. Last, groups unchanged by this plan may also get zones that are not configured for them. The
-    last way needs a plan that changes the zones of some groups, but not of all.
+    """Yield ways to change the groups of a separation rule, the smallest change first.
+
+    First only new VMs move, then existing ones, too. Last, groups unchanged by this plan may also
+    get zones that are not configured for them. The last way needs a plan that changes the zones of
+    some groups, but not of all.
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
@@ -193,7 +203,10 @@ def _iterate_zone_groups(
 
 
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
-    """Return the zones of a member's pool in state; () for all. None for a new pool."""
+    """Return the zones of a member's pool in state; () for all.
+
+    None for a new pool.
+    """
     # By the address in the key of the VM.
     vm_object = result.objects[member.vm[0]]
     pool = index_pools(vm_object.prior_pools).get(member.pool.pool)
@@ -203,7 +216,10 @@ def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
 def _try_prior_zones(
     rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
 ) -> Iterator[Remedy]:
-    """Try the zones in state for the pools with changed zones. Yield a remedy if the rule then holds."""
+    """Try the zones in state for the pools with changed zones.
+
+    Yield a remedy if the rule then holds.
+    """
     # By address and pool name.
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
     # names (a dict as an ordered set).
@@ -245,7 +261,10 @@ def _try_prior_zones(
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
-    """Return whether two groups have members (VMs, or pods on them) in one pool, so zones cannot separate them."""
+    """Return whether two groups have members in one pool, so zones cannot separate them.
+
+    VMs, or pods on them.
+    """
     # address of the object and name of the pool.
     pools_so_far: set[tuple[str, str]] = set()
     for group in rule.groups:
@@ -259,9 +278,11 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule. With `may_move`, existing VMs may move, too. With `is_rewritten`, pools may leave their
-    configured zones. Members without a choice of zones require their own. The minimum number of zones follows from the
-    CPUs and the memory of all machines, even of occupied ones.
+    """Build a group of a rule.
+
+    With `may_move`, existing VMs may move, too. With `is_rewritten`, pools may leave their
+    configured zones. Members without a choice of zones require their own. The minimum number of
+    zones follows from the CPUs and the memory of all machines, even of occupied ones.
     """
     site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
@@ -311,15 +332,20 @@ def _get_cluster_name(member: GroupMember) -> str:
 
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
-    """Return the number of zones to cover the need, taking the largest first; all of them if they are too small."""
+    """Return the number of zones to cover the need, taking the largest first.
+
+    All of them if they are too small.
+    """
     # Of no zone, the largest one, the two largest.
     totals = [0, *accumulate(sorted(amounts.values(), reverse=True))]
     return min(bisect_left(totals, need), len(amounts))
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield ways to give each group its own zones, fewest zones in total first. Each way has one set of zones per
-    group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
+    """Yield ways to give each group its own zones, fewest zones in total first.
+
+    Each way has one set of zones per group, and no zone is in two sets: for two groups (("1",),
+    ("2", "3")).
     """
     required_zones = list(
         chain.from_iterable(zone_group.required_zones for zone_group in zone_groups)
@@ -346,8 +372,10 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
 def _assign_zones(
     zone_groups: Sequence[_ZoneGroup], sizes: Sequence[int], required_zones: set[str]
 ) -> tuple[Zones, ...] | None:
-    """Return disjoint zone sets of these `sizes`, one per group: the required zones of the group, then its preferred
-    optional ones. None if too few zones are left.
+    """Return disjoint zone sets of these `sizes`, one per group.
+
+    The required zones of the group, then its preferred optional ones. None if too few zones are
+    left.
     """
     assigned_zones = set(required_zones)
     assigned = []
@@ -366,7 +394,10 @@ def _assign_zones(
 def _build_adjustments(
     zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
 ) -> list[ArgumentAdjustment]:
-    """Set each pool to the zones of its group. Unless the group `is_rewritten`, keep only zones the pool allows now."""
+    """Set each pool to the zones of its group.
+
+    Unless the group `is_rewritten`, keep only zones the pool allows now.
+    """
     # By address and pool name.
     adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
@@ -389,7 +420,10 @@ def _format_zones(zones: Sequence[str]) -> str:
 
 
 def _format_cost(moved_count: int, plan: Plan) -> str:
-    """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
+    """Format the cost of a remedy.
+
+    The number of re-created VMs, and the `deny` rules it leaves violated.
+    """
     open_rules = [
         str(rule.address)
         for rule in plan.separation_verdicts

@@ -1,6 +1,8 @@
-"""Order of the machine actions of a plan. Actions of a site run one after another. Before each one, its VMs have
-left if workloads are not allowed, quorums and budgets hold without the stopped VMs, and Microsoft's preconditions
-for management servers hold.
+"""Order of the machine actions of a plan.
+
+Actions of a site run one after another. Before each one, its VMs have left if workloads are not
+allowed, quorums and budgets hold without the stopped VMs, and Microsoft's preconditions for
+management servers hold.
 """
 
 from collections import Counter
@@ -46,9 +48,11 @@ FindDisruptions = Callable[[str, Collection[str]], DrainObstacles]
 
 
 class MachineActionRequest(Struct, frozen=True):
-    """Action with its machine. `leaving_vms` leave the machine by this plan (each with the address of its object);
-    `staying_vms` do not, by cluster id. `targets` are machines for the latter if they left; "" without capacity.
-    `unmanaged_vms` have no resource.
+    """Action with its machine.
+
+    `leaving_vms` leave the machine by this plan (each with the address of its object);
+    `staying_vms` do not, by cluster id. `targets` are machines for the latter if they left; ""
+    without capacity. `unmanaged_vms` have no resource.
     """
 
     instance: Instance
@@ -78,8 +82,10 @@ class MachineActionOrder(Struct, frozen=True):
 def _list_earlier_objects(
     request: MachineActionRequest, instances: Mapping[Address, Instance]
 ) -> list[Address]:
-    """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. Objects
-    with a reference to the action are left out, because they follow it.
+    """Return the objects to complete before an action.
+
+    The rack or machine resource, and those of leaving VMs. Objects with a reference to the action
+    are left out, because they follow it.
     """
     related = [parse_address(request.site.offering_addresses[request.machine.name])]
     related += [address for address, _ in request.leaving_vms]
@@ -97,9 +103,11 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions on the machines of each site, one per maintenance window. Machines switched off by their
-    argument power_state come last. Errors name unknown machines, VMs still on a machine, and actions without a safe
-    order. `disruptions` return the obstacles to draining nodes of a cluster.
+    """Order the actions on the machines of each site, one per maintenance window.
+
+    Machines switched off by their argument power_state come last. Errors name unknown machines, VMs
+    still on a machine, and actions without a safe order. `disruptions` return the obstacles to
+    draining nodes of a cluster.
     """
     pending = [
         instance
@@ -135,7 +143,10 @@ def order_machine_actions(
 def _build_power_off_requests(
     instances: Iterable[Instance], objects: Iterable[VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[MachineActionRequest]:
-    """Yield a request for each machine with VMs that the plan switches off: its argument power_state becomes Off."""
+    """Yield a request for each machine with VMs that the plan switches off.
+
+    Its argument power_state becomes Off.
+    """
     for instance in instances:
         before, after = (
             get_part(instance.before, ("power_state",)),
@@ -164,7 +175,10 @@ def _find_machine(
 def _build_requests(
     pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-    """Return a request per action on a known machine, with targets for the VMs it stops; errors for other machines."""
+    """Return a request per action on a known machine, with targets for the VMs it stops.
+
+    Errors for other machines.
+    """
     requests, problems = [], []
     # copies by site id, to try moves of VMs.
     schedulers: dict[str, RackScheduler] = {}
@@ -200,7 +214,10 @@ def _build_request(
     machine: Machine,
     objects: Iterable[VmObject],
 ) -> MachineActionRequest:
-    """Build the request of an action. It has the VMs this plan moves or removes from the machine, and the others."""
+    """Build the request of an action.
+
+    It has the VMs this plan moves or removes from the machine, and the others.
+    """
     # With the address of the VM's object.
     leaving: list[tuple[Address, EvacuatedVm]] = []
     # names by cluster id.
@@ -233,8 +250,10 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Return a target machine for each VM on the machine of an action: "" for a pinned VM, or without capacity. The
-    machine itself accepts no new VMs. `scheduler` is changed: each VM moves in it, so later ones see less capacity.
+    """Return a target machine for each VM on the machine of an action.
+
+    "" for a pinned VM, or without capacity. The machine itself accepts no new VMs. `scheduler` is
+    changed: each VM moves in it, so later ones see less capacity.
     """
     targets = []
     for vm_object in objects:
@@ -302,7 +321,10 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
-    """Build the record of an action in the plan, with VMs only if it stops any; `window` counts from 1 on each site."""
+    """Build the record of an action in the plan, with VMs only if it stops any.
+
+    `window` counts from 1 on each site.
+    """
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,
@@ -322,7 +344,10 @@ def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineA
 
 
 class _SiteActionOrder:
-    """Order of the actions of one site. `_down` are the machines unhealthy or switched off by earlier actions."""
+    """Order of the actions of one site.
+
+    `_down` are the machines unhealthy or switched off by earlier actions.
+    """
 
     def __init__(
         self,
@@ -330,7 +355,10 @@ class _SiteActionOrder:
         objects: Mapping[Address, VmObject],
         disruptions: Sequence[FindDisruptions],
     ) -> None:
-        """Keep the requests of one site (at least one) and its VMs; unhealthy machines count as down at first."""
+        """Keep the requests of one site (at least one) and its VMs.
+
+        Unhealthy machines count as down at first.
+        """
         self._requests = list(requests)
         # Of all requests.
         self._site = requests[0].site
@@ -344,9 +372,11 @@ class _SiteActionOrder:
         }  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order, and the errors. An action follows its dependencies. The safe action of
-        the lowest rank is next. If none is safe, each action that could be next gets an error, and all remaining
-        actions follow the ordered ones.
+        """Return the actions in a safe order, and the errors.
+
+        An action follows its dependencies. The safe action of the lowest rank is next. If none is
+        safe, each action that could be next gets an error, and all remaining actions follow the
+        ordered ones.
         """
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
@@ -399,8 +429,10 @@ class _SiteActionOrder:
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
-        """Return the problem of an action on a machine that is a management server; "" for none or another role.
-        Microsoft requires that enough of the other management servers are healthy: all, half or three quarters.
+        """Return the problem of an action on a machine that is a management server.
+
+        "" for none or another role. Microsoft requires that enough of the other management servers
+        are healthy: all, half or three quarters.
         """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""
@@ -452,8 +484,9 @@ class _SiteActionOrder:
     def _check_pod_disruption_budgets(
         self, request: MachineActionRequest, down: AbstractSet[str]
     ) -> str:
-        """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for
-        none. The nodes are those on this machine and on machines already down.
+        """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for none.
+
+        The nodes are those on this machine and on machines already down.
         """
         for cluster_id, names in request.staying_vms.items():
             nodes = set(names)

@@ -32,8 +32,10 @@ def compute_numa_sampling(
     split_choice: SplitChoice,
     sample_count: int,
 ) -> NumaSampling | None:
-    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells. Two
-    fixed layouts are checked, too. PACKED has existing VMs in the fullest cells, SPREAD in the emptiest ones.
+    """Count the samples of unknown NUMA cells with capacity for all.
+
+    None if no placed VM depends on unknown cells. Two fixed layouts are checked, too. PACKED has
+    existing VMs in the fullest cells, SPREAD in the emptiest ones.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
@@ -58,7 +60,10 @@ def compute_numa_sampling(
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
-    """Format the number of fitting samples (or the only tested layout) and of machines with unknown cells."""
+    """Format the number of fitting samples and of machines with unknown cells.
+
+    Or the only tested layout.
+    """
     machines = format_count(numa_sampling.machines, "machine")
     # None: a random layout is displayed.
     layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))
@@ -74,8 +79,10 @@ def format_numa_sampling(numa_sampling: NumaSampling) -> str:
 
 
 def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
-    """Return whether the placed VMs fit in every layout of the VMs in unknown NUMA cells. False if a site has VMs with
-    different demands, with hints, or released or pinned ones: their layouts cannot be counted.
+    """Return whether the placed VMs fit in every layout of the VMs in unknown NUMA cells.
+
+    False if a site has VMs with different demands, with hints, or released or pinned ones: their
+    layouts cannot be counted.
     """
     for site in _select_sampled_sites(sites).values():
         placed_count, capacity = _count_identical_vms(site)
@@ -85,8 +92,10 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
 
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
-    """Return the number of VMs placed on a site, and its capacity for such VMs before the placements. The capacity is
-    None unless they all have one demand without hints, and no other operation changes the site.
+    """Return the number of VMs placed on a site, and its capacity for such VMs before the placements.
+
+    The capacity is None unless they all have one demand without hints, and no other operation
+    changes the site.
     """
     demands = site.placed_demands
     is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
@@ -100,8 +109,9 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs. Its address
-    is that of the first object with new VMs on such a site.
+    """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs.
+
+    Its address is that of the first object with new VMs on such a site.
     """
     # No cells are unknown.
     if numa_sampling is None:
@@ -169,9 +179,10 @@ def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
 def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
-    """Yield the samples with capacity for every VM of this plan. A sample is a layout of existing VMs in NUMA cells.
-    Random samples (numbers) come first, then the two fixed rules PACKED and SPREAD. The layouts with maximum capacity
-    per machine come last.
+    """Yield the samples with capacity for every VM of this plan.
+
+    A sample is a layout of existing VMs in NUMA cells. Random samples (numbers) come first, then
+    the two fixed rules PACKED and SPREAD. The layouts with maximum capacity per machine come last.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
@@ -190,8 +201,9 @@ def iterate_fitting_samples(
 
 
 def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
-    """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine: one per SKU of new VMs,
-    with most capacity for this SKU. Empty if all cells are known.
+    """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine.
+
+    One per SKU of new VMs, with most capacity for this SKU. Empty if all cells are known.
     """
     demands = chain.from_iterable(
         map(_list_first_demand_per_sku, _select_sampled_sites(sites).values())

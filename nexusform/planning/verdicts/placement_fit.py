@@ -1,5 +1,7 @@
-"""Certainty and capacity of placements. Certainty is measured by replaying each site's operations under other
-seeds. Reports cover pools without capacity, violated placement groups, and machines smaller than their VMs.
+"""Certainty and capacity of placements.
+
+Certainty is measured by replaying each site's operations under other seeds. Reports cover pools
+without capacity, violated placement groups, and machines smaller than their VMs.
 """
 
 from collections import Counter
@@ -56,8 +58,10 @@ VIOLATED_GROUP = "placement-group-violation"
 
 
 class PoolShortage(Struct, frozen=True):
-    """Pool with VMs without capacity. `placed_count` counts its VMs with a machine after the plan, `existing_count`
-    those before. `binding_hints` are the hard placement hints behind the failures. `surge` is 0, or the number of
+    """Pool with VMs without capacity.
+
+    `placed_count` counts its VMs with a machine after the plan, `existing_count` those before.
+    `binding_hints` are the hard placement hints behind the failures. `surge` is 0, or the number of
     extra VMs of a Kubernetes upgrade without capacity.
     """
 
@@ -89,7 +93,9 @@ def collect_fit_failures(
     forgotten_hosts: Sequence[str] = (),
 ) -> PlacementFitFailures:
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
-    `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
+
+    `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not
+    managed after the plan.
     """
     # "" without such racks and machines.
     hint = enclose(
@@ -205,8 +211,10 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
 
 
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
-    """Format a hint for errors of missing capacity: this plan removes the racks or machines at these addresses from the
-    state, so it does not know their machines.
+    """Format a hint for errors of missing capacity.
+
+    This plan removes the racks or machines at these addresses from the state, so it does not know
+    their machines.
     """
     if not addresses:
         return ""
@@ -238,7 +246,10 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _build_group_warning(
     instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]
 ) -> Diagnostic:
-    """Build the warning of a violated group; `excess` are the names of the VMs beyond its maximum, by location."""
+    """Build the warning of a violated group.
+
+    `excess` are the names of the VMs beyond its maximum, by location.
+    """
     names = list(chain.from_iterable(excess.values()))
     options = [f"-replace='{instance.address}:{name}'" for name in names]
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
@@ -257,8 +268,10 @@ def _build_group_warning(
 def _find_excess_group_vms(
     vm_object: VmObject, rule: PlacementGroupRule
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
-    `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named: the rule applied to them.
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
+
+    The first `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named:
+    the rule applied to them.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -346,8 +359,9 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
 def _group_vms_in_missing_cells(
     objects: Iterable[VmObject], changed_addresses: Container[str]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the names of unchanged VMs in cells that their machine lacks, by site and machine. Only the machines of
-    changed resources are checked.
+    """Return the names of unchanged VMs in cells that their machine lacks, by site and machine.
+
+    Only the machines of changed resources are checked.
     """
     names: dict[tuple[str, str], list[str]] = {}
     for vm_object, vm in _iterate_unchanged_vms(objects):
@@ -369,7 +383,10 @@ def check_removed_cells(
     sites: Mapping[str, SitePlan],
     objects: Iterable[VmObject],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
+    """Yield an error per rack or machine losing NUMA cells in use.
+
+    State would record VMs in missing cells.
+    """
     changed = {
         str(address): instance
         for address, instance in instances.items()
@@ -444,7 +461,10 @@ def check_changed_sku_cells(
 
 
 def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per object with existing VMs without a known machine: the plan counts them nowhere."""
+    """Yield a warning per object with existing VMs without a known machine.
+
+    The plan counts them nowhere.
+    """
     for vm_object in objects:
         names = sorted(
             (str(record["name"]) for record in vm_object.waiting_vms.values()),
@@ -462,7 +482,10 @@ def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
-    """Return a warning per pool with raised `sriov_vfs` (virtual NICs) if a cell has fewer than its VMs use."""
+    """Return a warning per pool with raised `sriov_vfs` if a cell has fewer than its VMs use.
+
+    Virtual NICs.
+    """
     diagnostics: list[Diagnostic] = []
     for vm_object in objects:
         if vm_object.request.site is None:
@@ -508,10 +531,12 @@ def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
 
 
 class SiteCertainty(Struct, frozen=True):
-    """Results of the samples of one site per VM (its handle) and per pool. `outcomes` holds, per sample, the
-    placement of each VM (its handle), None if it did not fit; kept only on request. `fits` holds per sample
-    whether all VMs fitted. On `uncertain_racks` are VMs in unknown cells that determine whether others fit:
-    results for VMs on these racks are sampled, not certain.
+    """Results of the samples of one site per VM (its handle) and per pool.
+
+    `outcomes` holds, per sample, the placement of each VM (its handle), None if it did not fit;
+    kept only on request. `fits` holds per sample whether all VMs fitted. On `uncertain_racks` are
+    VMs in unknown cells that determine whether others fit: results for VMs on these racks are
+    sampled, not certain.
     """
 
     vms: Mapping[int, PlacementCertainty] = field(default_factory=dict)
@@ -543,8 +568,9 @@ def lower_certainty_to_accuracy(
 def _lower_vm_certainty(
     certainty: PlacementCertainty, record: PredictionRecord
 ) -> PlacementCertainty:
-    """Lower the certainty of a VM's rack, machine and count per rack to the accuracy of earlier predictions. If any
-    falls, the result has the former ones as `measured`.
+    """Lower the certainty of a VM's rack, machine and count per rack to the accuracy of earlier predictions.
+
+    If any falls, the result has the former ones as `measured`.
     """
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
@@ -567,7 +593,10 @@ def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> Pool
 
 
 def _build_progress_callback(progress: Progress, before: int, total: int) -> Callable[[int], None]:
-    """Return a callback for the samples of one site. It reports their number with those `before`, of other sites."""
+    """Return a callback for the samples of one site.
+
+    It reports their number with those `before`, of other sites.
+    """
     return lambda sample_count: progress(PlanningStage.SAMPLES, before + sample_count, total)
 
 
@@ -579,9 +608,11 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site in samples: with other random choices, from the seed `first` on. Return the
-    number of samples (0 if nothing was placed), and the certainties by site id. With `samples` None, the number
-    follows from that of the VMs. `keep_outcomes` adds the placements of each sample.
+    """Repeat the placements of every site in samples.
+
+    With other random choices, from the seed `first` on. Return the number of samples (0 if nothing
+    was placed), and the certainties by site id. With `samples` None, the number follows from that
+    of the VMs. `keep_outcomes` adds the placements of each sample.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:

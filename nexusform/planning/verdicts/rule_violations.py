@@ -1,4 +1,7 @@
-"""Violations of placement rules by existing VMs. They are warnings: a rule moves no existing VM."""
+"""Violations of placement rules by existing VMs.
+
+They are warnings: a rule moves no existing VM.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -18,9 +21,7 @@ _MAXIMUM_NAMED: Final = 5
 
 
 def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per pool and reason for unchanged VMs on a machine rejected by a filter of the placement rule,
-    and per hard affinity group with VMs at several locations.
-    """
+    """Yield a warning per pool and reason for unchanged VMs on a machine rejected by a filter of the placement rule, and per hard affinity group with VMs at several locations."""
     # copies by site id, to release one VM at a time.
     schedulers: dict[str, RackScheduler] = {}
     for vm_object in objects:
@@ -42,9 +43,11 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _find_violating_vms(
     vm_object: VmObject, schedulers: dict[str, RackScheduler]
 ) -> dict[tuple[str, str], list[PlacedVm]]:
-    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason. A VM is released in a copy of the
-    scheduler of its site. The filters decide about its own machine as for a new VM, and then the VM is added again.
-    `schedulers` keeps the copies by site id.
+    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason.
+
+    A VM is released in a copy of the scheduler of its site. The filters decide about its own
+    machine as for a new VM, and then the VM is added again. `schedulers` keeps the copies by site
+    id.
     """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand, pools = vm_object.request.demand, index_pools(vm_object.pools)

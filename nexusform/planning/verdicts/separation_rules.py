@@ -1,5 +1,7 @@
-"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every sample. A
-rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up in each sample.
+"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every sample.
+
+A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up
+in each sample.
 """
 
 from collections import Counter
@@ -45,8 +47,10 @@ Outcome = Mapping[str, Mapping[Token, Placement | None]]
 
 
 class GroupMember(Struct, frozen=True):
-    """VM of a group, or a pod and its VM. `rank` is the order of placement by this plan, -1 for earlier VMs. `handle`
-    identifies a VM placed by this plan, and is None for others. `label` is its name in messages.
+    """VM of a group, or a pod and its VM.
+
+    `rank` is the order of placement by this plan, -1 for earlier VMs. `handle` identifies a VM
+    placed by this plan, and is None for others. `label` is its name in messages.
     """
 
     label: str
@@ -61,8 +65,10 @@ class GroupMember(Struct, frozen=True):
 
 
 class _RuleMembers(Struct):
-    """Members of each group of a rule, and its errors. With the index of their group: `unlocated_pods` are selected
-    pods without a known machine, `uncertain_pods` those that may get another node.
+    """Members of each group of a rule, and its errors.
+
+    With the index of their group: `unlocated_pods` are selected pods without a known machine,
+    `uncertain_pods` those that may get another node.
     """
 
     groups: list[tuple[GroupMember, ...]] = field(default_factory=list)
@@ -72,7 +78,10 @@ class _RuleMembers(Struct):
 
 
 class UnsatisfiedRule(Struct, frozen=True):
-    """Rule with possible violations: input of the search for zone sets. `groups` are its members."""
+    """Rule with possible violations: input of the search for zone sets.
+
+    `groups` are its members.
+    """
 
     instance: Instance
     verdict: SeparationVerdict
@@ -94,7 +103,10 @@ def evaluate_rules(
     certainty: Mapping[str, SiteCertainty],
     list_pods: Callable[[], Iterable[ScheduledPod]] = tuple,
 ) -> SeparationVerdicts:
-    """Evaluate every separation rule of a plan, in planning order. `list_pods()` is called if a rule selects pods."""
+    """Evaluate every separation rule of a plan, in planning order.
+
+    `list_pods()` is called if a rule selects pods.
+    """
     verdicts = SeparationVerdicts()
     rules = [
         instance
@@ -147,7 +159,10 @@ class _MemberIndex:
         sites: Mapping[str, SitePlan],
         list_pods: Callable[[], Iterable[ScheduledPod]],
     ) -> None:
-        """Index the VMs by cluster and pool, and their ranks: the order in which the plan places them."""
+        """Index the VMs by cluster and pool, and their ranks.
+
+        The order in which the plan places them.
+        """
         # By cluster id.
         self.clusters: dict[str, list[VmObject]] = {}
         # By pool id: the pool with its object.
@@ -186,7 +201,10 @@ class _MemberIndex:
                 yield from self.iterate_pool(vm_object, pool)
 
     def iterate_pool(self, vm_object: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
-        """Yield the placed VMs of one pool as members of a group, with the reason (trigger) of a placement."""
+        """Yield the placed VMs of one pool as members of a group, with the reason of a placement.
+
+        trigger.
+        """
         demand = vm_object.request.demand
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
@@ -220,7 +238,10 @@ class _MemberIndex:
     def select_pods(
         self, selector: Mapping[str, Any]
     ) -> Iterator[tuple[ScheduledPod, GroupMember | None]]:
-        """Yield the pods matched by a workload_selector, each located on its node; None if its machine is unknown."""
+        """Yield the pods matched by a workload_selector, each located on its node.
+
+        None if its machine is unknown.
+        """
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
         # By cluster id and VM name, the name of its node.
@@ -276,8 +297,10 @@ def _iterate_group_members(
     path: tuple[str, int],
     members: _RuleMembers,
 ) -> Iterator[GroupMember]:
-    """Yield the members of a group: the VMs of its clusters, further VMs of its pools, and the pods of its selector.
-    Errors for unknown ids, and unlocated and uncertain pods, are added to `members`.
+    """Yield the members of a group.
+
+    The VMs of its clusters, further VMs of its pools, and the pods of its selector. Errors for
+    unknown ids, and unlocated and uncertain pods, are added to `members`.
     """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
@@ -321,8 +344,10 @@ def _iterate_group_members(
 def _list_unchecked_members(
     members: _RuleMembers, member_index: _MemberIndex, scope: str
 ) -> Iterator[str]:
-    """Yield the reasons why a rule without violations may not hold: empty groups, pods without a known machine, and
-    uncertain pods that may run next to another group.
+    """Yield the reasons why a rule without violations may not hold.
+
+    Empty groups, pods without a known machine, and uncertain pods that may run next to another
+    group.
     """
     groups_with_unlocated_pods = {index for index, _ in members.unlocated_pods}
     for index, group in enumerate(members.groups):
@@ -341,8 +366,10 @@ def _list_unchecked_members(
 def _count_pods_near_other_groups(
     members: _RuleMembers, member_index: _MemberIndex, scope: str
 ) -> int:
-    """Count the uncertain pods that may run in a location of another group. They may run on each worker of their
-    cluster; the control plane has a taint. A location of a group has a member, or may get one of its uncertain pods.
+    """Count the uncertain pods that may run in a location of another group.
+
+    They may run on each worker of their cluster; the control plane has a taint. A location of a
+    group has a member, or may get one of its uncertain pods.
     """
     locations = [
         {_get_location_at_scope(item, item.placement, scope) for item in group}
@@ -382,8 +409,10 @@ def _build_rule_verdict(
     member_index: _MemberIndex,
     outcomes: Sequence[Outcome],
 ) -> SeparationVerdict:
-    """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes",
-    "never" or "unknown". The violations are those of the plan, else those of the first violated sample.
+    """Return the verdict on a rule over the plan and all samples (`outcomes`).
+
+    Satisfied "always", "sometimes", "never" or "unknown". The violations are those of the plan,
+    else those of the first violated sample.
     """
     arguments = get_mapping(instance.argument_values)
     scope, groups = str(arguments["scope"]), members.groups
@@ -419,8 +448,10 @@ def _build_rule_verdict(
 
 
 def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
-    """Return the placement of a member in a sample, None if it does not fit there. The `outcome` None means the plan.
-    A VM not placed by this plan (without a handle) has its present placement in every sample.
+    """Return the placement of a member in a sample, None if it does not fit there.
+
+    The `outcome` None means the plan. A VM not placed by this plan (without a handle) has its
+    present placement in every sample.
     """
     if outcome is None or member.handle is None:
         return member.placement
@@ -428,7 +459,10 @@ def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Plac
 
 
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
-    """Return the location of a member as far as the rule compares it: (site, rack, machine), or "" below the scope."""
+    """Return the location of a member as far as the rule compares it.
+
+    (site, rack, machine), or "" below the scope.
+    """
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
@@ -454,8 +488,10 @@ def _has_shared_location(
 def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups. Members
-    are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
+    """Return a violation for each location with members of several groups.
+
+    Of a rule's scope, such as a rack. Members are at their planned placements, or at those of one
+    sample: its `outcome` and `seed`, else None.
     """
     # With the index of their group.
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
@@ -479,8 +515,10 @@ def _find_violations(
 def _build_violation(
     location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
-    """Build the violation at a location shared by groups. `members` are its VMs and pods, each with the index of its
-    group. The violating member is the first of a second group, in order of placement.
+    """Build the violation at a location shared by groups.
+
+    `members` are its VMs and pods, each with the index of its group. The violating member is the
+    first of a second group, in order of placement.
     """
     # In order of placement.
     placed = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
@@ -499,7 +537,9 @@ def _is_packed(
     violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location
 ) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
-    The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
+
+    The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine
+    chosen by the user.
     """
     _, _, machine = location
     pool, is_placed_by_plan = violating_member.pool, violating_member.handle is not None
@@ -555,5 +595,8 @@ def format_violation(violation: SeparationViolation) -> str:
 
 
 def _get_shared_location(violation: SeparationViolation) -> str:
-    """Return the machine, rack or site shared by the groups; below the scope of the rule, fields are empty."""
+    """Return the machine, rack or site shared by the groups.
+
+    Below the scope of the rule, fields are empty.
+    """
     return violation.machine or violation.rack or violation.site_id

@@ -1,5 +1,6 @@
-"""Stranded VMs: a plan removes or re-creates their machine without acting on them, as they are outside the selection,
-or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one rack gets a warning.
+"""Stranded VMs: a plan removes or re-creates their machine without acting on them, as they are outside the selection, or a destroy plan includes only the machine.
+
+Such a plan is rejected. A cluster reduced to one rack gets a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,8 +45,9 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per rack, machine or site, if this plan removes its machines, but neither moves nor removes the
-    VMs on them. VMs on machines missing before the plan get a warning.
+    """Yield an error per rack, machine or site, if this plan removes its machines, but neither moves nor removes the VMs on them.
+
+    VMs on machines missing before the plan get a warning.
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
@@ -86,8 +88,9 @@ def _group_lost_vms(
     objects: Iterable[vm_objects.VmObject], offering_addresses: Mapping[tuple[str, str], str]
 ) -> dict[str, dict[Address, list[str]]]:
     """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
-    `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was missing before have
-    the address "".
+
+    `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was
+    missing before have the address "".
     """
     lost_names: dict[str, dict[Address, list[str]]] = {}
     for vm_object in objects:
@@ -113,9 +116,10 @@ def find_lost_forgotten_vms(
     types: Mapping[str, ResourceType],
     sites: Mapping[str, SitePlan],
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine. They run without
-    a resource: the private note of the rack or machine lists them. The lost ones are removed from its note. `sites`
-    are those after the plan.
+    """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine.
+
+    They run without a resource: the private note of the rack or machine lists them. The lost ones
+    are removed from its note. `sites` are those after the plan.
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
@@ -142,8 +146,10 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove lost VMs from the record of running VMs that are no longer managed (FORGOTTEN_VMS). It is in the private
-    data of a rack or machine, and has a row per VM. The names of its machine and of the VM are first.
+    """Remove lost VMs from the record of running VMs that are no longer managed (FORGOTTEN_VMS).
+
+    It is in the private data of a rack or machine, and has a row per VM. The names of its machine
+    and of the VM are first.
     """
     # removed or replaced: it loses its whole note.
     if instance.loses_prior_object:
@@ -156,8 +162,10 @@ def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -
 
 
 def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:
-    """Return whether the forgotten VMs on a machine stop: it is removed, or replaced by another one.
-    `instance` records them; `site` is their site after the plan, None without one.
+    """Return whether the forgotten VMs on a machine stop.
+
+    It is removed, or replaced by another one. `instance` records them; `site` is their site after
+    the plan, None without one.
     """
     if instance.action is Action.FORGET:
         # The machine keeps running.
@@ -174,7 +182,10 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
 def check_lost_forgotten_vms(
     instances: Mapping[Address, Instance], lost_vms: Mapping[Address, Sequence[LostVm]]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning for each resource that loses machines with forgotten VMs. The plan has no rows for such VMs."""
+    """Yield a warning for each resource that loses machines with forgotten VMs.
+
+    The plan has no rows for such VMs.
+    """
     for address, vms in lost_vms.items():
         instance = instances[address]
         names = [f"{name} on {machine}" for _, machine, name in vms]
@@ -240,9 +251,10 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return for each machine before the plan the address of the resource to blame if the machine is lost. The keys are
-    site id and machine name. The resource is the rack or machine offering it. If that stays and only its site is
-    removed, it is the site.
+    """Return for each machine before the plan the address of the resource to blame if the machine is lost.
+
+    The keys are site id and machine name. The resource is the rack or machine offering it. If that
+    stays and only its site is removed, it is the site.
     """
     inventory = build_object_inventory(
         ((address, instance.prior) for address, instance in instances.items()), types
@@ -280,7 +292,10 @@ def _format_lost_vms_error(
     selection: Selection,
     mode: Mode,
 ) -> str:
-    """Format the error with its fix: other targets or exclusions, or another command instead of destroy."""
+    """Format the error with its fix.
+
+    Other targets or exclusions, or another command instead of destroy.
+    """
     address_text = str(instance.address)
     total = sum(map(len, lost_names.values()))
     consequence = select_word_form(
@@ -332,14 +347,20 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
 
 
 def _is_resource_recreated(instance: Instance) -> bool:
-    """Return whether a resource creates its machines again: it is replaced, or new in place of another one."""
+    """Return whether a resource creates its machines again.
+
+    It is replaced, or new in place of another one.
+    """
     return instance.is_replaced or instance.action is Action.CREATE
 
 
 def _format_forgotten_rejection(
     instance: Instance, forgotten: Mapping[Address, Sequence[str]]
 ) -> str:
-    """Format the error about VMs forgotten by a `removed` block: they would keep running, but lose their machine."""
+    """Format the error about VMs forgotten by a `removed` block.
+
+    They would keep running, but lose their machine.
+    """
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
@@ -356,7 +377,10 @@ def _format_forgotten_rejection(
 def _suggest_options(
     addresses: Iterable[Address], selection: Selection, mode: Mode
 ) -> Mapping[str, list[str]]:
-    """Return the suggested options: -target patterns to add, or -exclude patterns to omit; {} to destroy."""
+    """Return the suggested options: -target patterns to add, or -exclude patterns to omit.
+
+    {} to destroy.
+    """
     if mode is Mode.DESTROY:
         # The message suggests another command.
         return {}
@@ -366,13 +390,19 @@ def _suggest_options(
 
 
 def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
-    """Return the exclusions that match these objects. If none does, any may exclude their dependencies: return all."""
+    """Return the exclusions that match these objects.
+
+    If none does, any may exclude their dependencies: return all.
+    """
     matching = [pattern for pattern in selection.excludes if any(map(pattern.is_match, addresses))]
     return list(map(str, matching or selection.excludes))
 
 
 def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
-    """Build the warning about VMs on unknown machines; `lost_names` are the VMs by address of their owner."""
+    """Build the warning about VMs on unknown machines.
+
+    `lost_names` are the VMs by address of their owner.
+    """
     total = sum(map(len, lost_names.values()))
     detail = (
         f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that "
@@ -398,6 +428,7 @@ class _ClusterRacks(Struct):
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for each cluster or VNF with several VMs, all on one rack after the plan and on several before.
+
     The separate pools of a cluster count with it.
     """
     racks_by_owner: dict[str, _ClusterRacks] = {}

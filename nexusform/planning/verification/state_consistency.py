@@ -1,5 +1,6 @@
-"""Consistency of a state: its objects do not contradict each other, and its VMs are on existing cells of
-their machines. Observed placements are never errors.
+"""Consistency of a state: its objects do not contradict each other, and its VMs are on existing cells of their machines.
+
+Observed placements are never errors.
 """
 
 from collections import Counter
@@ -49,6 +50,7 @@ def check_consistency(
     state: State, types: Mapping[str, ResourceType], providers: Collection[str]
 ) -> list[Diagnostic]:
     """Return errors for contradictions in the state, and warnings for impossible or overcommitted NUMA cells.
+
     `providers` are the known kinds of providers.
     """
     machines = index_state_machines(state, types)
@@ -108,7 +110,10 @@ def check_consistency(
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per block with dependents, but no object of its own, in state. It may have no instance."""
+    """Return a warning per block with dependents, but no object of its own, in state.
+
+    It may have no instance.
+    """
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = (
         (str(address), current.dependencies) for address, current in state.list_current_objects()
@@ -127,7 +132,10 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 
 
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
-    """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
+    """Return one warning about all VMs on machines not offered by any resource in state.
+
+    [] without such VMs.
+    """
     machines = index_state_machines(state, types)
     # names of VMs.
     by_machine: dict[str, list[str]] = {}
@@ -264,8 +272,10 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
 def _check_cells(
     vms: Iterable[_StateVm], machines: Mapping[Any, Machine], declared_skus: Collection[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield (sentence, is_contradiction) per VM in impossible NUMA cells: a missing cell, one twice, too many or few.
-    In a contradiction, only the state can be wrong. Otherwise the platform, the hardware or a SKU may explain it.
+    """Yield (sentence, is_contradiction) per VM in impossible NUMA cells.
+
+    A missing cell, one twice, too many or few. In a contradiction, only the state can be wrong.
+    Otherwise the platform, the hardware or a SKU may explain it.
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED
@@ -325,8 +335,9 @@ def _find_overcommitted(
 def _find_impossible_layouts(
     vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]
 ) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines on which the VMs in unknown NUMA cells do not fit, however they are laid out. VMs
-    of an unknown SKU are not counted.
+    """Yield the keys of the machines on which the VMs in unknown NUMA cells do not fit, however they are laid out.
+
+    VMs of an unknown SKU are not counted.
     """
     vms_by_machine = group_by(
         vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine)

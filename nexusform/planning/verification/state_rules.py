@@ -1,5 +1,6 @@
-"""Checks of a state against the rules: placement filters, groups, separation. A site may legally violate them
-(a rule moves no existing VM), so all results are warnings.
+"""Checks of a state against the rules: placement filters, groups, separation.
+
+A site may legally violate them (a rule moves no existing VM), so all results are warnings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,10 @@ _MAXIMUM_NAMED: Final = 5
 
 
 def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
-    """Return a warning for each rule violated by the current state: placement filters, groups and separation."""
+    """Return a warning for each rule violated by the current state.
+
+    Placement filters, groups and separation.
+    """
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
@@ -76,7 +80,10 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
 def _set_demands(
     objects: Mapping[Address, VmObject], state: State, types: Mapping[str, ResourceType]
 ) -> None:
-    """Set the demand of each object. Its placement hints refer to the current locations of their targets."""
+    """Set the demand of each object.
+
+    Its placement hints refer to the current locations of their targets.
+    """
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
     targets = HintTargets(build_state_inventory(state, types))
@@ -90,7 +97,10 @@ def _set_demands(
 
 
 def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> None:
-    """Place the VMs of an object on their machines; those without a pool or an existing machine follow no rule."""
+    """Place the VMs of an object on their machines.
+
+    Those without a pool or an existing machine follow no rule.
+    """
     demand = vm_object.request.demand
     if demand.site_id not in sites:
         return

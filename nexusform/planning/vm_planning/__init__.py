@@ -1,4 +1,7 @@
-"""Phase 4: removed, re-created and new VMs, and their placement. Start at vm_passes.py."""
+"""Phase 4: removed, re-created and new VMs, and their placement.
+
+Start at vm_passes.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

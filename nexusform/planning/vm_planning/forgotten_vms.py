@@ -1,5 +1,6 @@
-"""VMs that keep running unmanaged, recorded in the note of their rack or machine. Later plans therefore do
-not allocate their capacity (docs/decisions/0012).
+"""VMs that keep running unmanaged, recorded in the note of their rack or machine.
+
+Later plans therefore do not allocate their capacity (docs/decisions/0012).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,7 +33,10 @@ Note: TypeAlias = Mapping[str, Any]
 def record_forgotten_vms(
     objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext
 ) -> None:
-    """Record the VMs forgotten by this plan (no longer managed, but running) in the resources of their machines."""
+    """Record the VMs forgotten by this plan in the resources of their machines.
+
+    No longer managed, but running.
+    """
     instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
     # By the address that offers their machine.
     forgotten: dict[str, list[OccupiedCapacity]] = {}
@@ -59,8 +63,9 @@ def record_forgotten_vms(
 def add_forgotten_vms(
     state: State, removed: Collection[Address], registries: PluginRegistries
 ) -> State:
-    """Return the state with the VMs of `removed` objects recorded in the private notes of their racks or machines. The
-    VMs keep running, unmanaged. The objects are still in the state.
+    """Return the state with the VMs of `removed` objects recorded in the private notes of their racks or machines.
+
+    The VMs keep running, unmanaged. The objects are still in the state.
     """
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
@@ -91,7 +96,10 @@ def add_forgotten_vms(
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
-    """Return the state without the record of an unmanaged VM in a rack or machine; None without such a record."""
+    """Return the state without the record of an unmanaged VM in a rack or machine.
+
+    None without such a record.
+    """
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current
     if current is None:
@@ -108,7 +116,10 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
 
 
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
-    """Yield the forgotten (no longer managed) VMs recorded in a state, each with the address that records it."""
+    """Yield the forgotten VMs recorded in a state, each with the address that records it.
+
+    No longer managed.
+    """
     for address, current in state.list_current_objects():
         # A row begins with machine and name.
         for _, name, *_ in get_list(current.private, FORGOTTEN_KEY):
@@ -136,8 +147,9 @@ def _add_occupied_capacity(
 
 
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
-    """Return the private note with VMs added to its record of forgotten (no longer managed) ones. They replace rows of
-    the same machine and name.
+    """Return the private note with VMs added to its record of forgotten (no longer managed) ones.
+
+    They replace rows of the same machine and name.
     """
     vms_by_location = {(vm.machine, vm.name): vm for vm in vms}
     # A row begins with the machine and the name.

@@ -1,7 +1,9 @@
-"""Machines re-created under their VMs: they, their rack or their site are destroyed and created in one plan,
-or were found missing and are created again. Such a machine keeps its name, its VMs are lost and created
-again, at the same location if possible (docs/decisions/0012). Nothing removes unmanaged VMs: the new machine in
-the slot gets them, under any name, until the next observation.
+"""Machines re-created under their VMs.
+
+They, their rack or their site are destroyed and created in one plan, or were found missing and are
+created again. Such a machine keeps its name, its VMs are lost and created again, at the same
+location if possible (docs/decisions/0012). Nothing removes unmanaged VMs: the new machine in the
+slot gets them, under any name, until the next observation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +34,10 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return the machines that exist before and after the plan, but are re-created, by site id and name. This plan
-    deletes and creates their machine resource, their rack or their site. That resource is the cause.
+    """Return the machines that exist before and after the plan, but are re-created, by site id and name.
+
+    This plan deletes and creates their machine resource, their rack or their site. That resource is
+    the cause.
     """
     # sites, racks and machines.
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))
@@ -91,7 +95,10 @@ def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
 
 
 def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (ids, address) per site, rack or machine. The ids: (site id,), (rack id,) or (rack id, machine name)."""
+    """Yield (ids, address) per site, rack or machine.
+
+    The ids: (site id,), (rack id,) or (rack id, machine name).
+    """
     for address, site in inventory.sites.items():
         yield (site.id,), address
     for address, rack in inventory.racks.items():
@@ -105,9 +112,10 @@ def _iterate_affected_machines(
     # By the ids of a site, rack or machine.
     causes: Mapping[tuple[str, ...], str],
 ) -> Iterator[tuple[str, str, str, Machine]]:
-    """Yield the machines before the plan that are re-created: site id, name, address of the cause, machine. The cause
-    is the re-created machine resource, else its rack, else its site. A machine listed in a rack has no resource of its
-    own.
+    """Yield the machines before the plan that are re-created.
+
+    Site id, name, address of the cause, machine. The cause is the re-created machine resource, else
+    its rack, else its site. A machine listed in a rack has no resource of its own.
     """
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
@@ -138,9 +146,10 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack. The
-    new records are in the inventory of the plan. They are also in the private note of the resource (rack or machine)
-    that offers the planned machine.
+    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack.
+
+    The new records are in the inventory of the plan. They are also in the private note of the
+    resource (rack or machine) that offers the planned machine.
     """
     instances = blocks.instances.values()
     # Each with its site id.
@@ -173,13 +182,19 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
 
 
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the VMs observed by a provider on an existing rack or machine (no forgotten ones), with the site id."""
+    """Return the VMs observed by a provider on an existing rack or machine, with the site id.
+
+    No forgotten ones.
+    """
     notes = {name: rows for name, rows in instance.prior_note.items() if name != FORGOTTEN_KEY}
     return read_recorded_vms(instance.type, get_mapping(instance.before), notes)
 
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
-    """Yield the machines of racks, then those with a resource of their own. A slot may have one of each: the last."""
+    """Yield the machines of racks, then those with a resource of their own.
+
+    A slot may have one of each: the last.
+    """
     site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():
         site_by_rack[rack.id] = rack.site_id

@@ -1,6 +1,7 @@
-"""Sites of one plan: a scheduler each, their VMs, and every operation since the removals, so that certainty
-can be measured by replaying them. `ResourceTypeContext` answers the queries of resource types: SKUs, clusters by id,
-and targets of placement hints. `build_site_layout` builds empty sites from the attributes of objects.
+"""Sites of one plan: a scheduler each, their VMs, and every operation since the removals, so that certainty can be measured by replaying them.
+
+`ResourceTypeContext` answers the queries of resource types: SKUs, clusters by id, and targets of
+placement hints. `build_site_layout` builds empty sites from the attributes of objects.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ class MachineRecreation(Struct, frozen=True):
 
 
 class SitePlan(Struct):
-    """One site during planning. `base` is a copy of the scheduler after the removals (the scheduler itself until then);
-    `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are those re-created by
-    this plan.
+    """One site during planning.
+
+    `base` is a copy of the scheduler after the removals (the scheduler itself until then);
+    `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are
+    those re-created by this plan.
     """
 
     id: str
@@ -101,8 +104,10 @@ class SitePlan(Struct):
     def place_existing_vm(
         self, vm: VmName, sku: VmSku, placement: Placement
     ) -> tuple[int, Placement] | None:
-        """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and
-        zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used nevertheless.
+        """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and zone.
+
+        None if the machine is missing. Impossible cells count as unknown: the capacity is used
+        nevertheless.
         """
         machine = self.machines.get(placement.machine)
         if machine is None:
@@ -130,8 +135,10 @@ class SitePlan(Struct):
     def place(
         self, demand: Demand, *, is_decided: bool = False
     ) -> tuple[int, Placement] | NoFitReason:
-        """Place a VM by the rule, or return why it does not fit, and record the operation for the samples of unknown
-        NUMA cells. A sample places the VM again; with `is_decided` it uses the location found here, as apply does.
+        """Place a VM by the rule, or return why it does not fit, and record the operation for the samples of unknown NUMA cells.
+
+        A sample places the VM again; with `is_decided` it uses the location found here, as apply
+        does.
         """
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
@@ -143,14 +150,20 @@ class SitePlan(Struct):
         return answer
 
     def record_failure(self, demand: Demand) -> None:
-        """Record a VM without capacity for the samples of unknown NUMA cells, if there are any: it may fit in one."""
+        """Record a VM without capacity for the samples of unknown NUMA cells, if there are any.
+
+        It may fit in one.
+        """
         if self.scheduler.is_sampled:
             # In place of a handle.
             unique_token = ("missed", len(self.operations))
             self.operations.append(PlaceOperation(unique_token, demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
-        """Place a VM on a machine chosen by the user. Return handle, placement and the rule's rejection (or "")."""
+        """Place a VM on a machine chosen by the user.
+
+        Return handle, placement and the rule's rejection (or "").
+        """
         rejection = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)
@@ -165,8 +178,10 @@ class SitePlan(Struct):
     def restore(
         self, demand: Demand, placement: Placement, *, is_unchanged: bool
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its re-created machine again: in its former cells if VM (`is_unchanged`) and hardware are the
-        same, else in cells chosen by the rule. None if the machine or its zone is closed, or the rule rejects it.
+        """Place a VM on its re-created machine again.
+
+        In its former cells if VM (`is_unchanged`) and hardware are the same, else in cells chosen
+        by the rule. None if the machine or its zone is closed, or the rule rejects it.
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (
@@ -198,8 +213,10 @@ class SitePlan(Struct):
 def build_sites(
     inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
-    """Return the site plans by id, each with a scheduler of its machines, and the clashes: machines described twice.
-    `split_choice` selects the cells assumed for existing VMs in unknown NUMA cells.
+    """Return the site plans by id, each with a scheduler of its machines, and the clashes.
+
+    Machines described twice. `split_choice` selects the cells assumed for existing VMs in unknown
+    NUMA cells.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
@@ -249,7 +266,10 @@ def build_sites(
 def _map_machines_to_addresses(
     racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine], inventory: PlanInventory
 ) -> dict[str, str]:
-    """Return the address of the resource with each machine, by machine name: its own resource, else its rack."""
+    """Return the address of the resource with each machine, by machine name.
+
+    Its own resource, else its rack.
+    """
     address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
     addresses: dict[str, str] = {}
     for rack in racks:
@@ -272,7 +292,10 @@ def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
 def _close_machine_to_new_vms(
     machine: Machine, site_id: str, pending_actions: Container[str]
 ) -> Machine:
-    """Return a machine, closed to new VMs if its id is in `pending_actions`: its state is then unknown."""
+    """Return a machine, closed to new VMs if its id is in `pending_actions`.
+
+    Its state is then unknown.
+    """
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
     reasons = ", ".join(filter(None, [machine.unschedulable_reason, ACTION_PENDING]))
@@ -310,7 +333,9 @@ def _find_evacuating_machines(
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
     """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name.
-    `existing_names` are the names of managed VMs: an observed VM with such a name is managed by now, so it is skipped.
+
+    `existing_names` are the names of managed VMs: an observed VM with such a name is managed by
+    now, so it is skipped.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
     # Known cells keep their order.
@@ -341,14 +366,20 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
 
 
 def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
-    """Return the placement with the current rack and zone of its machine; the same object if they are unchanged."""
+    """Return the placement with the current rack and zone of its machine.
+
+    The same object if they are unchanged.
+    """
     if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
         return placement
     return Placement(machine.name, machine.rack, machine.availability_zone, placement.cells)
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU with the recorded name (the pool's, or a known one), else the pool's SKU, else one of size 0."""
+    """Return the SKU with the recorded name, else the pool's SKU, else one of size 0.
+
+    The pool's, or a known one.
+    """
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -366,7 +397,10 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 def build_vm_name(
     demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str
 ) -> VmName:
-    """Return the name of a VM for the placement rule. All VMs of a block outside of clusters are one pool there."""
+    """Return the name of a VM for the placement rule.
+
+    All VMs of a block outside of clusters are one pool there.
+    """
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
     return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
@@ -379,8 +413,9 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the demand for one VM, with further `group_hints`. The machine `last_resort` is used only if no other one
-    fits; None: there is no such machine.
+    """Build the demand for one VM, with further `group_hints`.
+
+    The machine `last_resort` is used only if no other one fits; None: there is no such machine.
     """
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     constraints, extra_hints = pool.constraints, tuple(group_hints)
@@ -449,7 +484,10 @@ def get_catalogue_version(request: PlanRequest) -> str:
 def build_prior_context(
     prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
 ) -> ResourceTypeContext:
-    """Build the context to read arguments in state: SKUs and clusters before the plan, the first one of each name."""
+    """Build the context to read arguments in state.
+
+    SKUs and clusters before the plan, the first one of each name.
+    """
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
@@ -479,7 +517,10 @@ def build_recorded_context(
 def build_inventory(
     objects: Iterable[tuple[Address, Mapping[str, Any]]], types: Mapping[str, ResourceType]
 ) -> PlanInventory:
-    """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
+    """Build the inventory offered by objects (their attributes by address).
+
+    Unknown types offer nothing.
+    """
     inventory = PlanInventory()
     typed = [
         (types[address.type], address, values)
@@ -496,7 +537,10 @@ def build_inventory(
 def build_object_inventory(
     objects: Iterable[tuple[Address, ObjectState | None]], types: Mapping[str, ResourceType]
 ) -> PlanInventory:
-    """Build the inventory offered by recorded objects, by address; a missing one (None) offers nothing."""
+    """Build the inventory offered by recorded objects, by address.
+
+    A missing one (None) offers nothing.
+    """
     existing = [
         (address, current.attributes) for address, current in objects if current is not None
     ]
@@ -522,7 +566,10 @@ def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
 
 
 class SiteObject(Struct, frozen=True):
-    """One object: its address, attributes (plain data), creation number, and its type's private note."""
+    """One object: its address, attributes, creation number, and its type's private note.
+
+    Plain data.
+    """
 
     address: Address
     attributes: Mapping[str, Any]
@@ -531,8 +578,10 @@ class SiteObject(Struct, frozen=True):
 
 
 class SiteLayout(Struct, frozen=True):
-    """Sites described by objects, by id and without VMs. `objects` are those of known types, in input order,
-    with their type. `skus` are all VM SKUs; `context` is the context of the objects' demands.
+    """Sites described by objects, by id and without VMs.
+
+    `objects` are those of known types, in input order, with their type. `skus` are all VM SKUs;
+    `context` is the context of the objects' demands.
     """
 
     sites: Mapping[str, SitePlan]
@@ -544,8 +593,10 @@ class SiteLayout(Struct, frozen=True):
 def build_site_layout(
     objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
 ) -> SiteLayout:
-    """Build the sites of objects, and the data to read their VMs: the objects with their types, the SKUs and a context.
-    `catalogue` is the version of the SKU catalogue; "" or an unknown one means the newest.
+    """Build the sites of objects, and the data to read their VMs.
+
+    The objects with their types, the SKUs and a context. `catalogue` is the version of the SKU
+    catalogue; "" or an unknown one means the newest.
     """
     types = registries.resource_types
     # Of types known to this version.

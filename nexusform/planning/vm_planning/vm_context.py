@@ -45,10 +45,16 @@ _ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
 
 
 class HintTargets:
-    """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
+    """Machines and racks by the `resource_id` of placement hints.
+
+    The id of a VM, cluster, VNF, machine or rack.
+    """
 
     def __init__(self, inventory: PlanInventory) -> None:
-        """Index the machines and racks by id, as targets of hints. Objects with VMs are added later."""
+        """Index the machines and racks by id, as targets of hints.
+
+        Objects with VMs are added later.
+        """
         # (machine names, rack names) by id.
         self._hosts: dict[str, site_plans.Targets] = {}
         # Of machines with a block of their own, by rack id.
@@ -89,6 +95,7 @@ class HintTargets:
 
     def list_incoming_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return hints for the VMs of an object, from the hard hints of placed VMs with this object as their target.
+
         Affinity to a cluster means any of its VMs, so it restricts only an object with a single VM.
         """
         # No VM has a hard hint.
@@ -150,7 +157,10 @@ class HintTargets:
         return hints
 
     def __call__(self, resource_id: str) -> site_plans.Targets | None:
-        """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
+        """Return the names of the machines and racks of a hint's target.
+
+        None if nothing has this id.
+        """
         vm_object = self._objects.get(resource_id)
         return self._hosts.get(resource_id) if vm_object is None else _collect_locations(vm_object)
 
@@ -174,10 +184,13 @@ def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mappin
 
 
 class VmContext(Struct, frozen=True):
-    """Context of placing the VMs of a plan. `prior_context` belongs to prior arguments, `current_context` to current
-    ones; `hints` resolves hint targets. `healed_names` are the VMs to re-create by the address of their object (text),
-    `explain` the (address, name) of VMs to explain; None = every placed VM. `is_recorded_machine(site, machine)`: state
-    contains the resource of a machine, and this plan does not merely forget it.
+    """Context of placing the VMs of a plan.
+
+    `prior_context` belongs to prior arguments, `current_context` to current ones; `hints` resolves
+    hint targets. `healed_names` are the VMs to re-create by the address of their object (text),
+    `explain` the (address, name) of VMs to explain; None = every placed VM.
+    `is_recorded_machine(site, machine)`: state contains the resource of a machine, and this plan
+    does not merely forget it.
     """
 
     sites: Mapping[str, site_plans.SitePlan]
@@ -191,7 +204,10 @@ class VmContext(Struct, frozen=True):
 
 
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
-    """Build what all planners of VMs share: sites of the racks and machines planned so far, SKUs and hints."""
+    """Build what all planners of VMs share.
+
+    Sites of the racks and machines planned so far, SKUs and hints.
+    """
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
     sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
@@ -235,7 +251,10 @@ def _set_recreated_machines(sites: Mapping[str, site_plans.SitePlan], blocks: Bl
 
 
 def build_destroy_context(blocks: BlockPlanner) -> VmContext:
-    """Build the context of a destroy plan. It has no sites, because nothing is placed."""
+    """Build the context of a destroy plan.
+
+    It has no sites, because nothing is placed.
+    """
     skus, _ = site_plans.collect_vm_skus(blocks.request, blocks.inventory)
     before = site_plans.build_prior_context(
         blocks.prior, skus, blocks.request.registries.resource_types
@@ -253,15 +272,19 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a check whether a machine (site id, name) is in state, and stays managed or is destroyed by this plan: a
-    forgotten machine only leaves the state. Its first call reads the state.
+    """Return a check whether a machine (site id, name) is in state, and stays managed or is destroyed by this plan: a forgotten machine only leaves the state.
+
+    Its first call reads the state.
     """
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
 
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
-    """Return the machines (site, name) in state, without those of forgotten objects: they are no longer managed."""
+    """Return the machines (site, name) in state, without those of forgotten objects.
+
+    They are no longer managed.
+    """
     forgotten = {
         candidate.address
         for candidate in blocks.instances.values()
@@ -302,7 +325,10 @@ def _build_duplicate_machine_error(
 
 
 def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
-    """Return the demand of an instance (NO_DEMAND if removed or invalid), and problems. Errors make it invalid."""
+    """Return the demand of an instance (NO_DEMAND if removed or invalid), and problems.
+
+    Errors make it invalid.
+    """
     instance = vm_object.instance
     handlers = instance.type.vms
     assert handlers is not None
@@ -332,9 +358,11 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
 
 
 def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -> PoolDemand:
-    """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
-    remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
-    Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
+    """Return a pool with the numbers of its remaining VMs, then the lowest free numbers.
+
+    A platform chooses the VMs to remove, so the numbers may have gaps: VMs after a gap stay. The
+    highest numbers leave first, or the newest VMs. Example: of the VMs 0, 2 and 5, a count of 2
+    keeps 0 and 2, and a count of 4 adds number 1.
     """
     # With and without a machine.
     prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)
@@ -363,8 +391,9 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
 def _check_demand_targets(
     demand: VmDemand, vm_object: VmObject, context: VmContext
 ) -> Iterator[Problem]:
-    """Yield errors for missing sites, zones and machines, and warnings for facts missing for the placement rule. A
-    missing zone is only a warning if the existing VMs can stay.
+    """Yield errors for missing sites, zones and machines, and warnings for facts missing for the placement rule.
+
+    A missing zone is only a warning if the existing VMs can stay.
     """
     site = context.sites.get(demand.site_id)
     if site is None:
@@ -399,7 +428,10 @@ def _check_demand_targets(
 
 
 def _can_vms_stay(pool: PoolDemand, vm_object: VmObject, site: site_plans.SitePlan) -> bool:
-    """Return whether the VMs of a pool with missing zones can stay: same zones, and no machine removed."""
+    """Return whether the VMs of a pool with missing zones can stay.
+
+    Same zones, and no machine removed.
+    """
     zones_before = {prior.pool: prior.zones for prior in vm_object.prior_pools}
     if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
         return False
@@ -425,9 +457,11 @@ def _build_unknown_zones_problem(
 
 
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires. A change
-    that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error. A plan
-    that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
+    """Check that each cluster has a System pool at all times, as Azure requires.
+
+    Agent pool of mode System. A change that re-creates the VMs of a pool deletes and creates the
+    pool. For the only System pool, this is an error. A plan that leaves a cluster without any
+    System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
     before: Counter[str] = Counter()
@@ -463,8 +497,10 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _check_only_system_pool(vm_object: VmObject) -> Iterator[Diagnostic]:
-    """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
-    deleted and created, even if these VMs are re-created for another reason.
+    """Yield an error if a changed argument replaces the only System pool of a cluster.
+
+    The pool with its VMs is deleted and created, even if these VMs are re-created for another
+    reason.
     """
     requested_pools = index_pools(vm_object.pools)
     pools_with_vms = {name for name, _ in vm_object.prior.existing}

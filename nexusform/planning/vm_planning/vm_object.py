@@ -1,7 +1,8 @@
-"""VMs of one instance during planning, and the reasons to add, remove or re-create each. State records for
-each VM the trigger and the serial of the apply that placed it, in the object's private note as {"placed":
-[[serial, trigger, [names...]], ...]}, oldest first: one entry for all VMs placed together, so that a large
-pool costs little more than its names.
+"""VMs of one instance during planning, and the reasons to add, remove or re-create each.
+
+State records for each VM the trigger and the serial of the apply that placed it, in the object's
+private note as {"placed": [[serial, trigger, [names...]], ...]}, oldest first: one entry for all
+VMs placed together, so that a large pool costs little more than its names.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ LOST_VMS_KEY = "forgotten_vms"
 
 
 class VmActions(Struct, frozen=True):
-    """Actions on the VMs of one resource instance, each with its trigger. `removals`: deleted. `recreations`:
-    re-created under the same name (removed first, except for an upgrade of Kubernetes). `additions`: new.
-    `unchanged`: no action. Pools in the order of the demand, numbers ascending. `waiting` are VMs without a
-    machine on the platform and without a trigger to re-create them. `losses`: no step acts on them, and their
-    machine is missing or another one after the plan. `forgets`: they keep running unmanaged.
+    """Actions on the VMs of one resource instance, each with its trigger.
+
+    `removals`: deleted. `recreations`: re-created under the same name (removed first, except for an
+    upgrade of Kubernetes). `additions`: new. `unchanged`: no action. Pools in the order of the
+    demand, numbers ascending. `waiting` are VMs without a machine on the platform and without a
+    trigger to re-create them. `losses`: no step acts on them, and their machine is missing or
+    another one after the plan. `forgets`: they keep running unmanaged.
     """
 
     removals: dict[VmKey, str] = field(default_factory=dict)
@@ -67,9 +70,11 @@ class VmActions(Struct, frozen=True):
 
 
 class HardHint(Struct, frozen=True):
-    """Hard hint that restricts the location of a VM: its own, or that of another VM with this VM as its
-    target. `address` is the owner of the hint, `name` its name, `index` its index among the `placement_hint`
-    blocks. `is_existing`: the owner is another VM that stays.
+    """Hard hint that restricts the location of a VM.
+
+    Its own, or that of another VM with this VM as its target. `address` is the owner of the hint,
+    `name` its name, `index` its index among the `placement_hint` blocks. `is_existing`: the owner
+    is another VM that stays.
     """
 
     address: Address
@@ -80,8 +85,10 @@ class HardHint(Struct, frozen=True):
 
 
 class PriorVms(Struct, frozen=True):
-    """VMs of one instance before the plan. `demand` is that of the prior arguments, `existing` are the VMs in state,
-    `unplaced` those without a machine, `recorded_placements` the placements in state of VMs observed elsewhere.
+    """VMs of one instance before the plan.
+
+    `demand` is that of the prior arguments, `existing` are the VMs in state, `unplaced` those
+    without a machine, `recorded_placements` the placements in state of VMs observed elsewhere.
     """
 
     demand: VmDemand = NO_DEMAND
@@ -104,11 +111,13 @@ class RequestedVms(Struct, frozen=True):
 
 
 class PlannedVmPlacements(Struct, frozen=True):
-    """Placements of VMs, filled VM by VM by vm_placement_steps.py alone. `reservations` is the capacity used by VMs of
-    before: site and handle. `vms` are the VMs after the plan, `new_handles` the handles of those it placed itself,
-    `failures` those without capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints
-    behind failures. `explanations` are the requested decisions, `pin_rejections` the reasons against pinned
-    VMs. `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
+    """Placements of VMs, filled VM by VM by vm_placement_steps.py alone.
+
+    `reservations` is the capacity used by VMs of before: site and handle. `vms` are the VMs after
+    the plan, `new_handles` the handles of those it placed itself, `failures` those without
+    capacity, `pool_shortages` the exhausted pools, `binding_hints` the hard hints behind failures.
+    `explanations` are the requested decisions, `pin_rejections` the reasons against pinned VMs.
+    `relocated` are unchanged VMs with a new rack or zone of their machine. `restored` are those
     re-created at their location on re-created machines, without a placement decision.
     """
 
@@ -125,7 +134,10 @@ class PlannedVmPlacements(Struct, frozen=True):
 
 
 class VmObject(Struct):
-    """VMs of one instance: prior, requested and placed. A block waiting for other placements sets `instance` later."""
+    """VMs of one instance: prior, requested and placed.
+
+    A block waiting for other placements sets `instance` later.
+    """
 
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
@@ -207,8 +219,9 @@ class VmObject(Struct):
         ]
 
     def get_left_machines(self) -> dict[str, str]:
-        """Return the machines left by VMs placed again because of their machine, by VM name. The machine is missing or
-        evacuated, or the user re-places the VM (HEAL).
+        """Return the machines left by VMs placed again because of their machine, by VM name.
+
+        The machine is missing or evacuated, or the user re-places the VM (HEAL).
         """
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
@@ -225,9 +238,10 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines. `find_trigger`
-        returns what this plan does to a machine, such as "machine_removed", or "". An evacuated machine still exists,
-        so its VMs stay.
+        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines.
+
+        `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "".
+        An evacuated machine still exists, so its VMs stay.
         """
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
@@ -243,8 +257,10 @@ class VmObject(Struct):
         )
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
-        """Forget the object for the reason `trigger`: its VMs keep running, unmanaged. `find_trigger` returns what the
-        plan does to a machine: VMs on a removed or replaced one are lost.
+        """Forget the object for the reason `trigger`: its VMs keep running, unmanaged.
+
+        `find_trigger` returns what the plan does to a machine: VMs on a removed or replaced one are
+        lost.
         """
         before = self.prior
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
@@ -270,7 +286,10 @@ class VmObject(Struct):
         return [vm.name for vm in self.list_placed_vms()]
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
-        """Return the names and reasons (triggers) of the VMs placed by this plan, in order of placement."""
+        """Return the names and reasons of the VMs placed by this plan, in order of placement.
+
+        triggers.
+        """
         return [
             (self.placements.vms[key].name, self.get_trigger(key))
             for key in self.placements.new_handles
@@ -292,8 +311,10 @@ class VmObject(Struct):
         )
 
     def is_released_early(self, key: VmKey) -> bool:
-        """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade
-        (rolling) are not: they free capacity when their own object is updated.
+        """Return whether a VM of an updated object is removed before anything is placed.
+
+        VMs of a Kubernetes upgrade (rolling) are not: they free capacity when their own object is
+        updated.
         """
         actions = self.request.actions
         if key in actions.removals:
@@ -302,9 +323,11 @@ class VmObject(Struct):
 
 
 class VmSituation(Struct, frozen=True):
-    """Conditions of the VMs of one instance besides its arguments. `common_trigger` is the trigger of every
-    VM ("cluster_replaced", "requested", or the one of a removal), "" for none. `healed_names` are the VMs to
-    re-create on request. `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
+    """Conditions of the VMs of one instance besides its arguments.
+
+    `common_trigger` is the trigger of every VM ("cluster_replaced", "requested", or the one of a
+    removal), "" for none. `healed_names` are the VMs to re-create on request.
+    `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
     "machine_evacuated", "machine_replaced" or "". `unplaced` are the VMs without machine.
     """
 
@@ -314,7 +337,10 @@ class VmSituation(Struct, frozen=True):
     unplaced: UnplacedVms = field(default_factory=dict)
 
     def choose_trigger(self, names: Iterable[str | None], own_trigger: str) -> str:
-        """Return why a VM is re-created: -replace names it, or else a trigger of all VMs, or its own. "": it is not."""
+        """Return why a VM is re-created.
+
+        -replace names it, or else a trigger of all VMs, or its own. "": it is not.
+        """
         return (
             HEAL if not self.healed_names.isdisjoint(names) else self.common_trigger or own_trigger
         )
@@ -326,8 +352,10 @@ def compute_vm_actions(
     demand: VmDemand,
     situation: VmSituation,
 ) -> VmActions:
-    """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
-    changed arguments and nodes deleted outside nexusform). Without a resource, `demand` is NO_DEMAND.
+    """Compute the actions on the VMs of one instance.
+
+    `prior_demand` is the demand of the prior arguments (to find changed arguments and nodes deleted
+    outside nexusform). Without a resource, `demand` is NO_DEMAND.
     """
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     # Of VMs with and without a machine.
@@ -378,8 +406,9 @@ def _find_removals(
     prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str
 ) -> dict[VmKey, str]:
     """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
-    `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its
-    whole pool, or by a scale-in.
+
+    `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM
+    is removed with its whole pool, or by a scale-in.
     """
     numbers_by_pool = {pool.pool: frozenset(pool.numbers) for pool in demand.pools}
     removals: dict[VmKey, str] = {}
@@ -400,7 +429,10 @@ def _add_action_for_missing_vm(
     prior: PoolDemand | None,
     was_there: bool,
 ) -> None:
-    """Add a VM missing in state. It is re-created if all VMs are, or if it was deleted (`was_there`); else new."""
+    """Add a VM missing in state.
+
+    It is re-created if all VMs are, or if it was deleted (`was_there`); else new.
+    """
     if situation.common_trigger:
         actions.recreations[key] = situation.common_trigger
     elif was_there:
@@ -425,8 +457,9 @@ def record_vm_placements(
     serial: int,
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the VMs placed by this plan added to those in `prior`; None if empty.
-    `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of the state after
-    apply.
+
+    `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of
+    the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
     # serial of the state, trigger, names of the VMs placed then.
@@ -451,8 +484,9 @@ def record_previous_machines(
     # names of all VMs after it.
     present: Collection[str],
 ) -> dict[str, Any] | None:
-    """Return the private note of an object with the machines left by its VMs: those of this plan, and earlier ones of
-    VMs not placed again.
+    """Return the private note of an object with the machines left by its VMs.
+
+    Those of this plan, and earlier ones of VMs not placed again.
     """
     earlier_machines = {
         name: machine
@@ -468,15 +502,19 @@ def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the machines left by VMs in a private note, by name of the VM. Invalid entries are ignored: users may edit
-    the state.
+    """Return the machines left by VMs in a private note, by name of the VM.
+
+    Invalid entries are ignored: users may edit the state.
     """
     entries = get_mapping(private, LEFT_KEY)
     return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
 
 
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
-    """Return the reason (trigger) of a VM's placement and the serial of the state then; None if unknown."""
+    """Return the reason (trigger) of a VM's placement and the serial of the state then.
+
+    None if unknown.
+    """
     for serial, trigger, names in reversed(_read_placed_entries(private)):
         if name in names:
             return trigger, serial
@@ -493,8 +531,9 @@ def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _read_placed_entries(note: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
-    """Return the valid placement entries of an object's private note, as users may edit it. An entry has the serial of
-    the state, the reason (trigger) and the names of the VMs placed then.
+    """Return the valid placement entries of an object's private note, as users may edit it.
+
+    An entry has the serial of the state, the reason (trigger) and the names of the VMs placed then.
     """
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in get_list(note, PLACED_KEY):

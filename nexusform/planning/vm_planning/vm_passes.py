@@ -1,6 +1,8 @@
-"""Two passes over phase 4, and the pass of a destroy plan. Pass one, with unknown placements: the demand of
-every block, so that all removals happen and all VMs without machine are placed before new ones. Pass two,
-block by block: the new VMs, each with the previous placements known.
+"""Two passes over phase 4, and the pass of a destroy plan.
+
+Pass one, with unknown placements: the demand of every block, so that all removals happen and all
+VMs without machine are placed before new ones. Pass two, block by block: the new VMs, each with the
+previous placements known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +62,10 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of clusters, pools, VMs and VNFs. `orphans` are instances in state without a block. Pass one
-    decides the actions on VMs, and re-places existing ones. Pass two places new VMs, and evaluates arguments again.
+    """Plan the blocks of clusters, pools, VMs and VNFs.
+
+    `orphans` are instances in state without a block. Pass one decides the actions on VMs, and
+    re-places existing ones. Pass two places new VMs, and evaluates arguments again.
     """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
@@ -98,7 +102,10 @@ def plan_vms(
 
 
 def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
-    """Let expressions of the second pass read the invalid instances as unknown. It adds the valid ones again."""
+    """Let expressions of the second pass read the invalid instances as unknown.
+
+    It adds the valid ones again.
+    """
     for module in second.list_module_instances(block.address.module):
         block_key = build_resource_key(block.address, module.path)
         first_view = first.resources[block_key]
@@ -129,8 +136,10 @@ class _VmPlanner:
     def run_first_pass(
         self, vm_blocks: Sequence[ResourceBlock], evaluation: Evaluation
     ) -> dict[ConfigAddress, list[Instance]]:
-        """Return the instances of blocks independent of placements, by block. The others wait for pass two; their
-        problems are not reported yet, because they may disappear.
+        """Return the instances of blocks independent of placements, by block.
+
+        The others wait for pass two; their problems are not reported yet, because they may
+        disappear.
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
@@ -155,7 +164,10 @@ class _VmPlanner:
     def _evaluate_arguments(
         self, instances: Sequence[Instance], evaluation: Evaluation
     ) -> list[Diagnostic] | None:
-        """Return the problems of the arguments, None if one for placement is unknown. Expose them to later blocks."""
+        """Return the problems of the arguments, None if one for placement is unknown.
+
+        Expose them to later blocks.
+        """
         diagnostics: list[Diagnostic] = []
         for instance in instances:
             if instance.is_configured:
@@ -193,8 +205,10 @@ class _VmPlanner:
             place_unmanaged_vms(site, managed_names)
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances, such as to keep, create or remove them. Pools with a resource
-        of their own come last, since the replacement of their cluster replaces them, too.
+        """Decide the actions on the VMs of all instances, such as to keep, create or remove them.
+
+        Pools with a resource of their own come last, since the replacement of their cluster
+        replaces them, too.
         """
         # possible targets of placement hints.
         self.context.hints.add_objects(self.objects.values())
@@ -272,7 +286,10 @@ class _VmPlanner:
             )
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
-        """Release the capacity of removed VMs; then restore or place all VMs to re-create, oldest object first."""
+        """Release the capacity of removed VMs.
+
+        Then restore or place all VMs to re-create, oldest object first.
+        """
         objects = self._list_vm_objects(instances)
         for vm_object in objects:
             vm_placement_steps.release_vm_capacity(vm_object)
@@ -311,7 +328,10 @@ class _VmPlanner:
     def plan_waiting_block(
         self, block: ResourceBlock, evaluation: Evaluation
     ) -> Sequence[Instance]:
-        """Plan the removals and re-creations of a block with arguments unknown in pass one; return its instances."""
+        """Plan the removals and re-creations of a block with arguments unknown in pass one.
+
+        Return its instances.
+        """
         expanded = self.blocks.expand(block, evaluation)
         assert expanded is not None
         self.blocks.diagnostics += expanded.diagnostics
@@ -339,8 +359,10 @@ class _VmPlanner:
         *,
         needs_evaluation: bool = False,
     ) -> None:
-        """Place the new VMs of a block and decide its final actions. With `needs_evaluation`, arguments still unknown
-        are evaluated again, with known placements (none of these arguments determines a placement).
+        """Place the new VMs of a block and decide its final actions.
+
+        With `needs_evaluation`, arguments still unknown are evaluated again, with known placements
+        (none of these arguments determines a placement).
         """
         for vm_object in self._list_vm_objects(instances):
             instance = vm_object.instance
@@ -379,7 +401,10 @@ class _VmPlanner:
             )
 
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
-        """Return the computed attributes with the placements; {} for unchanged (as in state) or invalid objects."""
+        """Return the computed attributes with the placements.
+
+        {} for unchanged (as in state) or invalid objects.
+        """
         instance, handlers = vm_object.instance, vm_object.instance.type.vms
         assert handlers is not None
         assert instance.config is not None
@@ -411,7 +436,10 @@ class _VmPlanner:
 def _has_changed_argument(
     schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]
 ) -> bool:
-    """Return whether a configured argument differs from the prior object; an unset optional computed one does not."""
+    """Return whether a configured argument differs from the prior object.
+
+    An unset optional computed one does not.
+    """
     arguments = dict(config)
     for name, attribute in schema.attributes.items():
         # A provider sets it.
@@ -421,7 +449,10 @@ def _has_changed_argument(
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Plan the removal of the selection and its dependents in `blocks`; return objects with VMs, and prior context."""
+    """Plan the removal of the selection and its dependents in `blocks`.
+
+    Return objects with VMs, and prior context.
+    """
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
@@ -464,10 +495,12 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
-    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one. With
-    -target, these are the targets, and everything that depends on them directly or indirectly. Otherwise they are all
-    instances, except the excluded ones and everything that those need. A recorded dependency names only a block: its
-    instances in another instance of the same module call do not count.
+    """Return the instances to destroy.
+
+    The selected ones and their dependents, but no dependency of a kept one. With -target, these are
+    the targets, and everything that depends on them directly or indirectly. Otherwise they are all
+    instances, except the excluded ones and everything that those need. A recorded dependency names
+    only a block: its instances in another instance of the same module call do not count.
     """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
@@ -497,7 +530,10 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other. In two instances of one module call, they never do."""
+    """Return whether one object may depend on the other.
+
+    In two instances of one module call, they never do.
+    """
     for step, other_step in zip(address.module, dependency.module, strict=False):
         # In different module calls.
         if step.name != other_step.name:

@@ -1,4 +1,7 @@
-"""Steps for the VMs of one object: existing VMs are counted, actions decided, VMs removed, others placed."""
+"""Steps for the VMs of one object.
+
+Existing VMs are counted, actions decided, VMs removed, others placed.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -40,8 +43,10 @@ from nexusform.state.objects import ObjectState
 def build_vm_object(
     instance: Instance, context: VmContext, recorded: ObjectState | None = None
 ) -> VmObject:
-    """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
-    every plan removes their VMs. `recorded` is the object in state, `instance.prior` the one observed by its provider.
+    """Build the VM object of an instance, and reserve the capacity of its prior VMs.
+
+    Deposed objects use no capacity: every plan removes their VMs. `recorded` is the object in
+    state, `instance.prior` the one observed by its provider.
     """
     handlers = instance.type.vms
     assert handlers is not None
@@ -103,8 +108,10 @@ def find_moved_vms(
 
 
 def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) -> None:
-    """Decide which VMs are removed, re-created or new; the others stay. The demand is NO_DEMAND if the instance is
-    removed. The VMs of a forgotten instance keep running, unmanaged.
+    """Decide which VMs are removed, re-created or new; the others stay.
+
+    The demand is NO_DEMAND if the instance is removed. The VMs of a forgotten instance keep
+    running, unmanaged.
     """
     if vm_object.instance.action is Action.FORGET:
         vm_object.forget(
@@ -142,8 +149,9 @@ def build_machine_trigger_finder(context: VmContext, vm_object: VmObject) -> Cal
 
 
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
-    """Return the reason (trigger) to move the VMs of a machine, "" to keep them. MACHINE_FORGOTTEN: it keeps running,
-    but nexusform no longer manages it.
+    """Return the reason (trigger) to move the VMs of a machine, "" to keep them.
+
+    MACHINE_FORGOTTEN: it keeps running, but nexusform no longer manages it.
     """
     site = context.sites.get(site_id)
     # With its whole site.
@@ -157,8 +165,10 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
 
 
 def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
-    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation. Each
-    VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool.
+
+    Only they change without a re-creation. Each VM of a pool with another number of VFs is released
+    at the scheduler, and added again with the new SKU.
     """
     # virtual functions per VM, by pool.
     vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}
@@ -191,8 +201,10 @@ def _find_common_trigger(vm_object: VmObject) -> str:
 
 
 def release_vm_capacity(vm_object: VmObject) -> None:
-    """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
-    exist, those of a Kubernetes upgrade (rolling) until their object is updated.
+    """Free the capacity of all removed or re-created VMs.
+
+    VMs under create_before_destroy keep it until the new VMs exist, those of a Kubernetes upgrade
+    (rolling) until their object is updated.
     """
     if vm_object.instance.action is Action.REPLACE_CREATE_FIRST:
         return
@@ -230,8 +242,9 @@ def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Itera
 
 
 def restore_vm_locations(vm_object: VmObject) -> None:
-    """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
-    so that their capacity is not allocated to others. The rest is placed later, by the rule.
+    """Re-create the VMs of re-created machines at their location if possible, before anything else is placed, so that their capacity is not allocated to others.
+
+    The rest is placed later, by the rule.
     """
     site = vm_object.request.site
     if site is None:
@@ -256,8 +269,10 @@ def restore_vm_locations(vm_object: VmObject) -> None:
 
 
 def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
-    """Place the VMs to re-create, except those restored at their location. First come the VMs with the old VM removed
-    already. Those of a Kubernetes upgrade follow, in batches per pool.
+    """Place the VMs to re-create, except those restored at their location.
+
+    First come the VMs with the old VM removed already. Those of a Kubernetes upgrade follow, in
+    batches per pool.
     """
     recreations = vm_object.request.actions.recreations
     upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
@@ -279,9 +294,11 @@ def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
 def _replace_in_batches(
     vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext
 ) -> None:
-    """Replace VMs of one pool batch by batch. Without surge, the old VMs of a batch are released first and make room
-    for the new ones. With surge, they are released after the new ones are placed. An old VM without a successor keeps
-    its machine.
+    """Replace VMs of one pool batch by batch.
+
+    Without surge, the old VMs of a batch are released first and make room for the new ones. With
+    surge, they are released after the new ones are placed. An old VM without a successor keeps its
+    machine.
     """
     # Of all of them.
     pool = pool_vms[0].pool
@@ -307,8 +324,10 @@ def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
 def _place_vm(
     vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None
 ) -> None:
-    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere. `last_resort` is the
-    machine of a VM to re-create: it returns there only if no other machine fits.
+    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
+
+    `last_resort` is the machine of a VM to re-create: it returns there only if no other machine
+    fits.
     """
     pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
@@ -370,9 +389,11 @@ def _record_placement(
 
 
 def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
-    Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
-    its VMs. A group without a placed VM, or for a whole site, gives no hint.
+    """Return the placement groups of a pool as hints.
+
+    The machines and racks to prefer, or avoid, for its next VM. Affinity prefers the locations of
+    all VMs of the group so far. Anti-affinity avoids those with the maximum number of its VMs. A
+    group without a placed VM, or for a whole site, gives no hint.
     """
     hints = []
     for group in pool.groups:

@@ -37,9 +37,11 @@ class DrainMinuteRange(Struct, frozen=True):
 
 
 class ImpactSummary(Struct, frozen=True):
-    """Numbers of affected objects of all kinds. `recreated` objects stay at their location. `max_down` is the
-    largest number of VMs of one cluster down at a time. `minutes` is None without drains. `stopped` VMs stop
-    for machine actions, at most `max_stopped` at a time.
+    """Numbers of affected objects of all kinds.
+
+    `recreated` objects stay at their location. `max_down` is the largest number of VMs of one
+    cluster down at a time. `minutes` is None without drains. `stopped` VMs stop for machine
+    actions, at most `max_stopped` at a time.
     """
 
     recreated: int = 0
@@ -53,7 +55,10 @@ class ImpactSummary(Struct, frozen=True):
 
 
 class SpareCapacitySummary(Struct, frozen=True):
-    """Spare capacity of a site for its largest VM SKU in use; None: no site before. Upper bounds if `lacks_data`."""
+    """Spare capacity of a site for its largest VM SKU in use; None: no site before.
+
+    Upper bounds if `lacks_data`.
+    """
 
     site: str
     vm_sku_name: str
@@ -70,8 +75,9 @@ class SpareCapacitySummary(Struct, frozen=True):
 
 
 class PlacementConfidenceSummary(Struct, frozen=True):
-    """Numbers of placed VMs and pods, and of those with a certain location. `doubts` counts the other pods by the
-    assumption behind their location, most frequent first.
+    """Numbers of placed VMs and pods, and of those with a certain location.
+
+    `doubts` counts the other pods by the assumption behind their location, most frequent first.
     """
 
     vms: int = 0
@@ -101,7 +107,10 @@ class PlanDecisionSummary(Struct, frozen=True):
 
 
 def build_decision(plan: Plan) -> PlanDecisionSummary:
-    """Build the figures of a plan: affected objects, spare capacity per site, capacity for upgrades, confidence."""
+    """Build the figures of a plan.
+
+    Affected objects, spare capacity per site, capacity for upgrades, confidence.
+    """
     lacks_data = has_unknown_capacity(plan)
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
@@ -124,8 +133,9 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
 
 def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, ...]:
-    """Return for each cluster whether the extra VMs of a rolling upgrade fit after the plan. The result is the worst
-    one over the VM SKUs of its pools, and never better than `best_result`.
+    """Return for each cluster whether the extra VMs of a rolling upgrade fit after the plan.
+
+    The result is the worst one over the VM SKUs of its pools, and never better than `best_result`.
     """
     # By site and cluster.
     results: dict[tuple[str, str], str] = {}
@@ -149,8 +159,9 @@ def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, .
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
-    """Count the objects affected by a plan, and the most VMs of one cluster down at once. In the worst case, all VMs
-    outside of upgrades are down at the same time.
+    """Count the objects affected by a plan, and the most VMs of one cluster down at once.
+
+    In the worst case, all VMs outside of upgrades are down at the same time.
     """
     # numbers of objects by effect, kind and state.
     counts = count_effects(plan.placements)
@@ -207,8 +218,10 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the range of minutes of all drains, None without any. The maximum is for clusters drained one after
-    another, if every batch takes the drain timeout of its pool (control planes have none).
+    """Return the range of minutes of all drains, None without any.
+
+    The maximum is for clusters drained one after another, if every batch takes the drain timeout of
+    its pool (control planes have none).
     """
     timeouts = {  # in seconds
         (table.site_id, table.cluster, table.pool): table.drain_timeout
@@ -229,6 +242,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause.
+
     The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
     """
     pod_count = 0

@@ -54,8 +54,10 @@ class GuardRailMeasurement(Struct, frozen=True):
 
 
 class GuardRail(Struct, frozen=True):
-    """Meaning of a limit: `measure` returns the figures of a plan; `allowed` formats the limit, a
-    minimum or a maximum; `is_fraction`: it is between 0 and 1, else a whole number.
+    """Meaning of a limit: `measure` returns the figures of a plan.
+
+    `allowed` formats the limit, a minimum or a maximum; `is_fraction`: it is between 0 and 1, else
+    a whole number.
     """
 
     measure: Callable[[Plan], Iterable[GuardRailMeasurement]]
@@ -76,7 +78,10 @@ class GuardRailLimit(Struct, frozen=True):
 
 
 def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
-    """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes, and for a text without limits."""
+    """Parse `moved:0,capacity:5`.
+
+    Raises ValueError with a list of all mistakes, and for a text without limits.
+    """
     limits: dict[str, GuardRailLimit] = {}
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -99,7 +104,10 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
 
 
 def _parse_limit(item: str) -> GuardRailLimit:
-    """Parse one limit, `name:number`. Raises ValueError with the mistake."""
+    """Parse one limit, `name:number`.
+
+    Raises ValueError with the mistake.
+    """
     name, _, number = item.partition(":")
     # The definition of the limit.
     rail = GUARD_RAILS.get(name)
@@ -120,9 +128,12 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Check the limits set by the user. Return the plan with their results, and an error for every limit broken or
-    without a known figure. GUARD_RAILS defines each limit: its measurements of a plan, and a test for broken limits.
-    The limits of a failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
+    """Check the limits set by the user.
+
+    Return the plan with their results, and an error for every limit broken or without a known
+    figure. GUARD_RAILS defines each limit: its measurements of a plan, and a test for broken
+    limits. The limits of a failed plan are not checked, unless its only errors are VMs without
+    machine (STRANDED).
     """
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
@@ -155,7 +166,10 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
-    """Build the error about a broken limit, or one without a known figure (the value of `breach` is None)."""
+    """Build the error about a broken limit, or one without a known figure.
+
+    The value of `breach` is None.
+    """
     limit_text = format_limit(limit.name, limit.value)
     _, _, number = limit_text.partition(":")
     # Such as `at least 5`.
@@ -186,8 +200,10 @@ def _summarize_breaches(
     measurements: Sequence[GuardRailMeasurement],
     breaches: Sequence[GuardRailMeasurement],
 ) -> GuardRailResult:
-    """Return the result of a limit, with the worst known figure. It is PASSED without breaches, and BLOCKED with some.
-    It is UNKNOWN, and has no figure (None), if all breaches are unknown figures.
+    """Return the result of a limit, with the worst known figure.
+
+    It is PASSED without breaches, and BLOCKED with some. It is UNKNOWN, and has no figure (None),
+    if all breaches are unknown figures.
     """
     known_values = [
         float(measurement.value) for measurement in measurements if measurement.value is not None
@@ -226,8 +242,10 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count interrupted VMs, bindings and pods: moved, re-created in place, stopped by machine actions, replaced by
-    others, or left without their machine or node. Other removals count for the limit `removed` instead.
+    """Count interrupted VMs, bindings and pods.
+
+    Moved, re-created in place, stopped by machine actions, replaced by others, or left without
+    their machine or node. Other removals count for the limit `removed` instead.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -258,8 +276,10 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield the spare capacity of each site for its largest VM SKU in use. Then yield the value None for sites without
-    a figure, and for missing data. In a plan without errors, a site without VMs needs a figure only if no site has one.
+    """Yield the spare capacity of each site for its largest VM SKU in use.
+
+    Then yield the value None for sites without a figure, and for missing data. In a plan without
+    errors, a site without VMs needs a figure only if no site has one.
     """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
@@ -320,7 +340,10 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure whether a plan has no resources (1, else 0), for example for a wrong file or directory."""
+    """Measure whether a plan has no resources, for example for a wrong file or directory.
+
+    1, else 0.
+    """
     is_empty = (
         any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
     )
@@ -328,7 +351,10 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
+    """Measure the bindings with pods unable to run on their cluster, even with more nodes.
+
+    Unknown ones separately.
+    """
     # Without clusters rejected by the placement.
     bindings = [row for row in plan.feasibility if row.is_selected]
     bindings_by_result = group_by(bindings, lambda row: row.result)

@@ -1,6 +1,8 @@
-"""Effects of a plan on running objects, counted and described in text. Actions of a plan are requests to a platform: a
-re-created VM has the action `move` for any target. Effects are their results: the object runs elsewhere or at the same
-location, or a pod has no node afterwards. Guard rails and reports agree because both use this module.
+"""Effects of a plan on running objects, counted and described in text.
+
+Actions of a plan are requests to a platform: a re-created VM has the action `move` for any target.
+Effects are their results: the object runs elsewhere or at the same location, or a pod has no node
+afterwards. Guard rails and reports agree because both use this module.
 """
 
 from collections import Counter
@@ -17,10 +19,12 @@ from nexusform.resources.address import Address
 
 
 class Effect(StrEnum):
-    """Effect on one VM, binding or pod. `again`: re-created at the same location. `unplaced`: it had a
-    location and loses it. `waiting`: it is new or re-evaluated, and has no location; `still_waiting`: it had
-    none before. `lost`: its host is removed and no step handles it. `forgotten`: it keeps running unmanaged.
-    `not_made`: it is requested and does not exist.
+    """Effect on one VM, binding or pod.
+
+    `again`: re-created at the same location. `unplaced`: it had a location and loses it. `waiting`:
+    it is new or re-evaluated, and has no location; `still_waiting`: it had none before. `lost`: its
+    host is removed and no step handles it. `forgotten`: it keeps running unmanaged. `not_made`: it
+    is requested and does not exist.
     """
 
     PLACED = "placed"
@@ -53,9 +57,11 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a VM re-created on its
-    machine. Some actions have one effect each. For the others, it depends on whether the object runs before and after.
-    `row.source` is its location before, `row.target` after; None if it has none, or an unknown one.
+    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a VM re-created on its machine.
+
+    Some actions have one effect each. For the others, it depends on whether the object runs before
+    and after. `row.source` is its location before, `row.target` after; None if it has none, or an
+    unknown one.
     """
     if row.action in _EFFECTS_BY_ACTION:
         return _EFFECTS_BY_ACTION[row.action]
@@ -95,8 +101,10 @@ _ACTIONS_WITHOUT_TARGET: Final = (
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return the state of an object after the plan, if it needs a word. A VM rescheduled by the platform is
-    `predicted`. A pod without a node has a state such as `Pending`. Return "" for a running or removed object.
+    """Return the state of an object after the plan, if it needs a word.
+
+    A VM rescheduled by the platform is `predicted`. A pod without a node has a state such as
+    `Pending`. Return "" for a running or removed object.
     """
     kind = KINDS[row.kind]
     is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED
@@ -117,7 +125,10 @@ class EffectCount(Struct, frozen=True):
 
 
 def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
-    """Count the rows per effect, kind and state, sorted by effect (in the order of `Effect`), kind and state."""
+    """Count the rows per effect, kind and state, sorted by effect, kind and state.
+
+    In the order of `Effect`.
+    """
     counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
     effects = [
         EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()
@@ -165,8 +176,10 @@ Node: TypeAlias = tuple[str, str, str]
 
 
 def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
-    """Return the rows of nodes re-created by the plan's upgrades. The key of a node is its site id, cluster and name; a
-    node has two keys if the platform gives it another name.
+    """Return the rows of nodes re-created by the plan's upgrades.
+
+    The key of a node is its site id, cluster and name; a node has two keys if the platform gives it
+    another name.
     """
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
@@ -179,7 +192,10 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
 
 
 def get_source_node(row: PlacementChange) -> Node:
-    """Return the node that a pod leaves: (site id, cluster, name). Cluster and name are "" if it had none."""
+    """Return the node that a pod leaves: (site id, cluster, name).
+
+    Cluster and name are "" if it had none.
+    """
     cluster, node, _ = (
         KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     )
@@ -203,8 +219,10 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count, by kind, the running bindings and pods replaced by new ones of the same placement or workload. For each of
-    these owners, it is the lower of two counts: its removed running rows, and its added rows.
+    """Count, by kind, the running bindings and pods replaced by new ones of the same placement or workload.
+
+    For each of these owners, it is the lower of two counts: its removed running rows, and its added
+    rows.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()
@@ -239,9 +257,11 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
-    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`. Objects
-    without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs differ. For
-    the same reason, moves of VMs and predicted re-creations have their own clauses.
+    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`.
+
+    Objects without a place yet (waiting) or losing their host have a clause per kind and state,
+    because their verbs differ. For the same reason, moves of VMs and predicted re-creations have
+    their own clauses.
     """
     if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):
         return row.kind, row.state
@@ -286,8 +306,9 @@ def describe_lost_vms(plan: Plan) -> list[str]:
 
 
 def format_effect_verb(effect: Effect, state: str, count: int) -> str:
-    """Format the verb phrase of an effect on a number of objects: `are re-created in place`. Objects without a place
-    are described by their `state`: `stays Pending`, `fail`.
+    """Format the verb phrase of an effect on a number of objects: `are re-created in place`.
+
+    Objects without a place are described by their `state`: `stays Pending`, `fail`.
     """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         if state == "Failed":

@@ -18,9 +18,11 @@ _Key: TypeAlias = tuple[str, ...]
 
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
-    """Return the plan with its differences from an earlier plan of the same state, in `since`. Examples are fewer moved
-    VMs and other objects with changes. A number is the difference `plan - previous`, so it may be negative. If the
-    plans cannot be compared, return this plan with a warning.
+    """Return the plan with its differences from an earlier plan of the same state, in `since`.
+
+    Examples are fewer moved VMs and other objects with changes. A number is the difference `plan -
+    previous`, so it may be negative. If the plans cannot be compared, return this plan with a
+    warning.
     """
     # Its errors come first.
     if plan.errored:
@@ -127,7 +129,10 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
 
 
 def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
-    """Return the names of clusters with interrupted or removed objects; with several sites as `SITE/CLUSTER`."""
+    """Return the names of clusters with interrupted or removed objects.
+
+    With several sites as `SITE/CLUSTER`.
+    """
     clusters = set()
     for row in plan.placements:
         if row.cluster and compute_effect(row) in LOSS_EFFECTS:

@@ -29,8 +29,10 @@ _NOT_COMPARED: Final = frozenset(
 
 
 def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
-    """Return the names of the parts of a saved plan that differ from a new plan of the same inputs: `["warnings",
-    "steps"]`. The saved plan may have further diagnostics, of providers and imports, but must have all of the new plan.
+    """Return the names of the parts of a saved plan that differ from a new plan of the same inputs.
+
+    `["warnings", "steps"]`. The saved plan may have further diagnostics, of providers and imports,
+    but must have all of the new plan.
     """
     different: list[str] = []
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
@@ -46,7 +48,10 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
-    """Return whether results of a plan besides its certainty depend on samples: limits, separation or NUMA cells."""
+    """Return whether results of a plan besides its certainty depend on samples.
+
+    Limits, separation or NUMA cells.
+    """
     has_limit = "certainty" in {result.name for result in plan.guard_rails}
     return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
@@ -75,7 +80,10 @@ def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
 
 
 def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
-    """Return the visible items of a plan by name, without source lines and creation numbers (bookkeeping)."""
+    """Return the visible items of a plan by name, without source lines and creation numbers.
+
+    bookkeeping.
+    """
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
         name = (
@@ -116,8 +124,10 @@ def _remove_source_spans(record: Any) -> Any:
 
 
 def is_equal_record(first: Any, second: Any) -> bool:
-    """Return whether two records or plain values are equal. Unlike in Python, 1, 1.0 and true differ, but a list equals
-    a tuple. The source spans inside of records are not compared.
+    """Return whether two records or plain values are equal.
+
+    Unlike in Python, 1, 1.0 and true differ, but a list equals a tuple. The source spans inside of
+    records are not compared.
     """
     # A stack instead of recursion, because plain data may be nested deeper than calls of Python.
     pairs = [(first, second)]
@@ -135,8 +145,10 @@ def is_equal_record(first: Any, second: Any) -> bool:
 
 
 def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
-    """Split a value into its own content, which must be equal, and its parts, which are compared one by one. The
-    content of a list is its length, of a mapping its keys; a scalar is its own content and has no parts.
+    """Split a value into its own content, which must be equal, and its parts, which are compared one by one.
+
+    The content of a list is its length, of a mapping its keys; a scalar is its own content and has
+    no parts.
     """
     if isinstance(value, str):
         # A member of an enum becomes a text in a saved plan.

@@ -1,12 +1,15 @@
-"""Plan file: a ZIP of JSON documents, applied exactly as reviewed. `nexusform.json` is the first member and holds the
-format, the version and the SHA-256 of every other member; then `values.json`, shared by the others; `plan.json` and its
-large parts; the configuration as read; the prior state, with objects mostly shared with the changes; last
-`signature.json`, if the plan was signed. The same plan gives the same bytes on every machine. Sensitive values are
-stored in plain text, as in the state.
+"""Plan file: a ZIP of JSON documents, applied exactly as reviewed.
 
-The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip program opens it. Without
-compression the bytes depend on the content alone, not on the version of a compression library, and a small file cannot
-expand into a large one. Equal values are stored once instead (shared_values.py, record_codec.py), within limits.
+`nexusform.json` is the first member and holds the format, the version and the SHA-256 of every
+other member; then `values.json`, shared by the others; `plan.json` and its large parts; the
+configuration as read; the prior state, with objects mostly shared with the changes; last
+`signature.json`, if the plan was signed. The same plan gives the same bytes on every machine.
+Sensitive values are stored in plain text, as in the state.
+
+The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip
+program opens it. Without compression the bytes depend on the content alone, not on the version of a
+compression library, and a small file cannot expand into a large one. Equal values are stored once
+instead (shared_values.py, record_codec.py), within limits.
 """
 
 import hashlib
@@ -67,9 +70,12 @@ _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIG
 
 
 class SavedPlan(Struct, frozen=True):
-    """Content of a plan file. `configuration_files` maps the names of the configuration's files to their text;
-    `prior_state` is the state document behind the plan, as plain data (empty: none); `digest` identifies this plan,
-    signed or not (state records the digests of applied plans). `signature` (None: not signed) covers `signed_digest`.
+    """Content of a plan file.
+
+    `configuration_files` maps the names of the configuration's files to their text; `prior_state`
+    is the state document behind the plan, as plain data (empty: none); `digest` identifies this
+    plan, signed or not (state records the digests of applied plans). `signature` (None: not signed)
+    covers `signed_digest`.
     """
 
     plan: Plan
@@ -81,12 +87,18 @@ class SavedPlan(Struct, frozen=True):
 
 
 def compute_digest(data: bytes) -> str:
-    """Return the digest of a plan file: SHA-256, as hex. Equal plans have equal files, so equal digests."""
+    """Return the digest of a plan file: SHA-256, as hex.
+
+    Equal plans have equal files, so equal digests.
+    """
     return hashlib.sha256(data).hexdigest()
 
 
 def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
-    """Return the digest covered by a signature: over the names and digests of all members, in any order."""
+    """Return the digest covered by a signature.
+
+    Over the names and digests of all members, in any order.
+    """
     lines = sorted(f"{member_digest}  {name}\n" for name, member_digest in digests.items())
     return compute_digest("".join(lines).encode())
 
@@ -96,7 +108,10 @@ def write_plan_file(
     configuration_files: Mapping[str, str],
     prior_state: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
-    """Return the bytes of the plan file. Raises FileProblem."""
+    """Return the bytes of the plan file.
+
+    Raises FileProblem.
+    """
     with pause_garbage_collection():
         record = write_record(plan)
         # Each is a member of its own.
@@ -123,7 +138,10 @@ def write_plan_file(
 
 
 def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> bytes:
-    """Return the archive of a valid plan file with a signature. Raises FileProblem."""
+    """Return the archive of a valid plan file with a signature.
+
+    Raises FileProblem.
+    """
     # None only for an invalid plan file.
     members = unpack_archive(archive) or {}
     return pack_archive(sign_members(members, sign))
@@ -143,7 +161,10 @@ def sign_members(
 def build_signature_member(
     digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]
 ) -> tuple[str, bytes]:
-    """Return the name and content of the signature of members with these digests. `sign` signs the digest of all."""
+    """Return the name and content of the signature of members with these digests.
+
+    `sign` signs the digest of all.
+    """
     signature = sign(_compute_digest_of_digests(digests))
     return _SIGNATURE, json_codec.render_json(signature, indent=True) + b"\n"
 
@@ -151,8 +172,9 @@ def build_signature_member(
 def read_signature(
     digests: Mapping[str, str], last: tuple[str, bytes], name: str
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature in the `last` member of a file (None: unsigned), and the digest over the `digests` of the
-    others, to be compared with it. `name` is the file. Raises DiagnosticsError.
+    """Return the signature in the `last` member of a file (None: unsigned), and the digest over the `digests` of the others, to be compared with it.
+
+    `name` is the file. Raises DiagnosticsError.
     """
     signed_digests = {
         part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE
@@ -164,7 +186,10 @@ def read_signature(
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
-    """Return the mark (prefix of references to shared values), and these values and the documents as JSON by member."""
+    """Return the mark, and these values and the documents as JSON by member.
+
+    Prefix of references to shared values.
+    """
     sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:
@@ -183,7 +208,10 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
 def read_plan_file(
     data: bytes, name: str = "the plan file", own_version: str = nexusform.__version__
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Return the content of a plan file, or None and diagnostics. `own_version` is the version of this nexusform."""
+    """Return the content of a plan file, or None and diagnostics.
+
+    `own_version` is the version of this nexusform.
+    """
     try:
         with pause_garbage_collection():
             return _parse_plan(data, name, own_version), []
@@ -192,8 +220,10 @@ def read_plan_file(
 
 
 def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
-    """Return the plan in a file named `name`, with its configuration, prior state and signature. The members must be
-    the known ones with the digests in the manifest. Raises DiagnosticsError: no plan, damaged, or of another version.
+    """Return the plan in a file named `name`, with its configuration, prior state and signature.
+
+    The members must be the known ones with the digests in the manifest. Raises DiagnosticsError: no
+    plan, damaged, or of another version.
     """
     manifest = _read_manifest(data, name)
     _check_plan_format_version(manifest, name, own_version)
@@ -246,7 +276,10 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
 
 
 def _pop_object(documents: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    """Remove a part from the documents of the plan file `name` and return it. Raises DiagnosticsError for no object."""
+    """Remove a part from the documents of the plan file `name` and return it.
+
+    Raises DiagnosticsError for no object.
+    """
     document = documents.pop(part)
     if not isinstance(document, dict):
         raise _build_damaged_file_error(name, f'Its part "{part}" is not an object.')
@@ -254,7 +287,10 @@ def _pop_object(documents: dict[str, Any], part: str, name: str) -> dict[str, An
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
-    """Parse the signature of the plan file `name`; None for an unsigned plan. Raises DiagnosticsError."""
+    """Parse the signature of the plan file `name`; None for an unsigned plan.
+
+    Raises DiagnosticsError.
+    """
     if content is None:
         return None
     signature = _parse_json_object(content)
@@ -273,7 +309,10 @@ def _parse_json_object(content: bytes) -> dict[str, Any] | None:
 
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
-    """Return the manifest (first member) of the plan file `name`. Raises DiagnosticsError if it is no plan."""
+    """Return the manifest (first member) of the plan file `name`.
+
+    Raises DiagnosticsError if it is no plan.
+    """
     first_name, content, _ = read_member_at(data, 0) or ("", b"", 0)
     if first_name != MANIFEST:
         if not data.startswith(b"PK"):
@@ -296,7 +335,10 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
-    """Check the versions in a manifest. Raises DiagnosticsError if one is missing, or newer than this nexusform's."""
+    """Check the versions in a manifest.
+
+    Raises DiagnosticsError if one is missing, or newer than this nexusform's.
+    """
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
         raise _build_damaged_file_error(name, "Its manifest has no format version.")
@@ -320,9 +362,11 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 def _parse_plan_documents(
     manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str
 ) -> dict[str, Any]:
-    """Return the documents of a plan file by name, from its members (JSON texts) and its manifest. Equal values are
-    stored once in a file, in a member of their own. The documents refer to them by texts with the prefix `mark` (in the
-    manifest). The values replace these texts. Raises DiagnosticsError for a damaged file.
+    """Return the documents of a plan file by name, from its members (JSON texts) and its manifest.
+
+    Equal values are stored once in a file, in a member of their own. The documents refer to them by
+    texts with the prefix `mark` (in the manifest). The values replace these texts. Raises
+    DiagnosticsError for a damaged file.
     """
     # texts with this prefix refer to shared and unknown values.
     mark = manifest.get("mark")
@@ -339,7 +383,10 @@ def _parse_plan_documents(
 
 
 def _parse_plan_document(members: Mapping[str, bytes], member: str, name: str) -> Any:
-    """Return the JSON data of a member of the plan file `name`. Raises DiagnosticsError for other data."""
+    """Return the JSON data of a member of the plan file `name`.
+
+    Raises DiagnosticsError for other data.
+    """
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:
@@ -381,12 +428,18 @@ class CorruptArchiveError(Exception):
 
 
 def pack_archive(members: Mapping[str, bytes]) -> bytes:
-    """Return the archive of these members. Raises FileProblem if it exceeds the format's 4 GiB."""
+    """Return the archive of these members.
+
+    Raises FileProblem if it exceeds the format's 4 GiB.
+    """
     return b"".join(stream_archive(members.items()))
 
 
 def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Yield the archive of members (name, content) in pieces. Raises FileProblem if it exceeds the format's 4 GiB."""
+    """Yield the archive of members (name, content) in pieces.
+
+    Raises FileProblem if it exceeds the format's 4 GiB.
+    """
     index = _ZipHeaderBuilder()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
@@ -442,9 +495,11 @@ def unpack_archive(data: bytes) -> dict[str, bytes] | None:
 
 
 def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of a ZIP archive of this size in order, as name and content; nothing if it is no archive. The
-    headers are built again from the members, and compared with those in the file. Raises CorruptArchiveError, at the
-    end at the latest, if any byte differs from the output of `pack_archive`.
+    """Yield the members of a ZIP archive of this size in order, as name and content.
+
+    Nothing if it is no archive. The headers are built again from the members, and compared with
+    those in the file. Raises CorruptArchiveError, at the end at the latest, if any byte differs
+    from the output of `pack_archive`.
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
@@ -468,8 +523,9 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member of a ZIP file at an offset: its name, its content, and the offset after it. Return None if
-    there is no member, or if it is truncated or compressed.
+    """Return the member of a ZIP file at an offset: its name, its content, and the offset after it.
+
+    Return None if there is no member, or if it is truncated or compressed.
     """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None

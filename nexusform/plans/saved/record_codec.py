@@ -1,10 +1,13 @@
-"""Conversion of frozen records to plain JSON data and back, by their annotations. A record (Struct) becomes an object
-of its fields; fields at their default are omitted, so a field added later reads as its default from older data. Known
-annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records, Address, Type, tuples, mappings
-from str or Address, and unions with None, or of scalars; an ObjectLocation is a record of one of the kinds of
-placements. Tuples inside plain data are read as lists. A long tuple of records becomes a table: {"rows": count,
-"columns": {field: column}}. A column is {"all": value} if all records have the same value, {"of": values, "at": [index
-per row]} if some have, and {"each": values} otherwise. A field at its default in all records has none.
+"""Conversion of frozen records to plain JSON data and back, by their annotations.
+
+A record (Struct) becomes an object of its fields; fields at their default are omitted, so a field
+added later reads as its default from older data. Known annotations: str, int, float, bool, None,
+Any (plain data, unchanged), enums, records, Address, Type, tuples, mappings from str or Address,
+and unions with None, or of scalars; an ObjectLocation is a record of one of the kinds of
+placements. Tuples inside plain data are read as lists. A long tuple of records becomes a table:
+{"rows": count, "columns": {field: column}}. A column is {"all": value} if all records have the same
+value, {"of": values, "at": [index per row]} if some have, and {"each": values} otherwise. A field
+at its default in all records has none.
 """
 
 from __future__ import annotations
@@ -31,9 +34,10 @@ MINIMUM_ROWS: Final = 32
 
 
 class ColumnField(NamedTuple):
-    """Field of a record, with the converters of a tuple of its values. `can_deduplicate`: equal values may be
-    stored once; False if the written value differs after reading, as for tuples in plain data. `default` is
-    NODEFAULT for a required field.
+    """Field of a record, with the converters of a tuple of its values.
+
+    `can_deduplicate`: equal values may be stored once; False if the written value differs after
+    reading, as for tuples in plain data. `default` is NODEFAULT for a required field.
     """
 
     name: str
@@ -44,8 +48,10 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the records as a table of columns: `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if
-    each field has one value for all records: `read_table` needs one column with a value per record.
+    """Return the records as a table of columns.
+
+    `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if each field has one value
+    for all records: `read_table` needs one column with a value per record.
     """
     columns = {}
     for field in fields:
@@ -57,9 +63,11 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of the values of a field, one value per row, in one of three forms. `{"all": "a"}` is one value
-    of all rows. `{"of": ["a", "b"], "at": [0, 1, 0, 0]}` has the distinct values, and their index for each row. For few
-    equal values, `{"each": [...]}` lists the value of each row. Return None if all values are the default.
+    """Return the column of the values of a field, one value per row, in one of three forms.
+
+    `{"all": "a"}` is one value of all rows. `{"of": ["a", "b"], "at": [0, 1, 0, 0]}` has the
+    distinct values, and their index for each row. For few equal values, `{"each": [...]}` lists the
+    value of each row. Return None if all values are the default.
     """
     try:
         # Of distinct values, by class and value, because true equals 1.
@@ -84,9 +92,11 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 def read_table(
     data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]
 ) -> tuple[Any, ...]:
-    """Return the records of a table from `write_table`: `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`.
-    A column `{"all": value}` repeats its value endlessly, so `zip` ends with the shortest other column. Therefore one
-    column with a value for each row must exist. Raises ConversionProblem for another form or unknown columns.
+    """Return the records of a table from `write_table`.
+
+    `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`. A column `{"all": value}` repeats its
+    value endlessly, so `zip` ends with the shortest other column. Therefore one column with a value
+    for each row must exist. Raises ConversionProblem for another form or unknown columns.
     """
     rows, columns = data.get("rows"), data.get("columns")
     if (
@@ -107,7 +117,10 @@ def read_table(
 
 
 def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
-    """Return the values of one field, one per row; one value of all rows, such as its default, repeats endlessly."""
+    """Return the values of one field, one per row.
+
+    One value of all rows, such as its default, repeats endlessly.
+    """
     if field.name in columns:
         try:
             return _decode_column_values(columns[field.name], field, rows)
@@ -120,9 +133,11 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
-    """Return the values of a column, one per row. `{"each": [...]}` lists them, and `{"of": ["a", "b"], "at": [0, 1,
-    0]}` has the distinct values with an index per row. `{"all": value}` repeats one value without end. Raises
-    ConversionProblem for another form or number of values.
+    """Return the values of a column, one per row.
+
+    `{"each": [...]}` lists them, and `{"of": ["a", "b"], "at": [0, 1, 0]}` has the distinct values
+    with an index per row. `{"all": value}` repeats one value without end. Raises ConversionProblem
+    for another form or number of values.
     """
     if column.__class__ is not dict:
         raise ConversionProblem(path=(), message="a column expected")
@@ -140,7 +155,10 @@ def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
 
 
 def _select_values_by_index(values: Sequence[Any], indexes: Any) -> tuple[Any, ...]:
-    """Return the value of each row by its number. Raises ConversionProblem for an invalid number."""
+    """Return the value of each row by its number.
+
+    Raises ConversionProblem for an invalid number.
+    """
     if indexes.__class__ is not list or set(map(type, indexes)) - {int}:
         raise ConversionProblem(("at",), "a list of int expected")
     if indexes and not 0 <= min(indexes) <= max(indexes) < len(values):
@@ -153,8 +171,9 @@ Read = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """Converters for the values of one annotation; None: they are JSON data already. `table` converts many of
-    them, if they are records. `is_plain`: they are data of any form.
+    """Converters for the values of one annotation; None: they are JSON data already.
+
+    `table` converts many of them, if they are records. `is_plain`: they are data of any form.
     """
 
     write: Write | None
@@ -171,7 +190,10 @@ class _TableConverter(NamedTuple):
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """Return a record as an object of its fields, for JSON. Plain data in it is not copied."""
+    """Return a record as an object of its fields, for JSON.
+
+    Plain data in it is not copied.
+    """
     write = get_annotation_shape(record.__class__).write
     assert write is not None
     document: dict[str, Any] = write(record)
@@ -179,12 +201,18 @@ def write_record(record: Any) -> dict[str, Any]:
 
 
 def read_record(kind: Any, data: Any) -> Any:
-    """Return the record of this kind from its data. Raises ConversionProblem."""
+    """Return the record of this kind from its data.
+
+    Raises ConversionProblem.
+    """
     return get_annotation_shape(kind).read(data)
 
 
 def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
-    """Read data under a name or number. A problem in it gets this step in front of its path."""
+    """Read data under a name or number.
+
+    A problem in it gets this step in front of its path.
+    """
     try:
         return read(data)
     except ConversionProblem as problem:
@@ -192,13 +220,19 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 
 def _build_scalar_shape(*kinds: type) -> Shape:
-    """Build the shape (converters to JSON and back) of values of these classes, left unchanged. A bool is no int."""
+    """Build the shape (converters to JSON and back) of values of these classes, left unchanged.
+
+    A bool is no int.
+    """
     # Nothing to convert.
     return Shape(write=None, read=partial(_read_scalar, kinds))
 
 
 def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
-    """Return the data unchanged. Raises ConversionProblem unless it has one of these classes."""
+    """Return the data unchanged.
+
+    Raises ConversionProblem unless it has one of these classes.
+    """
     if data.__class__ not in kinds:
         raise ConversionProblem(
             path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected"
@@ -214,7 +248,10 @@ def _read_enum(members: Mapping[str, Enum], data: Any) -> Enum:
 
 
 def _read_address(cache: dict[str, Address], data: Any) -> Address:
-    """Read an address from its text. Addresses repeat often, so parsed ones are cached."""
+    """Read an address from its text.
+
+    Addresses repeat often, so parsed ones are cached.
+    """
     if data.__class__ is not str:
         raise ConversionProblem(path=(), message="an address expected")
     address = cache.get(data)
@@ -239,7 +276,10 @@ def _parse_type_from_json(data: Any) -> Type:
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
-    """Build the shape (converters to JSON and back) of a tuple of any length: a list, or a table of many records."""
+    """Build the shape (converters to JSON and back) of a tuple of any length.
+
+    A list, or a table of many records.
+    """
     # None: the elements are JSON data already.
     write = item.write
     write_list: Write = (
@@ -273,7 +313,10 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
 
 
 def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
-    """Read a tuple of fixed length from a list, each element by its own shape. Raises ConversionProblem."""
+    """Read a tuple of fixed length from a list, each element by its own shape.
+
+    Raises ConversionProblem.
+    """
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
     return tuple(
@@ -282,7 +325,10 @@ def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
 
 
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
-    """Build the shape (converters to JSON and back) of a tuple of fixed length: a list, with a shape per element."""
+    """Build the shape (converters to JSON and back) of a tuple of fixed length.
+
+    A list, with a shape per element.
+    """
     return Shape(
         write=lambda value: [
             element if item.write is None else item.write(element)
@@ -293,9 +339,11 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
-    as keys it is written as an object: `{"a": 1}`. With addresses as keys it is written as a list of pairs:
-    `[["nexus_rack.r1", 1]]`. Raises TypeError for other keys.
+    """Build the shape (converters to JSON data and back) of a mapping.
+
+    `value` is the shape of its values. With texts as keys it is written as an object: `{"a": 1}`.
+    With addresses as keys it is written as a list of pairs: `[["nexus_rack.r1", 1]]`. Raises
+    TypeError for other keys.
     """
     if key is Address:
         pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
@@ -324,8 +372,10 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape (converters to JSON data and back) of a struct: an object of its fields, without those at their
-    defaults. Many structs of the kind are a table, with a column per field: a tuple of the values of this field.
+    """Build the shape (converters to JSON data and back) of a struct.
+
+    An object of its fields, without those at their defaults. Many structs of the kind are a table,
+    with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
     # name, converter and default of each field.
@@ -353,8 +403,10 @@ def _build_record_shape(kind: type[Any]) -> Shape:
 
 
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
-    """Write a record as an object, without fields at their defaults. A writer has the name of a field, its converter
-    (None if its values are JSON data already) and its default.
+    """Write a record as an object, without fields at their defaults.
+
+    A writer has the name of a field, its converter (None if its values are JSON data already) and
+    its default.
     """
     data = {}
     for name, write_field, default in writers:
@@ -386,8 +438,10 @@ def _read_fields(
 
 
 def _read_location(data: Any) -> Any:
-    """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
-    location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
+    """Read the location of a VM, pod or other object: `{"Placement": {...}}`.
+
+    The key is the name of the class of the location, the value has the fields. Raises
+    ConversionProblem for another form or an unknown class.
     """
     class_name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
     # The usual location, of a VM. Finding it in `get_location_classes` would import the code of all
@@ -414,8 +468,10 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 
 @cache
 def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape of a type annotation: a function to write its values as JSON data, and one to read them. The
-    shape of `tuple[int, ...]` is built from the shape of `int`. An enum is written as its value, a record as an object,
+    """Return the shape of a type annotation.
+
+    A function to write its values as JSON data, and one to read them. The shape of `tuple[int,
+    ...]` is built from the shape of `int`. An enum is written as its value, a record as an object,
     and an address as text. Raises TypeError for an unsupported annotation.
     """
     if annotation in _SCALAR_SHAPES:
@@ -445,8 +501,9 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape (converters to JSON data and back) of a union of scalars, or of one type and None: `str | int` or
-    `Address | None`. None is null in JSON. Raises ValueError for other unions.
+    """Build the shape (converters to JSON data and back) of a union of scalars, or of one type and None: `str | int` or `Address | None`.
+
+    None is null in JSON. Raises ValueError for other unions.
     """
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:

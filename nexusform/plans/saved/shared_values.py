@@ -1,8 +1,10 @@
-"""Plain data with equal values stored once: a list of shared values, and texts that reference them. Plans repeat
-themselves: steps repeat values of changes, the VMs of one machine have equal attributes, the placements of a fleet have
-equal conditions. A text that begins with the mark is a reference: with `?` to the unknown value, with a number to one
-of the shared values, and at the head of a list, with `:` and a number, to the keys of an object with its values
-following. A shared value references earlier ones only. The mark begins no other text, so references are unambiguous.
+"""Plain data with equal values stored once: a list of shared values, and texts that reference them.
+
+Plans repeat themselves: steps repeat values of changes, the VMs of one machine have equal
+attributes, the placements of a fleet have equal conditions. A text that begins with the mark is a
+reference: with `?` to the unknown value, with a number to one of the shared values, and at the head
+of a list, with `:` and a number, to the keys of an object with its values following. A shared value
+references earlier ones only. The mark begins no other text, so references are unambiguous.
 """
 
 from __future__ import annotations
@@ -36,12 +38,17 @@ class SharedValuesError(Exception):
 
 
 class DocumentDeduplicator:
-    """Documents that share values: `mark`, the `shared` values, and the `documents` that reference them. A text with
-    the mark as its prefix is a reference: `unknown_reference` to the unknown value.
+    """Documents that share values.
+
+    `mark`, the `shared` values, and the `documents` that reference them. A text with the mark as
+    its prefix is a reference: `unknown_reference` to the unknown value.
     """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
-        """Store equal lists and objects of the documents once, in `shared`. References replace them in `documents`."""
+        """Store equal lists and objects of the documents once, in `shared`.
+
+        References replace them in `documents`.
+        """
         collector = _NodeCollector()
         roots = {name: collector.collect_node(document, 0) for name, document in documents.items()}
         # No text of the documents begins with it.
@@ -60,9 +67,11 @@ class DocumentDeduplicator:
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts; they are written before it. A value used
-        twice or more is stored once in `self._values`, unless it is very short. Its written form is a text with its
-        position there, such as `&3`. Other values are written in full.
+        """Set the written form of a list or object from those of its parts.
+
+        They are written before it. A value used twice or more is stored once in `self._values`,
+        unless it is very short. Its written form is a text with its position there, such as `&3`.
+        Other values are written in full.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
@@ -83,7 +92,10 @@ class DocumentDeduplicator:
 
 
 class _SharedNode:
-    """A list (`keys` None) or an object, once for all equal ones. `uses` counts its parents."""
+    """A list (`keys` None) or an object, once for all equal ones.
+
+    `uses` counts its parents.
+    """
 
     __slots__ = ("keys", "parts", "uses", "written")
 
@@ -124,9 +136,10 @@ class _NodeCollector:
         self.longest_run = 0
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all lists or objects equal to it. `depth` is the
-        level of the value in its document. Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two
-        uses, and one for the object.
+        """Return the value itself if it is a scalar, else the node of all lists or objects equal to it.
+
+        `depth` is the level of the value in its document. Example: `{"a": [1, 2], "b": [1, 2]}` has
+        one node for both lists, with two uses, and one for the object.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -160,8 +173,10 @@ class _NodeCollector:
         *,
         is_shared: bool = True,
     ) -> _SharedNode:
-        """Return the node of a list (`keys` None) or object with these items, after nodes for its items. Equal values
-        have one node. Without `is_shared`, or very deep in a document, each value has a node of its own.
+        """Return the node of a list (`keys` None) or object with these items, after nodes for its items.
+
+        Equal values have one node. Without `is_shared`, or very deep in a document, each value has
+        a node of its own.
         """
         if depth > _MAXIMUM_DEPTH or not is_shared:
             self._scan_texts_for_mark_letters(value)
@@ -186,8 +201,10 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a list or object; no node has equal content yet. `keys` is None for a list. Each part with a
-        node has one more use: values with several uses are stored once.
+        """Add the node of a list or object; no node has equal content yet.
+
+        `keys` is None for a list. Each part with a node has one more use: values with several uses
+        are stored once.
         """
         for part in parts:
             # Else a scalar.
@@ -206,8 +223,10 @@ class _NodeCollector:
         return node
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. A reference
-        begins with the mark. The mark becomes longer than the longest run: no text may look like a reference.
+        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`.
+
+        A reference begins with the mark. The mark becomes longer than the longest run: no text may
+        look like a reference.
         """
         pending = [value]
         while pending:
@@ -222,10 +241,16 @@ class _NodeCollector:
 
 
 class DocumentExpander:
-    """Replacement of references by shared values and UNKNOWN. Raises SharedValuesError, as does `expand`."""
+    """Replacement of references by shared values and UNKNOWN.
+
+    Raises SharedValuesError, as does `expand`.
+    """
 
     def __init__(self, mark: str, shared: Any, maximum_parts: int = _MAXIMUM_PARTS) -> None:
-        """Expand all shared values of a plan file once. Raises SharedValuesError if they have another form."""
+        """Expand all shared values of a plan file once.
+
+        Raises SharedValuesError if they have another form.
+        """
         if not isinstance(shared, dict) or shared.keys() != {"keys", "values"}:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark
@@ -252,11 +277,13 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document, changed in place, with all references resolved. A reference is a text with the mark as
-        its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
-        an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
-        Raises SharedValuesError. Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a
-        single one. Its value is the shared value number 1.
+        """Return the document, changed in place, with all references resolved.
+
+        A reference is a text with the mark as its prefix: it becomes a shared value or UNKNOWN. A
+        list with a reference to keys as its first element becomes an object: its other elements are
+        the values of these keys. Containers are searched one by one, not recursively. Raises
+        SharedValuesError. Example with the mark `&`: `["&:0", "&1"]` is an object with the keys
+        number 0, here a single one. Its value is the shared value number 1.
         """
         # A container around the document, because the document itself may be a reference.
         box = [document]
@@ -301,13 +328,19 @@ class DocumentExpander:
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
-        """Return the number in a reference. Raises SharedValuesError unless it is a number less than `below`."""
+        """Return the number in a reference.
+
+        Raises SharedValuesError unless it is a number less than `below`.
+        """
         if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 
     def _check_expanded_size(self, parts: int) -> None:
-        """Add a number of parts to those expanded so far. Raises SharedValuesError above the maximum."""
+        """Add a number of parts to those expanded so far.
+
+        Raises SharedValuesError above the maximum.
+        """
         self._size += parts
         if self._size > self._maximum_parts:
             raise SharedValuesError("Its expanded values exceed the maximum of a plan.")

@@ -1,5 +1,7 @@
-"""Site records of a plan: machines, their VMs before and after, and spare capacity. Frozen and part of a saved plan:
-readers of a plan compute none of it again. Counts for reports (changed racks, shared machines) are computed here, too.
+"""Site records of a plan: machines, their VMs before and after, and spare capacity.
+
+Frozen and part of a saved plan: readers of a plan compute none of it again. Counts for reports
+(changed racks, shared machines) are computed here, too.
 """
 
 from collections import Counter
@@ -20,8 +22,10 @@ from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 
 class PoolVms(Struct, frozen=True):
-    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan, `removed` ones
-    only before, `added` ones only after: a VM that moves is in both, under one name. Each is ordered by number.
+    """VMs of one pool of a resource with the same SKU.
+
+    `unchanged` VMs run before and after the plan, `removed` ones only before, `added` ones only
+    after: a VM that moves is in both, under one name. Each is ordered by number.
     """
 
     address: Address
@@ -46,8 +50,10 @@ class PoolVms(Struct, frozen=True):
 
 
 class UnmanagedVm(Struct, frozen=True):
-    """VM not managed by nexusform: capacity of an `occupied` block, or used capacity seen by a provider.
-    `is_lost`: it was forgotten, and the plan removes its machine.
+    """VM not managed by nexusform.
+
+    Capacity of an `occupied` block, or used capacity seen by a provider. `is_lost`: it was
+    forgotten, and the plan removes its machine.
     """
 
     name: str
@@ -73,7 +79,10 @@ class SiteMachine(Struct, frozen=True):
 
 
 class SiteVms(Struct, frozen=True):
-    """Site with all its VMs in plan order. With errors, also the VMs it would have placed."""
+    """Site with all its VMs in plan order.
+
+    With errors, also the VMs it would have placed.
+    """
 
     id: str
     name: str
@@ -94,12 +103,15 @@ class SiteVms(Struct, frozen=True):
 
 
 class SpareCapacity(Struct, frozen=True):
-    """Spare capacity of a site for one VM SKU at one moment, with no other VMs placed. `free` VMs fit;
-    `free_after_rack_loss` of them remain if the rack with the most of them is lost (`worst_rack`, "" if no rack has
-    any): the VMs of a lost rack are not re-created elsewhere. If the cells of VMs are unknown these are minimums, and
-    `maximum_free` and `maximum_free_after_rack_loss` fit in the split with the most capacity (None: the same).
-    `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those without capacity for
-    the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends on unknown cells.
+    """Spare capacity of a site for one VM SKU at one moment, with no other VMs placed.
+
+    `free` VMs fit; `free_after_rack_loss` of them remain if the rack with the most of them is lost
+    (`worst_rack`, "" if no rack has any): the VMs of a lost rack are not re-created elsewhere. If
+    the cells of VMs are unknown these are minimums, and `maximum_free` and
+    `maximum_free_after_rack_loss` fit in the split with the most capacity (None: the same).
+    `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those
+    without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends on
+    unknown cells.
     """
 
     free: int
@@ -113,12 +125,18 @@ class SpareCapacity(Struct, frozen=True):
 
     @property
     def free_interval(self) -> Interval:
-        """Minimum and maximum number of further VMs. They are equal if all NUMA cells are known."""
+        """Minimum and maximum number of further VMs.
+
+        They are equal if all NUMA cells are known.
+        """
         return Interval(self.free, self.free if self.maximum_free is None else self.maximum_free)
 
     @property
     def free_interval_after_rack_loss(self) -> Interval:
-        """Minimum and maximum number of further VMs with any one rack lost; equal if all NUMA cells are known."""
+        """Minimum and maximum number of further VMs with any one rack lost.
+
+        Equal if all NUMA cells are known.
+        """
         minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
         return Interval(minimum, minimum if maximum is None else maximum)
 
@@ -185,7 +203,10 @@ class OutOfService(Struct, frozen=True):
 
 
 def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
-    """Yield the machines out of service after the plan, by site and rack. Planned racks are left out."""
+    """Yield the machines out of service after the plan, by site and rack.
+
+    Planned racks are left out.
+    """
     for site in sites:
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         for machine in site.machines:
@@ -235,7 +256,10 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
 
 
 def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count unchanged, removed and added VMs by machine. Unmanaged VMs on a deleted machine count as removed."""
+    """Count unchanged, removed and added VMs by machine.
+
+    Unmanaged VMs on a deleted machine count as removed.
+    """
     unchanged, removed, added = Counter[str](), Counter[str](), Counter[str]()
     for vm in site.unmanaged_vms:
         counter = removed if vm.is_lost else unchanged
@@ -248,8 +272,10 @@ def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Co
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the addresses of resources without added VMs on shared machines: after the plan, no added VM has another
-    VM of the resource on its machine. Two unchanged VMs on one machine do not count.
+    """Return the addresses of resources without added VMs on shared machines.
+
+    After the plan, no added VM has another VM of the resource on its machine. Two unchanged VMs on
+    one machine do not count.
     """
     # VMs by resource, and by site and machine.
     vms_after: dict[str, Counter[tuple[str, str]]] = {}
@@ -280,7 +306,10 @@ def add_recorded_vms(
     attributes: Mapping[str, Any],
     note: Mapping[str, Any] | None,
 ) -> None:
-    """Add the unmanaged VMs recorded in the note (private data in state) of a rack or machine to the inventory."""
+    """Add the unmanaged VMs recorded in the note of a rack or machine to the inventory.
+
+    Private data in state.
+    """
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
         inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
 
@@ -288,7 +317,10 @@ def add_recorded_vms(
 def read_recorded_vms(
     resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return (site id, VM) for each unmanaged VM in the note (private data in state) of a rack or machine, else []."""
+    """Return (site id, VM) for each unmanaged VM in the note of a rack or machine, else [].
+
+    Private data in state.
+    """
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or resource_type.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
@@ -303,10 +335,11 @@ def read_recorded_vms(
 
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
-    """Build the note (private data in state) of a rack or machine with its unmanaged VMs, a row for each one. A row has
-    the first six fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. Example:
-    `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk
-    in the cells 0 and 1 of bm01.
+    """Build the note of a rack or machine with its unmanaged VMs, a row for each one.
+
+    Private data in state. A row has the first six fields of OccupiedCapacity; the list of its cells
+    follows, unless they are unknown. Example: `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0,
+    1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB of disk in the cells 0 and 1 of bm01.
     """
     rows: list[list[Any]] = []
     for vm in vms:

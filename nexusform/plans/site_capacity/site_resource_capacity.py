@@ -1,7 +1,9 @@
-"""Capacity of a site besides machines, against its users: addresses for nodes and pods, and storage. A
-provider that reads a site records its supplies with the site (`build_site_resources_note`); plans and questions
-read them from there. Values that were not captured are unknown and never count as sufficient. The platform
-reserves some addresses and does not report which: spare capacity is an upper limit.
+"""Capacity of a site besides machines, against its users.
+
+Addresses for nodes and pods, and storage. A provider that reads a site records its supplies with
+the site (`build_site_resources_note`); plans and questions read them from there. Values that were
+not captured are unknown and never count as sufficient. The platform reserves some addresses and
+does not report which: spare capacity is an upper limit.
 """
 
 from collections import Counter
@@ -102,8 +104,10 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
 
 
 class AttachableNetworks(Struct, frozen=True):
-    """Networks of a site for nodes. `types` are the completely listed resource types; `networks` are lowered
-    ids with the reason against an unusable one ("" for none).
+    """Networks of a site for nodes.
+
+    `types` are the completely listed resource types; `networks` are lowered ids with the reason
+    against an unusable one ("" for none).
     """
 
     types: tuple[str, ...]
@@ -111,10 +115,12 @@ class AttachableNetworks(Struct, frozen=True):
 
 
 class SiteResources(Struct, frozen=True):
-    """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
-    of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
-    `supported_until` and `available_until`: the known ends of support and extended availability;
-    `upgrades`: the versions offered to a cluster, by its name; `runtime`: the version of its machines.
+    """Supplies of a site; None if not captured.
+
+    `volumes`: their number and MiB; `volume_sizes`: the number of volumes of each MiB. `versions`:
+    the Kubernetes versions available to clusters there; `supported_until` and `available_until`:
+    the known ends of support and extended availability; `upgrades`: the versions offered to a
+    cluster, by its name; `runtime`: the version of its machines.
     """
 
     networks: tuple[NetworkAddresses, ...] | None = None
@@ -131,8 +137,10 @@ class SiteResources(Struct, frozen=True):
 
 
 class SiteResourceCapacity(Struct, frozen=True):
-    """One resource that may run out on a site. None is unknown: `total`, `used_before` and `used` if not
-    captured. `surge` is the maximum additional use of an upgrade.
+    """One resource that may run out on a site.
+
+    None is unknown: `total`, `used_before` and `used` if not captured. `surge` is the maximum
+    additional use of an upgrade.
     """
 
     site_id: str
@@ -166,8 +174,10 @@ class SiteResourceCapacity(Struct, frozen=True):
 
 
 class ClusterNodeCounts(Struct, frozen=True):
-    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade. `networks`: the
-    configured networks of nodes. `claims`: the storage claimed by pods, for clusters with known workloads.
+    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade.
+
+    `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for
+    clusters with known workloads.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -197,7 +207,10 @@ def format_shortage(row: SiteResourceCapacity) -> str:
 
 
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
-    """Build the note of a site that records its resources besides machines: networks, storage and versions."""
+    """Build the note of a site that records its resources besides machines.
+
+    Networks, storage and versions.
+    """
     # lists, as in a state that was read.
     document = json.decode(json.encode(supplies))
     for name in (
@@ -215,7 +228,10 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
 
 
 def read_recorded_site_resources(note: Mapping[str, Any] | None) -> SiteResources | None:
-    """Return the resources (networks, storage, versions) recorded in the note of a site; None for other notes."""
+    """Return the resources (networks, storage, versions) recorded in the note of a site.
+
+    None for other notes.
+    """
     document = get_part(note, (SUPPLIES,))
     return None if document is None else convert(document, SiteResources)
 
@@ -225,7 +241,10 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count nodes and surge nodes by cluster name. `networks` is by cluster name, `claims_by_cluster` by cluster id."""
+    """Count nodes and surge nodes by cluster name.
+
+    `networks` is by cluster name, `claims_by_cluster` by cluster id.
+    """
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -254,8 +273,9 @@ def compute_site_resource_capacity(
     before: ClusterNodeCounts,
     after: ClusterNodeCounts,
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind, with their use before and after the plan. `supplies` are
-    observed at the site. Observed clusters outside of the plan keep their nodes.
+    """Return the limited resources of a site, kind by kind, with their use before and after the plan.
+
+    `supplies` are observed at the site. Observed clusters outside of the plan keep their nodes.
     """
     managed_names = before.counts.keys() | after.counts.keys()
     # nodes of observed clusters outside of the plan.
@@ -294,16 +314,21 @@ class _SiteNodeCounts(Struct, frozen=True):
 
 
 def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResourceCapacity:
-    """Create the row of one resource. `compute_site_resource_capacity` adds the site to all rows at the end."""
+    """Create the row of one resource.
+
+    `compute_site_resource_capacity` adds the site to all rows at the end.
+    """
     return SiteResourceCapacity(site_id="", site="", kind=kind, name=name, **figures)
 
 
 def _compute_node_addresses(
     supplies: SiteResources, nodes: _SiteNodeCounts
 ) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per network, by name, with the number of its used addresses. Each node of a cluster and each VM uses
-    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None. Then follows
-    a row without a name if networks were not read, and a row per cluster without a known network.
+    """Yield a row per network, by name, with the number of its used addresses.
+
+    Each node of a cluster and each VM uses one. `surge` is the number of further addresses for the
+    upgrade of a cluster. Unknown figures are None. Then follows a row without a name if networks
+    were not read, and a row per cluster without a known network.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
@@ -345,7 +370,10 @@ def _compute_node_addresses(
 def _compute_pod_blocks(
     supplies: SiteResources, nodes: _SiteNodeCounts
 ) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per cluster: the blocks in its pod addresses against its nodes. Calico gives every node a block."""
+    """Yield a row per cluster: the blocks in its pod addresses against its nodes.
+
+    Calico gives every node a block.
+    """
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(nodes.before.keys() | nodes.after.keys()):
         addresses = pod_addresses.get(cluster)
@@ -360,7 +388,10 @@ def _compute_pod_blocks(
 
 
 def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Compute the address pools of load balancers. No Azure response lists the services with an address."""
+    """Compute the address pools of load balancers.
+
+    No Azure response lists the services with an address.
+    """
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
             yield _create_row(
@@ -369,7 +400,10 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
+    """Yield a row per storage appliance, and a row of all volumes together.
+
+    An unknown one if none was captured.
+    """
     kind = SiteResourceKind.STORAGE
     for appliance in supplies.storage or ():
         used = appliance.used
@@ -403,8 +437,10 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
-    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without known pods, the use is None.
+    """Build the row of the storage claimed by pods, for clusters with known pods.
+
+    Its name lists these clusters, then the others and one claim without a size: `c1; not of c2;
+    data-0 has no size`. Without known pods, the use is None.
     """
     # By name of a cluster with known pods.
     claims = {**before.claims, **after.claims}
@@ -430,9 +466,11 @@ def _compute_pod_storage(
 def _compute_claimed_storage(
     supplies: SiteResources, claims: Collection[ClaimDemand]
 ) -> int | None:
-    """Return the minimum GiB of storage for existing volumes and claims of pods together. An existing claim may use an
-    existing volume of sufficient size; a new claim needs a new one. Return None (unknown) if a claim has no size, or if
-    no volume was captured, unless the claims alone exceed the total.
+    """Return the minimum GiB of storage for existing volumes and claims of pods together.
+
+    An existing claim may use an existing volume of sufficient size; a new claim needs a new one.
+    Return None (unknown) if a claim has no size, or if no volume was captured, unless the claims
+    alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
     # Of all claims.
@@ -472,9 +510,11 @@ def _compute_claimed_storage(
 def find_scarcest_resource(
     rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind
 ) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
-    amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
-    If this row is sufficient, return one without a known total instead: its resource may be scarcer.
+    """Return the row of a kind with the scarcest resource of a site; None without rows of the kind.
+
+    `free` is the spare amount, None if unknown, and `surge` the further need of an upgrade. It is
+    the row with the smallest `free - surge`. If this row is sufficient, return one without a known
+    total instead: its resource may be scarcer.
     """
     rows_by_knowledge = group_by(
         (row for row in rows if row.kind is kind), lambda row: row.free is not None

@@ -12,7 +12,10 @@ from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagn
 
 
 def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
-    """Build a report with a count by rule, then every finding with its location. `origin`: `state serial 7`."""
+    """Build a report with a count by rule, then every finding with its location.
+
+    `origin`: `state serial 7`.
+    """
     title = f"Advice ({origin})"
     if not findings:
         return Report(title, "No findings.", is_finding=False)

@@ -53,8 +53,10 @@ _MAX_TYPE_LENGTH: Final = 40
 
 
 def render_value(value: Value, indent: int = 0) -> str:
-    """Render a value as text, with placeholders for sensitive and unknown values. Maps, objects and lists have a line
-    per entry; lines after the first are indented by `indent` spaces.
+    """Render a value as text, with placeholders for sensitive and unknown values.
+
+    Maps, objects and lists have a line per entry; lines after the first are indented by `indent`
+    spaces.
 
     An object with a text and a set gives:
 
@@ -91,7 +93,10 @@ def render_value(value: Value, indent: int = 0) -> str:
 
 
 def _render_null(value_type: Type) -> str:
-    """Render `null` with its type: `tostring(null)`, `tolist(null) /* of string */`. An unknown type is omitted."""
+    """Render `null` with its type: `tostring(null)`, `tolist(null) /* of string */`.
+
+    An unknown type is omitted.
+    """
     if value_type is DYNAMIC:
         return "null"
     if isinstance(value_type, PrimitiveType):
@@ -105,7 +110,10 @@ def _render_null(value_type: Type) -> str:
 
 
 def _wrap_in_conversion(value_type: Type, inner: str) -> str:
-    """Wrap the text of a list, set or map in its conversion function: `toset([...])`. Other texts are unchanged."""
+    """Wrap the text of a list, set or map in its conversion function: `toset([...])`.
+
+    Other texts are unchanged.
+    """
     kind = _COLLECTION_NAMES.get(type(value_type))
     return f"to{kind}({inner})" if kind else inner
 
@@ -115,7 +123,10 @@ def _quote_string(text: str) -> str:
 
 
 def _escape_character(character: str) -> str:
-    r"""Escape a character for a quoted string: `\n`, `\x00`. Most printable characters are returned unchanged."""
+    r"""Escape a character for a quoted string: `\n`, `\x00`.
+
+    Most printable characters are returned unchanged.
+    """
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():
@@ -124,7 +135,10 @@ def _escape_character(character: str) -> str:
 
 
 def _render_heredoc(text: str, indent: int) -> str:
-    """Render a multi-line text as a heredoc. `indent` is the indentation of the value in spaces; 0 at the top level."""
+    """Render a multi-line text as a heredoc.
+
+    `indent` is the indentation of the value in spaces; 0 at the top level.
+    """
     lines = text.split("\n")
     end = choose_heredoc_end(lines)
     # HCL strips the margin of the lines after `<<-`.
@@ -138,8 +152,9 @@ def _render_heredoc(text: str, indent: int) -> str:
 
 
 def render_type(value_type: Type, indent: int = 0) -> str:
-    """Render a type as text, with a line per attribute or element. Lines after the first are indented by `indent`
-    spaces, further ones inside of them by four more.
+    """Render a type as text, with a line per attribute or element.
+
+    Lines after the first are indented by `indent` spaces, further ones inside of them by four more.
 
     The type of an object with a text and a set gives:
 
@@ -171,13 +186,18 @@ def render_type(value_type: Type, indent: int = 0) -> str:
 
 
 def render_trace(part: TracedExpression, width: int) -> str:
-    """Render an expression with its value as text, one or two lines. Its parts follow, indented in the same form."""
+    """Render an expression with its value as text, one or two lines.
+
+    Its parts follow, indented in the same form.
+    """
     return "".join(f"{line}\n" for line in _render_part_lines(part, 0, width))
 
 
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
-    """Yield lines for a traced (sub)expression: its text with its result, reasons for a missing or hidden value, and
-    its inner expressions with more indentation. Text and result share a line if `width` allows it.
+    """Yield lines for a traced (sub)expression.
+
+    Its text with its result, reasons for a missing or hidden value, and its inner expressions with
+    more indentation. Text and result share a line if `width` allows it.
     """
     margin = " " * indent
     # results are indented by 4; deep parts exceed the width.
@@ -240,7 +260,10 @@ def _describe_known_parts(value: Value) -> str:
 
 
 def build_trace_document(part: TracedExpression) -> dict[str, Any]:
-    """Build the tree of expressions as JSON data; a failed, sensitive or not fully known part has no value."""
+    """Build the tree of expressions as JSON data.
+
+    A failed, sensitive or not fully known part has no value.
+    """
     value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
     if span is not None:

@@ -37,7 +37,10 @@ from nexusform.snapshots.machine_alternatives import MachineAlternative, Machine
 
 
 class VmCountByTrigger(Struct, frozen=True):
-    """Number of VMs of a pool placed for one reason; `serial` is that of the apply, None: this plan."""
+    """Number of VMs of a pool placed for one reason.
+
+    `serial` is that of the apply, None: this plan.
+    """
 
     trigger: str
     serial: int | None
@@ -72,10 +75,11 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield pairs such as `("3 rack", SENTENCE)`, to explain the choice of a machine for one VM. Steps 1 and 2 are the
-    filters, with the number of machines left by each. If no machine is left, there are no others. Steps 3 to 5 choose
-    the rack, the machine and its NUMA cells. Rejected machines of the chosen rack have their reason, those elsewhere
-    are counted.
+    """Yield pairs such as `("3 rack", SENTENCE)`, to explain the choice of a machine for one VM.
+
+    Steps 1 and 2 are the filters, with the number of machines left by each. If no machine is left,
+    there are no others. Steps 3 to 5 choose the rack, the machine and its NUMA cells. Rejected
+    machines of the chosen rack have their reason, those elsewhere are counted.
     """
     # texts of the filters, by the name of the line they share, such as "1 fits".
     clauses: dict[str, list[str]] = {}
@@ -112,14 +116,20 @@ def _remove_repeated_prefixes(names: Iterable[str]) -> Iterator[str]:
 
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
-    """Join the texts of the figures used to rank a candidate. A figure with the text "" is not shown."""
+    """Join the texts of the figures used to rank a candidate.
+
+    A figure with the text "" is not shown.
+    """
     return join_texts(key.text for key in keys)
 
 
 def _describe_choice(
     step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]
 ) -> Iterator[_Note]:
-    """Yield (label, text) pairs on the best and second best rack or machine. After a tie, one pair names all tied."""
+    """Yield (label, text) pairs on the best and second best rack or machine.
+
+    After a tie, one pair names all tied.
+    """
     best, *others = ranked
     figures = _format_ranking_keys(best.keys)
     if len(tied) > 1:
@@ -132,7 +142,10 @@ def _describe_choice(
 
 
 def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
-    """Return a pair (label, text) with the NUMA cells chosen for a VM, and the reason for this choice."""
+    """Return a pair with the NUMA cells chosen for a VM, and the reason for this choice.
+
+    Label, text.
+    """
     count = len(placement.cells)
     if not count:
         return "5 cells", "unknown: the site does not report the cells of its VMs"
@@ -154,7 +167,10 @@ def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], li
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
-    """Format in how many repeated runs of the placement (samples) a VM has the same location; "" without samples."""
+    """Format in how many repeated runs of the placement (samples) a VM has the same location.
+
+    "" without samples.
+    """
     if certainty is None or not samples:
         return ""
     shares = (certainty.rack, certainty.machine, certainty.rack_count)
@@ -183,7 +199,10 @@ def build_explanation_document(
     certainty: PlacementCertainty | None = None,
     samples: int = 0,
 ) -> dict[str, Any]:
-    """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
+    """Build the explanation of a VM as JSON.
+
+    Ranked racks and machines, rejections, and shares over `samples` runs.
+    """
     return {
         "object": name,
         # Its fields as JSON.
@@ -205,9 +224,10 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Explain the location of the VM `name`: `facts`, rules, and `sections` about other locations. A long report adds
-    the ranked candidates and the rejected machines. If the VM fits nowhere, every report lists the rejected machines.
-    With `is_folded`, this list is collapsed.
+    """Explain the location of the VM `name`: `facts`, rules, and `sections` about other locations.
+
+    A long report adds the ranked candidates and the rejected machines. If the VM fits nowhere,
+    every report lists the rejected machines. With `is_folded`, this list is collapsed.
     """
     steps = [
         Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))),
@@ -258,7 +278,10 @@ REMOVAL_FORM: Final = RecordForm(
 
 
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
-    """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
+    """Build a table of ranked candidates, with lines on ties and the number of omitted ones.
+
+    The best first.
+    """
     lines: list[str] = []
     # Only candidates tied with the best have one.
     tied_count = sum(bool(candidate.digest) for candidate in ranked)
@@ -310,9 +333,11 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 def describe_alternatives(
     alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> list[str]:
-    """Return lines on other machines for a VM, a line per needed change. The first line has machines without need for a
-    change; the others follow, the cheapest change first. A last line counts the machines with several needs.
-    `pool_size` is the number of VMs in the pool.
+    """Return lines on other machines for a VM, a line per needed change.
+
+    The first line has machines without need for a change; the others follow, the cheapest change
+    first. A last line counts the machines with several needs. `pool_size` is the number of VMs in
+    the pool.
     """
     # No need, or one.
     simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
@@ -356,9 +381,10 @@ def _describe_needed_change(
     demand: Demand,
     pool_size: int,
 ) -> str:
-    """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
-    smaller SKU. Without a need (None), the VM fits there already, but the machines rank lower. The change concerns all
-    VMs of the pool; `pool_size` is their number.
+    """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a smaller SKU.
+
+    Without a need (None), the VM fits there already, but the machines rank lower. The change
+    concerns all VMs of the pool; `pool_size` is their number.
     """
     if need is MachineObstacle.LEAVE:
         return _describe_needed_removals(alternatives)
@@ -391,8 +417,10 @@ ALTERNATIVE_FORM: Final = RecordForm(
 
 
 class DomainAnswer(Struct, frozen=True):
-    """Reports with their JSON data, and diagnostics. `notes` are the diagnostics shown below the answer in
-    text. `allows_errors`: a configuration with errors is explained as far as possible.
+    """Reports with their JSON data, and diagnostics.
+
+    `notes` are the diagnostics shown below the answer in text. `allows_errors`: a configuration
+    with errors is explained as far as possible.
     """
 
     answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
@@ -428,8 +456,10 @@ _SPREAD_RULE = (
 
 
 def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
-    """Build the answer about one or several pools at an address: how many VMs each has per rack, expected and actual.
-    It names the first VM of each pool as an example for the next command. VMs without a rack make it a finding.
+    """Build the answer about one or several pools at an address.
+
+    How many VMs each has per rack, expected and actual. It names the first VM of each pool as an
+    example for the next command. VMs without a rack make it a finding.
     """
     # The pools of a cluster have its address.
     has_several_clusters = len({pool.address for pool in pools}) > 1
@@ -480,7 +510,10 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
 
 
 def _build_pool_section(pool: PoolPlacement, has_several_clusters: bool) -> Section:
-    """Build a section on one pool: VMs per rack, zones, triggers of the placements, and names of its objects."""
+    """Build a section on one pool.
+
+    VMs per rack, zones, triggers of the placements, and names of its objects.
+    """
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(
         f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key)

@@ -9,7 +9,10 @@ Edge = tuple[str, str]
 
 
 def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
-    """Render DOT as OpenTofu prints it, with a final newline. An edge (a, b) means that a depends on b."""
+    """Render DOT as OpenTofu prints it, with a final newline.
+
+    An edge (a, b) means that a depends on b.
+    """
     names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
     lines += [f"  {_quote_dot(node)} [label={_quote_dot(node)}];" for node in names]
@@ -42,7 +45,10 @@ def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 
 
 def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
-    """Return the edges not implied by longer paths, in node order. With a cycle, or in a large graph, return all."""
+    """Return the edges not implied by longer paths, in node order.
+
+    With a cycle, or in a large graph, return all.
+    """
     position = {node: number for number, node in enumerate(nodes)}
     # Omit edges from a node to itself, and those with an end outside of `nodes`.
     drawable = {edge for edge in edges if len(set(edge)) == 2 and position.keys() >= set(edge)}

@@ -71,7 +71,10 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
-    """Return a sentence about all plans: `2 of 3 have changes; ..., nothing moves.`, or the names of rejected plans."""
+    """Return a sentence about all plans.
+
+    `2 of 3 have changes; ..., nothing moves.`, or the names of rejected plans.
+    """
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
     changed_count = sum(plan.has_changes for _, plan in plans)
@@ -105,7 +108,10 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:
-    """Yield a section with the capacity per plan before and after; nothing if no plan has such figures."""
+    """Yield a section with the capacity per plan before and after.
+
+    Nothing if no plan has such figures.
+    """
     rows: list[Row] = []
     for named_plan in named_plans:
         table, _note = build_capacity_table(

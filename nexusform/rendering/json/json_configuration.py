@@ -67,7 +67,10 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
 
 
 def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
-    """Build a provider as configured by a module ("": the root). Without a `block` it has no alias and expressions."""
+    """Build a provider as configured by a module ("": the root).
+
+    Without a `block` it has no alias and expressions.
+    """
     optional: dict[str, Any] = {"module_address": module_address}
     if block is not None:
         kind = PROVIDERS.get(name)
@@ -77,8 +80,10 @@ def _build_provider(name: str, module_address: str, block: ProviderBlock | None)
 
 
 def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
-    """Add the missing providers of a module to `providers`. Return their keys there by the references of resources. The
-    key of `simulated.lab` is the same for the root, and `module.a.module.b:simulated.lab` for a module of its own.
+    """Add the missing providers of a module to `providers`.
+
+    Return their keys there by the references of resources. The key of `simulated.lab` is the same
+    for the root, and `module.a.module.b:simulated.lab` for a module of its own.
     """
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}
@@ -167,7 +172,10 @@ def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any
 def _build_resource(
     block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Build a resource block. `providers` maps the provider of a block (`simulated.lab`) to a `provider_config` key."""
+    """Build a resource block.
+
+    `providers` maps the provider of a block (`simulated.lab`) to a `provider_config` key.
+    """
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -203,8 +211,10 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored. The
-    schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
+    """Build the arguments and nested blocks of a body by name.
+
+    Blocks of types missing in `schema` are ignored. The schema of a type of blocks decides their
+    form: one object, a list of objects, or objects by label.
     """
     labels = {
         name: (block.label,) if block.nesting is Nesting.MAP else ()

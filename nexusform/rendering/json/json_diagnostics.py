@@ -28,7 +28,10 @@ ACTIONS: Final = {
 
 
 def format_provider_name(key: str) -> str:
-    """Return the full name of a provider: `nexusform.dev/builtin/simulated` for `simulated` and `simulated.lab`."""
+    """Return the full name of a provider.
+
+    `nexusform.dev/builtin/simulated` for `simulated` and `simulated.lab`.
+    """
     return key if "/" in key else f"nexusform.dev/builtin/{key.partition('.')[0] or 'simulated'}"
 
 
@@ -58,8 +61,10 @@ def build_resource_keys(address: Address) -> dict[str, Any]:
 def build_diagnostic_document(
     diagnostic: Diagnostic, files: Mapping[str, SourceFile]
 ) -> dict[str, Any]:
-    """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet. Additions to
-    OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a placement that does not fit).
+    """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet.
+
+    Additions to OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a
+    placement that does not fit).
     """
     document: dict[str, Any] = {
         "severity": diagnostic.severity.value,
@@ -80,7 +85,10 @@ def build_diagnostic_document(
 
 
 def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """Build a diagnostic of a plan. `preexisting` is true if the plan did not cause it."""
+    """Build a diagnostic of a plan.
+
+    `preexisting` is true if the plan did not cause it.
+    """
     document = build_diagnostic_document(finding.diagnostic, files)
     return document | omit_empty({"preexisting": finding.is_preexisting})
 
@@ -112,7 +120,10 @@ SPAN: Final = RecordForm(Span, "filename start end")
 def _build_snippet(
     diagnostic: Diagnostic, files: Mapping[str, SourceFile]
 ) -> dict[str, Any] | None:
-    """Build the source lines of a diagnostic with its values and function; None if it has no readable source."""
+    """Build the source lines of a diagnostic with its values and function.
+
+    None if it has no readable source.
+    """
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         return None

@@ -1,5 +1,6 @@
-"""Documents of plans and states: OpenTofu's plan representation 1.2 with additions of nexusform. Long lists
-are `LazyArray` objects, created during writing by `write_json`.
+"""Documents of plans and states: OpenTofu's plan representation 1.2 with additions of nexusform.
+
+Long lists are `LazyArray` objects, created during writing by `write_json`.
 """
 
 import re
@@ -82,9 +83,11 @@ def build_plan_document(
     placements: ShownPlacements = ShownPlacements.CHANGED,
     show_sensitive: bool = False,
 ) -> LazyObject:
-    """Build Terraform's JSON plan, large parts lazily. `prior` is the refreshed prior state. `files` (default: those of
-    the configuration) supply source lines. `placements` selects the listed placements. Sensitive values are redacted
-    unless `show_sensitive`; the marks remain.
+    """Build Terraform's JSON plan, large parts lazily.
+
+    `prior` is the refreshed prior state. `files` (default: those of the configuration) supply
+    source lines. `placements` selects the listed placements. Sensitive values are redacted unless
+    `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)
@@ -125,7 +128,10 @@ def build_plan_document(
 
 
 def _select_changes(plan: Plan) -> Sequence[Change]:
-    """Return the changes to display. A refresh-only plan has none: its moved addresses are reported as drift."""
+    """Return the changes to display.
+
+    A refresh-only plan has none: its moved addresses are reported as drift.
+    """
     return () if plan.mode is Mode.REFRESH_ONLY else plan.changes
 
 
@@ -183,7 +189,10 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
 def _build_change_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
-    """Build `actions`, both values of a change, and masks of their parts. `show` keeps sensitive values unredacted."""
+    """Build `actions`, both values of a change, and masks of their parts.
+
+    `show` keeps sensitive values unredacted.
+    """
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
         # Hide a part on both sides if it is sensitive on one of them; the masks below differ by
@@ -205,8 +214,10 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Yield a document per object changed outside of nexusform, under its address after moves. A refresh-only plan
-    lists its moves here, too, because it changes no object. `show` includes sensitive values.
+    """Yield a document per object changed outside of nexusform, under its address after moves.
+
+    A refresh-only plan lists its moves here, too, because it changes no object. `show` includes
+    sensitive values.
     """
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
@@ -315,7 +326,10 @@ def _build_values(
 def _build_module_tree(
     paths: Collection[ModulePath], list_resources: Callable[[ModulePath], Iterable[dict[str, Any]]]
 ) -> LazyObject:
-    """Build `root_module` with its child modules; `list_resources(path)` yields the resources of a module."""
+    """Build `root_module` with its child modules.
+
+    `list_resources(path)` yields the resources of a module.
+    """
     all_paths = set(paths)
     for path in paths:
         # A module without resources still contains its child modules.
@@ -337,7 +351,10 @@ def _build_module_tree(
 
 
 def _build_state(state: State, show: bool) -> LazyObject:
-    """Build a state representation without its checks; a state without objects and outputs has no `values`."""
+    """Build a state representation without its checks.
+
+    A state without objects and outputs has no `values`.
+    """
     document = LazyObject(format_version="1.0", terraform_version=TERRAFORM_VERSION)
     if not state.instances and not state.outputs:
         return document
@@ -377,8 +394,10 @@ _KINDS: Final = {"input_variable": "var"}
 def _list_unchecked_conditions(
     plan: Plan, configuration: Configuration | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the address of each condition in a configuration: `("check", "check.racks")`. A destroy plan
-    does not check them, so their status is unknown; yield nothing for other plans.
+    """Yield the kind and the address of each condition in a configuration.
+
+    `("check", "check.racks")`. A destroy plan does not check them, so their status is unknown;
+    yield nothing for other plans.
     """
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
@@ -397,7 +416,10 @@ def _list_unchecked_conditions(
 def _build_checks(
     results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()
 ) -> list[dict[str, Any]]:
-    """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
+    """Build the results of conditions, grouped by declaration.
+
+    The status of `unchecked` ones is unknown.
+    """
     groups = group_by(
         results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address))
     )
@@ -437,7 +459,10 @@ class _StoredCheck(Struct, frozen=True):
 
 
 def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Build the check results of a state. If one has an unexpected structure, return all as they are in the state."""
+    """Build the check results of a state.
+
+    If one has an unexpected structure, return all as they are in the state.
+    """
     try:
         checks = convert(list(map(dict, stored)), list[_StoredCheck])
         return _build_checks(list(chain.from_iterable(map(_convert_stored_results, checks))))
@@ -455,7 +480,10 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
-    """Build the JSON of an address: a resource, or another block such as `module.a.output.b` (module, kind, name)."""
+    """Build the JSON of an address.
+
+    A resource, or another block such as `module.a.output.b` (module, kind, name).
+    """
     if kind == "resource":
         parsed = parse_address(address)
         # "": the root module.
@@ -475,7 +503,10 @@ def _build_check_address(kind: str, address: str) -> dict[str, Any]:
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
-    """Build the result of the conditions of one instance: its address in parts, its status, and its problems."""
+    """Build the result of the conditions of one instance.
+
+    Its address in parts, its status, and its problems.
+    """
     address: dict[str, Any] = {}
     if result.kind == "resource":
         parsed = parse_address(result.address)

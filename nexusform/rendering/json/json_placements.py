@@ -1,4 +1,7 @@
-"""JSON of placements, separation rules, capacity and the decision block (key `decision`) in a plan document."""
+"""JSON of placements, separation rules, capacity and the decision block in a plan document.
+
+Key `decision`.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -59,12 +62,18 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
-    """Yield the JSON of each placement change. `detail` selects whether unchanged objects are included."""
+    """Yield the JSON of each placement change.
+
+    `detail` selects whether unchanged objects are included.
+    """
     return (_build_placement_change(row, detail) for row in select_placement_rows(plan, detail))
 
 
 def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> dict[str, Any]:
-    """Build an element of `placement_changes`; with detail ALL also the rejected machines and their reasons."""
+    """Build an element of `placement_changes`.
+
+    With detail ALL also the rejected machines and their reasons.
+    """
     document: dict[str, Any] = {
         "address": str(row.address),
         "kind": row.kind,
@@ -276,7 +285,10 @@ _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
-    """Build the figures of a plan for its approval. A capacity is a minimum of further VMs, null if unknown."""
+    """Build the figures of a plan for its approval.
+
+    A capacity is a minimum of further VMs, null if unknown.
+    """
     decision = build_decision(plan)
     return {
         # A form converts a record to JSON.
@@ -290,8 +302,9 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
-    """Build the minimum numbers of further VMs with capacity on a site; None with missing data. The numbers before the
-    plan are also None for a new site.
+    """Build the minimum numbers of further VMs with capacity on a site; None with missing data.
+
+    The numbers before the plan are also None for a new site.
     """
     figures = {
         "before": row.before,

@@ -1,6 +1,8 @@
-"""JSON of `relevant_attributes`: the inputs of the changes of a plan. As in Terraform, these are attributes
-of resources referenced by changed objects, changed root outputs and all outputs of other modules, directly or
-through locals, variables, outputs, `each` and `count`.
+"""JSON of `relevant_attributes`: the inputs of the changes of a plan.
+
+As in Terraform, these are attributes of resources referenced by changed objects, changed root
+outputs and all outputs of other modules, directly or through locals, variables, outputs, `each` and
+`count`.
 """
 
 from __future__ import annotations
@@ -49,9 +51,11 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Return the resource attributes used by a plan, sorted: `{"resource": "rack.a", "attribute": ["name"]}`. They are
-    read by expressions of changed objects, changed outputs and module outputs, also through variables and locals. The
-    instances of modules are known from the addresses in `plan` and in the `prior` state.
+    """Return the resource attributes used by a plan, sorted.
+
+    `{"resource": "rack.a", "attribute": ["name"]}`. They are read by expressions of changed
+    objects, changed outputs and module outputs, also through variables and locals. The instances of
+    modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
     references = list(_list_change_references(analysis, changes))
@@ -139,9 +143,11 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of a referenced value. `var.size` leads to those in the expression
-        for `size` in the module call. A local or an output is defined by its expression, a resource by its block,
-        `each` and `count` by the repeated block. Return () for an undeclared value.
+        """Return the references in the definition of a referenced value.
+
+        `var.size` leads to those in the expression for `size` in the module call. A local or an
+        output is defined by its expression, a resource by its block, `each` and `count` by the
+        repeated block. Return () for an undeclared value.
         """
         module = self.find_module(reference.module)
         name = str(reference.steps[0]) if reference.steps else ""
@@ -179,8 +185,10 @@ class _ReferenceAnalysis:
         )
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block of the resource named by a reference, the instance key (or None), and the steps to the
-        attribute. For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None for no resource.
+        """Return the block of the resource named by a reference, the instance key (or None), and the steps to the attribute.
+
+        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None for no
+        resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
@@ -197,8 +205,9 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in the module output of `module.NAME.OUTPUT`, or in all outputs of the module for
-        `module.NAME` alone. The call may have an instance key: `module.NAME[KEY].OUTPUT`.
+        """Return the references in the module output of `module.NAME.OUTPUT`, or in all outputs of the module for `module.NAME` alone.
+
+        The call may have an instance key: `module.NAME[KEY].OUTPUT`.
         """
         name, *steps = reference.steps
         call = module.calls.get(str(name))
@@ -219,7 +228,10 @@ class _ReferenceAnalysis:
     def list_block_references(
         self, path: ModulePath, key: _ResourceKey, attribute: _Steps
     ) -> Iterable[_Reference]:
-        """Return the references of a resource, or of its part `attribute` (steps of a path); () if it is undeclared."""
+        """Return the references of a resource, or of its part `attribute` (steps of a path).
+
+        () if it is undeclared.
+        """
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
@@ -265,7 +277,10 @@ def _build_references(path: ModulePath, expression: Expression) -> list[_Referen
 def _build_reference(
     path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None
 ) -> _Reference:
-    """Build the reference of a traversal. Only for `each` and `count`, it includes the enclosing resource `block`."""
+    """Build the reference of a traversal.
+
+    Only for `each` and `count`, it includes the enclosing resource `block`.
+    """
     root = traversal.root.name
     resource = block if root in ("each", "count") else None
     return _Reference(path, root, tuple(map(_convert_step, traversal.steps)), resource)

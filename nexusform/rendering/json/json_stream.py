@@ -1,5 +1,7 @@
-"""Events of the `-json` stream: one JSON object per line, OpenTofu's machine-readable form 1.2. Functions return dicts;
-the caller passes the time (RFC 3339) and adds the newline. `placement_summary` is an addition to OpenTofu's events.
+"""Events of the `-json` stream: one JSON object per line, OpenTofu's machine-readable form 1.2.
+
+Functions return dicts; the caller passes the time (RFC 3339) and adds the newline.
+`placement_summary` is an addition to OpenTofu's events.
 """
 
 from collections.abc import Iterator, Mapping
@@ -129,8 +131,10 @@ _STREAM_REASONS: Final = {
 def create_plan_events(
     plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> Iterator[Event]:
-    """Yield the events of a plan for `-json`, each with its type, message and `time`. The order is: drift (changes made
-    outside of nexusform), planned changes, placements, the summaries of both, the decision and outputs.
+    """Yield the events of a plan for `-json`, each with its type, message and `time`.
+
+    The order is: drift (changes made outside of nexusform), planned changes, placements, the
+    summaries of both, the decision and outputs.
     """
     yield from create_drift_events(plan, time)
     # -refresh-only changes no object.
@@ -165,7 +169,10 @@ def create_plan_events(
 
 
 def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
-    """Yield an event per object changed outside of nexusform; in a refresh-only plan also one per moved address."""
+    """Yield an event per object changed outside of nexusform.
+
+    In a refresh-only plan also one per moved address.
+    """
     current_addresses = dict(plan.address_moves)
     for drift in plan.drift:
         address = current_addresses.get(drift.address, drift.address)
@@ -300,7 +307,10 @@ def create_apply_progress_event(step: StepEvent, time: str) -> Event:
 
 
 def create_apply_end_event(step: StepEvent, time: str) -> Event:
-    """Create the event of the end of a step: apply_complete, or apply_errored with the error as message."""
+    """Create the event of the end of a step.
+
+    apply_complete, or apply_errored with the error as message.
+    """
     # OpenTofu has no kind for waiting and skipped steps.
     is_done = step.outcome is StepOutcome.DONE
     kind = "apply_complete" if is_done else "apply_errored"

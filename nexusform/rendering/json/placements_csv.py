@@ -41,9 +41,11 @@ _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_csv(plan: Plan, detail: ShownPlacements) -> str:
-    """Render one line per listed placement (RFC 4180, with a header line) in plan order. The source and the target
-    have a column per field of a location, such as `from_rack`. NUMA cells are separated by spaces. Text that looks
-    like a spreadsheet formula begins with a quote. A failed plan gives the header only.
+    """Render one line per listed placement (RFC 4180, with a header line) in plan order.
+
+    The source and the target have a column per field of a location, such as `from_rack`. NUMA cells
+    are separated by spaces. Text that looks like a spreadsheet formula begins with a quote. A
+    failed plan gives the header only.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     # The common location columns, then those of other location classes in the rows, such as nodes

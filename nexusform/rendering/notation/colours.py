@@ -1,5 +1,7 @@
-"""Colours, widths and wrapping of terminal text (ANSI). Plain text equals coloured text minus its escapes.
-Control characters of user text never reach the terminal.
+"""Colours, widths and wrapping of terminal text (ANSI).
+
+Plain text equals coloured text minus its escapes. Control characters of user text never reach the
+terminal.
 """
 
 import re
@@ -101,7 +103,10 @@ def _count_character_columns(character: str) -> int:
 
 
 def compute_column_widths(rows: Iterable[Sequence[str]]) -> list[int]:
-    """Compute the width of each column of a table. All rows have the same number of cells."""
+    """Compute the width of each column of a table.
+
+    All rows have the same number of cells.
+    """
     return [max(map(count_columns, cells)) for cells in zip(*rows, strict=True)]
 
 
@@ -112,8 +117,10 @@ def fill_to_width(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrap_lines(text: str, width: int) -> list[str]:
-    """Wrap a text at words and return its lines. Lines with a leading space stay as they are, except list
-    items (` - `, ` 1. `). A `width` below 20 turns wrapping off. A word longer than a line gets its own line.
+    """Wrap a text at words and return its lines.
+
+    Lines with a leading space stay as they are, except list items (` - `, ` 1. `). A `width` below
+    20 turns wrapping off. A word longer than a line gets its own line.
     """
     lines: list[str] = []
     for line in text.split("\n"):
@@ -135,13 +142,18 @@ def indent_lines(lines: Iterable[str], margin: str) -> list[str]:
 
 
 def _is_within_width(line: str, width: int) -> bool:
-    """Return whether a line stays as it is. A `width` below 20 turns wrapping off."""
+    """Return whether a line stays as it is.
+
+    A `width` below 20 turns wrapping off.
+    """
     return width < _MIN_WIDTH or count_columns(line) <= width
 
 
 def wrap_hanging(text: str, width: int) -> str:
-    """Wrap every line of a text. Indent further lines to the text after a label (`machine : `), else by two columns. An
-    indented line after the first one is a command, to be copied whole: it stays as it is.
+    """Wrap every line of a text.
+
+    Indent further lines to the text after a label (`machine : `), else by two columns. An indented
+    line after the first one is a command, to be copied whole: it stays as it is.
     """
     lines: list[str] = []
     for line in text.split("\n"):
@@ -158,7 +170,10 @@ def wrap_hanging(text: str, width: int) -> str:
 
 
 def wrap_line(text: str, indent: int, width: int) -> list[str]:
-    """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping off."""
+    """Wrap one line at words and indent further lines by `indent` columns.
+
+    A `width` below 20 turns wrapping off.
+    """
     if _is_within_width(text, width):
         return [text]
     start = len(text) - len(text.lstrip(" "))
@@ -168,7 +183,10 @@ def wrap_line(text: str, indent: int, width: int) -> list[str]:
 def _fill_wrapped_lines(
     words: Sequence[str], width: int, first_margin: str, margin: str
 ) -> Iterable[str]:
-    """Join words to lines of at most `width` columns; `first_margin` precedes the first line, `margin` each other."""
+    """Join words to lines of at most `width` columns.
+
+    `first_margin` precedes the first line, `margin` each other.
+    """
     line_margin, content = first_margin, ""
     for word in words:
         if (

@@ -1,4 +1,7 @@
-"""HCL-like text of values for `output`, `console` and plan blocks; tries of sensitive or replacing paths."""
+"""HCL-like text of values for `output`, `console` and plan blocks.
+
+Tries of sensitive or replacing paths.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,10 @@ def format_attribute_name(name: str) -> str:
 
 
 def format_scalar(plain: Any) -> str:
-    """Format a scalar as in a configuration: `"text"`, `true`, `3`, `null`. An unknown value is `(known after apply)`.
-    Numbers other than integers have their shortest decimal text, without an exponent.
+    """Format a scalar as in a configuration: `"text"`, `true`, `3`, `null`.
+
+    An unknown value is `(known after apply)`. Numbers other than integers have their shortest
+    decimal text, without an exponent.
     """
     if plain is None:
         return "null"
@@ -71,8 +76,9 @@ def format_scalar(plain: Any) -> str:
 
 
 def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
-    """Render plain data as HCL-like text, on several lines if nested. With a type, collections are labelled
-    (`tolist([`, `toset([`, `tomap({`) as in OpenTofu outputs.
+    """Render plain data as HCL-like text, on several lines if nested.
+
+    With a type, collections are labelled (`tolist([`, `toset([`, `tomap({`) as in OpenTofu outputs.
 
     An object with a set gives:
 
@@ -86,8 +92,10 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
 
 
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:
-    """Render a value of limited depth as an expression. The type of the value labels collections (`tomap({`). Lines
-    after the first are indented by `indent` spaces.
+    """Render a value of limited depth as an expression.
+
+    The type of the value labels collections (`tomap({`). Lines after the first are indented by
+    `indent` spaces.
     """
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)
@@ -118,14 +126,20 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
 
 
 def add_brackets(opening: str, lines: Sequence[str], closing: str, indent: int, step: int) -> str:
-    """Render lines between brackets. `indent` spaces precede the closing bracket, and `step` more precede a line."""
+    """Render lines between brackets.
+
+    `indent` spaces precede the closing bracket, and `step` more precede a line.
+    """
     if not lines:
         return f"{opening}{closing}"
     return "\n".join([opening, *indent_lines(lines, " " * (indent + step)), " " * indent + closing])
 
 
 def choose_heredoc_end(lines: Iterable[str]) -> str:
-    """Return the end word of a heredoc: `EOT`, or `EOT_`, `EOT__` and so on if a line of the text is the same word."""
+    """Return the end word of a heredoc.
+
+    `EOT`, or `EOT_`, `EOT__` and so on if a line of the text is the same word.
+    """
     words = set(map(str.strip, lines))
     end = "EOT"
     while end in words:
@@ -160,8 +174,10 @@ def get_element_type(sequence_type: Type, index: int) -> Type:
 
 
 def build_path_trie(paths: Iterable[Path]) -> Any:
-    """Build nested dicts of paths by step, with True at the end of each path. The paths `("a", 0)` and `("b",)` give
-    `{"a": {0: True}, "b": True}`. The empty path means the whole value: just True. Return None without paths.
+    """Build nested dicts of paths by step, with True at the end of each path.
+
+    The paths `("a", 0)` and `("b",)` give `{"a": {0: True}, "b": True}`. The empty path means the
+    whole value: just True. Return None without paths.
     """
     root: Any = None
     for path in paths:
@@ -192,12 +208,18 @@ class PathMarks(Struct, frozen=True):
     def create(
         old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()
     ) -> PathMarks:
-        """Create the marks from paths: sensitive before (`old`) or after (`new`), or with forced replacement."""
+        """Create the marks from paths.
+
+        Sensitive before (`old`) or after (`new`), or with forced replacement.
+        """
         marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
 
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
-        """Return the marks of a part, given its name or position before and after the change (None: it is absent)."""
+        """Return the marks of a part, given its name or position before and after the change.
+
+        None: it is absent.
+        """
         if self is NO_MARKS:
             return self
         inner = PathMarks(

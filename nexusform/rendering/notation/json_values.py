@@ -1,4 +1,7 @@
-"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large ones are written in pieces."""
+"""JSON of plain data: unknown values dropped, masks added, secrets redacted.
+
+Large ones are written in pieces.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,8 +50,10 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build Terraform's mask of a value, as in `after_unknown`: True if it is unknown, False for a known scalar. For an
-    object it is `{"id": true}` without the known attributes; for a list `[false, true]`, or [] if all are known.
+    """Build Terraform's mask of a value, as in `after_unknown`.
+
+    True if it is unknown, False for a known scalar. For an object it is `{"id": true}` without the
+    known attributes; for a list `[false, true]`, or [] if all are known.
     """
     if plain is UNKNOWN:
         return True
@@ -61,10 +66,12 @@ def build_unknown_mask(plain: Any) -> Any:
 
 
 def build_sensitive_mask(plain: Any, marks: Any) -> Any:
-    """Build Terraform's mask of a value, as in `before_sensitive`: true in place of each sensitive part. It is True for
-    a value sensitive as a whole, and False for another scalar. For an object it is `{"key": true}` without the other
-    keys; for a list `[false, true]`, or [] if no element is sensitive. `marks` is True if the whole value is sensitive,
-    None if nothing is, else the marks of parts by name or position.
+    """Build Terraform's mask of a value, as in `before_sensitive`.
+
+    True in place of each sensitive part. It is True for a value sensitive as a whole, and False for
+    another scalar. For an object it is `{"key": true}` without the other keys; for a list `[false,
+    true]`, or [] if no element is sensitive. `marks` is True if the whole value is sensitive, None
+    if nothing is, else the marks of parts by name or position.
     """
     if marks is True:
         return True
@@ -83,9 +90,11 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
 
 
 def redact_value(plain: Any, marks: Any) -> Any:
-    """Return the data with its sensitive parts hidden. A sensitive text becomes "(sensitive value)", a number or
-    boolean None. A map becomes empty, because its keys may be secret, and a list keeps its length. `marks` is True if
-    the whole value is sensitive, None if nothing is, else the marks of parts: `{"password": True}`.
+    """Return the data with its sensitive parts hidden.
+
+    A sensitive text becomes "(sensitive value)", a number or boolean None. A map becomes empty,
+    because its keys may be secret, and a list keeps its length. `marks` is True if the whole value
+    is sensitive, None if nothing is, else the marks of parts: `{"password": True}`.
     """
     if marks is None:
         return plain
@@ -111,7 +120,10 @@ def build_visible_value(plain: Any, sensitive: Iterable[Path], *, show_sensitive
 
 
 def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
-    """Return a type as JSON. A hidden value with named parts has the type "dynamic", because the keys may be secret."""
+    """Return a type as JSON.
+
+    A hidden value with named parts has the type "dynamic", because the keys may be secret.
+    """
     return "dynamic" if is_hidden and _has_named_parts(value_type) else build_type_json(value_type)
 
 
@@ -125,7 +137,10 @@ def _has_named_parts(value_type: Type) -> bool:
 
 
 class LazyArray:
-    """A JSON array with items created during writing. It can be iterated several times."""
+    """A JSON array with items created during writing.
+
+    It can be iterated several times.
+    """
 
     __slots__ = ("_create_items",)
 
@@ -152,7 +167,10 @@ _INDENT: Final = b"  "
 
 
 def write_json(document: Any, out: BinaryOutput, *, pretty: bool = False) -> None:
-    """Write a document as UTF-8 with a newline at the end. `pretty` indents by two spaces."""
+    """Write a document as UTF-8 with a newline at the end.
+
+    `pretty` indents by two spaces.
+    """
     _write_value(document, out, b"", pretty=pretty)
     out.write(b"\n")
 
@@ -176,8 +194,10 @@ def expand_document(document: Any) -> Any:
 
 
 def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) -> None:
-    """Write one value as JSON; `margin` precedes each of its lines but the first. The parts of a LazyObject or
-    LazyArray are written one by one; any other value is encoded as a whole.
+    """Write one value as JSON; `margin` precedes each of its lines but the first.
+
+    The parts of a LazyObject or LazyArray are written one by one; any other value is encoded as a
+    whole.
     """
     if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"
@@ -199,7 +219,10 @@ def _write_bracketed_parts(
     *,
     pretty: bool,
 ) -> None:
-    """Write (prefix, value) pairs between brackets; the prefix is the name with a colon in an object, else empty."""
+    """Write (prefix, value) pairs between brackets.
+
+    The prefix is the name with a colon in an object, else empty.
+    """
     out.write(brackets[:1])
     inner = margin + _INDENT
     line_start = b"\n" + inner if pretty else b""
@@ -215,7 +238,10 @@ def _write_bracketed_parts(
 
 
 def encode_value(value: Any, *, pretty: bool = False) -> bytes:
-    """Encode one value as JSON with numbers of any size; unsafe characters and CI log commands are escaped."""
+    """Encode one value as JSON with numbers of any size.
+
+    Unsafe characters and CI log commands are escaped.
+    """
     data = json_codec.render_json(value, indent=pretty)
     # Nothing to escape, as in most values.
     if data.isascii() and b"##" not in data:

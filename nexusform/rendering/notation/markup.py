@@ -1,5 +1,7 @@
-"""Builder of escaped HTML and SVG. Text is escaped when it becomes part of an element; only `Markup` is used
-unchanged. Attribute names are trusted, attribute values are not.
+"""Builder of escaped HTML and SVG.
+
+Text is escaped when it becomes part of an element; only `Markup` is used unchanged. Attribute names
+are trusted, attribute values are not.
 """
 
 import re
@@ -35,8 +37,10 @@ def escape_markup(text: str) -> str:
 
 
 def build_element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
-    """Build an HTML element. In attribute names a trailing underscore is dropped and others become dashes
-    (`class_`, `aria_label`). None and False omit an attribute, True gives it no value.
+    """Build an HTML element.
+
+    In attribute names a trailing underscore is dropped and others become dashes (`class_`,
+    `aria_label`). None and False omit an attribute, True gives it no value.
     """
     head = f"<{name}{_render_attributes(attributes)}>"
     return Markup(head if name in _VOID else f"{head}{join_markup(*parts)}</{name}>")
@@ -55,7 +59,10 @@ def join_markup(*parts: Part) -> Markup:
 
 
 def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
-    """Yield the text of every part, escaped unless it is markup; None is empty, and lists are flattened."""
+    """Yield the text of every part, escaped unless it is markup.
+
+    None is empty, and lists are flattened.
+    """
     for part in parts:
         if isinstance(part, Markup):
             yield str(part)
@@ -66,7 +73,10 @@ def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
 
 
 def _render_attributes(attributes: dict[str, Any]) -> str:
-    """Render ` name="value"` per attribute (`class_` is class, a_b a-b); ` name` for True, "" for None and False."""
+    """Render ` name="value"` per attribute (`class_` is class, a_b a-b).
+
+    ` name` for True, "" for None and False.
+    """
     texts = []
     for name, value in attributes.items():
         if value is None or value is False:

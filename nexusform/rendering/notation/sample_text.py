@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def describe_fit(count: Interval) -> str:
-    """Return `fits` or `fit` for a number of VMs. If only bounds are known, add the lower one: `fit, certain: 1`."""
+    """Return `fits` or `fit` for a number of VMs.
+
+    If only bounds are known, add the lower one: `fit, certain: 1`.
+    """
     verb = select_word_form(count.maximum, "fits", "fit")
     return verb if count.is_exact else f"{verb}, certain: {count.minimum:,}"
 
@@ -64,7 +67,10 @@ SAMPLES_FORM: Final = RecordForm(
 
 
 def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
-    """Build the JSON of VMs without capacity: intervals over samples of unknown NUMA cells; None without samples."""
+    """Build the JSON of VMs without capacity: intervals over samples of unknown NUMA cells.
+
+    None without samples.
+    """
     if sampled_capacity is None:
         return None
     pools = [

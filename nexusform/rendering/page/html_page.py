@@ -1,5 +1,7 @@
-"""HTML page of a plan. A server with a new plan calls `build_page_content` and passes both results to
-`replace(main, data)` in `assets/page.js`; `render(data)` there redraws from data alone.
+"""HTML page of a plan.
+
+A server with a new plan calls `build_page_content` and passes both results to `replace(main, data)`
+in `assets/page.js`; `render(data)` there redraws from data alone.
 """
 
 import posixpath
@@ -40,7 +42,10 @@ from nexusform.rendering.text.change_stanza_text import render_outputs, render_s
 
 
 class PageContent(Struct, frozen=True):
-    """The contents that depend on the plan: the headline, the inside of `main` and the data of the scripts."""
+    """The contents that depend on the plan.
+
+    The headline, the inside of `main` and the data of the scripts.
+    """
 
     headline: str
     main: Markup
@@ -87,7 +92,10 @@ _COMMIT_LENGTH: Final = 7
 
 
 def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
-    """Yield the directory and the commit of the configuration, if known; as links if the code host is known."""
+    """Yield the directory and the commit of the configuration, if known.
+
+    As links if the code host is known.
+    """
     if origin.url:
         directory = origin.directory or "top directory"
         address = posixpath.join(origin.url, origin.directory).rstrip("/")
@@ -105,8 +113,10 @@ def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
 
 
 def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
-    """Build the sections of the page in the order of a review: verdict, map, explanations, then tables. A failed plan
-    shows only its errors, rules and the current placement. An absent section is None.
+    """Build the sections of the page in the order of a review.
+
+    Verdict, map, explanations, then tables. A failed plan shows only its errors, rules and the
+    current placement. An absent section is None.
     """
     plan = view.plan
     findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
@@ -158,7 +168,10 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 
 
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
-    """Build the decision with the counts of placements and changes; below it the notes and the number of findings."""
+    """Build the decision with the counts of placements and changes.
+
+    Below it the notes and the number of findings.
+    """
     lines = [*report.decision, *_build_count_lines(view)]
     # (CSS class, label).
     css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
@@ -181,7 +194,10 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
 
 
 def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
-    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`; [] for a failed plan."""
+    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`.
+
+    [] for a failed plan.
+    """
     plan = view.plan
     if plan.is_failed:
         return []
@@ -196,7 +212,10 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
 
 
 def _build_changes(view: PlanReportData) -> Part:
-    """Build the summary of changes, and below it every object with its difference; None for a plan without objects."""
+    """Build the summary of changes, and below it every object with its difference.
+
+    None for a plan without objects.
+    """
     if not view.plan.changes:
         return None
     section = plan_sections.build_change_section(view)

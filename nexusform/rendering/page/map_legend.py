@@ -1,5 +1,7 @@
-"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend. The colours are those of Okabe and
-Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the only difference.
+"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend.
+
+The colours are those of Okabe and Ito, suitable for all kinds of colour vision. Patterns vary with
+them, so that colour is never the only difference.
 """
 
 import math
@@ -56,7 +58,10 @@ class ClusterStyle(Struct, frozen=True):
 
 
 def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
-    """Build a style per cluster in the given order. When colours repeat, other patterns distinguish clusters."""
+    """Build a style per cluster in the given order.
+
+    When colours repeat, other patterns distinguish clusters.
+    """
     keys = build_short_names(clusters)
     by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
@@ -138,8 +143,10 @@ def render_cluster_legend(
     changed_clusters: AbstractSet[str],
     width: int,
 ) -> tuple[list[Markup], int]:
-    """Return the elements and the height of the legend. A cluster has a swatch, key, name and VMs (`counts`). Of too
-    many clusters, only changed ones have swatches, or none if these are too many. The others are listed by name.
+    """Return the elements and the height of the legend.
+
+    A cluster has a swatch, key, name and VMs (`counts`). Of too many clusters, only changed ones
+    have swatches, or none if these are too many. The others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)
@@ -172,7 +179,10 @@ def render_cluster_legend(
 def _render_legend_entry(
     style: ClusterStyle, vm_count: int, left: int, top: int
 ) -> Iterator[Markup]:
-    """Yield the elements of a cluster: its swatch with the key, then its name, cut if it is long, and number of VMs."""
+    """Yield the elements of a cluster.
+
+    Its swatch with the key, then its name, cut if it is long, and number of VMs.
+    """
     name = (
         style.cluster
         if len(style.cluster) <= 18
@@ -187,7 +197,10 @@ def _render_legend_entry(
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
-    """Render the meaning of outlines and signs. VMs with the mark `unmarked` (None: none) have no sign on the map."""
+    """Render the meaning of outlines and signs.
+
+    VMs with the mark `unmarked` (None: none) have no sign on the map.
+    """
     parts: list[Markup] = []
     # label, sign, class and fill.
     signs = (

@@ -1,5 +1,7 @@
-"""Data of the page scripts: sites, VMs and changes as plain data with short names. Rows are lists in the order of
-FIELDS, which is part of the document. Secrets are redacted; changes are rendered differences without values.
+"""Data of the page scripts: sites, VMs and changes as plain data with short names.
+
+Rows are lists in the order of FIELDS, which is part of the document. Secrets are redacted; changes
+are rendered differences without values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -71,8 +73,10 @@ _MARK_NUMBERS: Final = {
 def build_page_data(
     plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]
 ) -> dict[str, Any]:
-    """Build the data of the scripts of the page: sites with racks and VMs, changes, and placements of bindings and
-    pods. For a plan with errors leave out its changes and placements.
+    """Build the data of the scripts of the page.
+
+    Sites with racks and VMs, changes, and placements of bindings and pods. For a plan with errors
+    leave out its changes and placements.
     """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
@@ -122,7 +126,10 @@ class PlaybackStep(Struct, frozen=True):
 
 
 class Playback(Struct, frozen=True):
-    """A simulation on the map of a site. `moved_label` and `removed_label` describe the affected VMs."""
+    """A simulation on the map of a site.
+
+    `moved_label` and `removed_label` describe the affected VMs.
+    """
 
     site: SiteMap
     steps: tuple[PlaybackStep, ...]
@@ -133,7 +140,10 @@ class Playback(Struct, frozen=True):
 def build_simulation_data(
     playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()
 ) -> dict[str, Any]:
-    """Build the page data of simulations: each site with its steps. `rows` are the bindings and pods of the plan."""
+    """Build the page data of simulations: each site with its steps.
+
+    `rows` are the bindings and pods of the plan.
+    """
     sites = [
         {**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))}
         for playback in playbacks
@@ -154,7 +164,10 @@ def build_simulation_data(
 
 
 def _build_step(step: PlaybackStep) -> dict[str, Any]:
-    """Build a step of a simulation. `moves` has the positions of affected VMs in the list of VMs of the site."""
+    """Build a step of a simulation.
+
+    `moves` has the positions of affected VMs in the list of VMs of the site.
+    """
     figures = [[figure.pool, figure.text, figure.is_insufficient] for figure in step.figures]
     return {
         "title": step.title,
@@ -165,8 +178,10 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
 
 
 def _build_site(site: SiteMap) -> dict[str, Any]:
-    """Build a site with its racks and VMs. A VM is a list: name, positions of its address, cluster, pool and SKU in
-    the lists of the site, number of its mark, locations before and after, and further details (None: none).
+    """Build a site with its racks and VMs.
+
+    A VM is a list: name, positions of its address, cluster, pool and SKU in the lists of the site,
+    number of its mark, locations before and after, and further details (None: none).
     """
     addresses: dict[str, int] = {}
     pools: dict[str, int] = {}
@@ -244,7 +259,10 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the effect of the plan on a VM, such as `host lost`; "" if its mark on the map is enough."""
+    """Return the effect of the plan on a VM, such as `host lost`.
+
+    "" if its mark on the map is enough.
+    """
     # unchanged or unmanaged; an unmanaged VM can only lose its host.
     if vm.row is None:
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
@@ -334,8 +352,10 @@ _TEXT_INDEX: Final = 5
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document unchanged if it is small. Otherwise a part `packed` replaces its changes and rows. It has the
-    distinct values and text lines once, and their numbers in the changes and rows.
+    """Return the document unchanged if it is small.
+
+    Otherwise a part `packed` replaces its changes and rows. It has the distinct values and text
+    lines once, and their numbers in the changes and rows.
     """
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
@@ -368,9 +388,10 @@ class _NumberedValues:
 def _compress_change(
     change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues
 ) -> list[Any]:
-    """Return a change with a number in place of each value: equal values of all changes share one. Its difference, a
-    text, becomes a list of runs of consecutive line numbers. A run has two elements, first number and count: the lines
-    4, 5, 6 and 9 are `[4, 3, 9, 1]`.
+    """Return a change with a number in place of each value: equal values of all changes share one.
+
+    Its difference, a text, becomes a list of runs of consecutive line numbers. A run has two
+    elements, first number and count: the lines 4, 5, 6 and 9 are `[4, 3, 9, 1]`.
     """
     numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
@@ -387,8 +408,10 @@ def _compress_change(
 
 
 class DomainPageParts(Struct, frozen=True):
-    """Page contents of a domain: sections after the map and after the VMs, the member clusters (name and id
-    of the NKS cluster, "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
+    """Page contents of a domain.
+
+    Sections after the map and after the VMs, the member clusters (name and id of the NKS cluster,
+    "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
     """
 
     after_map: Callable[[Plan], Part]

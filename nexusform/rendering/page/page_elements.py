@@ -1,7 +1,8 @@
-"""Elements of pages (sections, tables, differences, findings), and the shell of every page: a single file without
-external requests, for any screen width. Text and tables need no scripts. Scripts draw the rack map, the change tree
-and the lists, and only the visible part of them. Their data is JSON in the page (`page_data.py`); styles and scripts
-are files in `assets/`.
+"""Elements of pages (sections, tables, differences, findings), and the shell of every page.
+
+A single file without external requests, for any screen width. Text and tables need no scripts.
+Scripts draw the rack map, the change tree and the lists, and only the visible part of them. Their
+data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`.
 """
 
 import re
@@ -59,7 +60,10 @@ _MAX_COLUMNS: Final = 5
 def build_table(
     caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], *, is_firm: bool = False
 ) -> Markup:
-    """Build a table of texts with a caption. With `is_firm` no cell is wrapped."""
+    """Build a table of texts with a caption.
+
+    With `is_firm` no cell is wrapped.
+    """
     head = build_element("caption", caption, class_="quiet")
     lines = [build_row(headers, cells, _NO_COLUMNS) for cells in rows]
     return build_framed_table(caption, headers, lines, _NO_COLUMNS, head, is_firm=is_firm)
@@ -74,8 +78,10 @@ def build_framed_table(
     *,
     is_firm: bool = False,
 ) -> Markup:
-    """Build a table in a scrollable box, at most one screen high. `number_columns` are positions, counted from 0. With
-    `is_firm` no cell is wrapped. Rows of wide tables become blocks of lines on a phone.
+    """Build a table in a scrollable box, at most one screen high.
+
+    `number_columns` are positions, counted from 0. With `is_firm` no cell is wrapped. Rows of wide
+    tables become blocks of lines on a phone.
     """
     text_columns = len(headers) - len(number_columns)
     is_wide = (
@@ -121,7 +127,10 @@ def build_row(
     number_columns: AbstractSet[int],
     kind: str | None = None,
 ) -> Markup:
-    """Build a table row in the CSS class `kind`. On a phone, `data-head` labels a cell with its header."""
+    """Build a table row in the CSS class `kind`.
+
+    On a phone, `data-head` labels a cell with its header.
+    """
     row_head, *other_cells = cells
     data_cells = [
         build_element(
@@ -141,7 +150,10 @@ def _get_cell_class(column: int, number_columns: AbstractSet[int]) -> str | None
 
 
 def render_diff(text: str, label: str) -> Markup:
-    """Render the lines of a diff, coloured by their sign (`+`, `-` or `~`). Lines of a multi-line text have no sign."""
+    """Render the lines of a diff, coloured by their sign (`+`, `-` or `~`).
+
+    Lines of a multi-line text have no sign.
+    """
     spans = []
     for line, is_text in mark_text_lines(text):
         sign = "" if is_text else line.lstrip()[:1]
@@ -153,7 +165,10 @@ def render_diff(text: str, label: str) -> Markup:
 
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
-    """Build all errors, then the other findings. If very many have one id, the further ones are only listed."""
+    """Build all errors, then the other findings.
+
+    If very many have one id, the further ones are only listed.
+    """
     by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
     listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
     articles = [
@@ -279,7 +294,10 @@ def render_page(
     extra_scripts: Sequence[Markup] = (),
     policy: str = _POLICY,
 ) -> str:
-    """Render a page with a map drawn from `data`, as one file. `policy` is the Content-Security-Policy."""
+    """Render a page with a map drawn from `data`, as one file.
+
+    `policy` is the Content-Security-Policy.
+    """
     # Build the fixed bar: sections (filled by a script), search and theme.
     sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
     placeholder = "Find a VM, rack, site or placement"

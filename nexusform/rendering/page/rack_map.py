@@ -1,5 +1,6 @@
-"""Racks, machines and NUMA cells with their VMs before and after a plan, as drawn by maps. VMs are numbered
-per site; machines list VM numbers in order of allocation.
+"""Racks, machines and NUMA cells with their VMs before and after a plan, as drawn by maps.
+
+VMs are numbered per site; machines list VM numbers in order of allocation.
 """
 
 import posixpath
@@ -32,9 +33,10 @@ class ChangeMark(StrEnum):
 
 
 class CertaintyLevel(StrEnum):
-    """Certainty of the planned location of a VM over the samples. COUNT: its rack gets that many VMs of its
-    pool in every sample. LIKELY: in at least half of them. UNLIKELY: in fewer. UNKNOWN: no samples, or the
-    plan does not place the VM.
+    """Certainty of the planned location of a VM over the samples.
+
+    COUNT: its rack gets that many VMs of its pool in every sample. LIKELY: in at least half of
+    them. UNLIKELY: in fewer. UNKNOWN: no samples, or the plan does not place the VM.
     """
 
     UNKNOWN = ""
@@ -47,7 +49,10 @@ _LIKELY_SHARE: Final = 0.5
 
 
 class MapVm(Struct, frozen=True):
-    """One VM; `row` is its row in the plan, or None. `before` and `after` are its locations on each side, or None."""
+    """One VM; `row` is its row in the plan, or None.
+
+    `before` and `after` are its locations on each side, or None.
+    """
 
     name: str
     address: str
@@ -68,7 +73,10 @@ class MapVm(Struct, frozen=True):
 
 
 class MapMachine(Struct, frozen=True):
-    """A machine with the numbers of its VMs on each side. `mark`: PLACED if it is added, REMOVED if removed."""
+    """A machine with the numbers of its VMs on each side.
+
+    `mark`: PLACED if it is added, REMOVED if removed.
+    """
 
     facts: Machine
     mark: ChangeMark
@@ -92,6 +100,7 @@ class MapRack(Struct, frozen=True):
 
 class SiteMap(Struct, frozen=True):
     """A site with racks in natural order of name and clusters in plan order (unmanaged VMs last).
+
     `is_current_only` maps show the current placement without a plan.
     """
 
@@ -113,8 +122,10 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site in plan order: its racks and machines with the VMs before and after the plan. For a
-    plan with errors, the maps show the current VMs only, and omit sites without machines.
+    """Build the map of every site in plan order.
+
+    Its racks and machines with the VMs before and after the plan. For a plan with errors, the maps
+    show the current VMs only, and omit sites without machines.
     """
     if plan.errored:
         current_maps = []
@@ -132,8 +143,10 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If one is
-    empty or too long, use numbers instead. The entry OUTSIDE, for unmanaged VMs, has a dot.
+    """Return a short name by cluster, for the boxes of its VMs.
+
+    Its name without the prefix of all names. If one is empty or too long, use numbers instead. The
+    entry OUTSIDE, for unmanaged VMs, has a dot.
     """
     names = [name for name in clusters if name != OUTSIDE]
     common_prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
@@ -158,7 +171,10 @@ _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan. A plan with errors shows only this placement."""
+    """Return a site as it was before the plan.
+
+    A plan with errors shows only this placement.
+    """
     machines = []
     machine_names, rack_names = set(), set()
     for machine in site.machines:
@@ -191,8 +207,10 @@ def build_site_map(
     machines: Iterable[SiteMachine],
     vms: Sequence[MapVm],
 ) -> SiteMap:
-    """Build the map of one site, with racks in natural order, and machines by slot. Racks may be known from their
-    machines only. A machine has the positions in `vms` of its VMs before and after.
+    """Build the map of one site, with racks in natural order, and machines by slot.
+
+    Racks may be known from their machines only. A machine has the positions in `vms` of its VMs
+    before and after.
     """
     # Positions in `vms` by machine name.
     before = _index_vms_by_machine(vm.before for vm in vms)
@@ -225,7 +243,10 @@ def build_site_map(
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
-    """Return the positions of the placements by machine. A placement is None if the VM does not exist on this side."""
+    """Return the positions of the placements by machine.
+
+    A placement is None if the VM does not exist on this side.
+    """
     numbers: dict[str, list[int]] = {}
     for number, placement in enumerate(placements):
         if placement is not None:
@@ -234,7 +255,10 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site, with unmanaged VMs. On `certain_racks`, a pool has one number of VMs in all samples."""
+    """Build the map of a site, with unmanaged VMs.
+
+    On `certain_racks`, a pool has one number of VMs in all samples.
+    """
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(
@@ -257,8 +281,9 @@ def _list_managed_vms(
     site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]
 ) -> Iterator[MapVm]:
     """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location.
-    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none. In
-    `certain_racks` a pool has the same number of VMs in every sample.
+
+    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
+    In `certain_racks` a pool has the same number of VMs in every sample.
     """
     # Each VM before the plan, with its pool.
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
@@ -279,9 +304,11 @@ def _list_managed_vms(
 
 
 def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
-    """Compute the certainty of the new location of a VM, from repeated runs of the placement (samples). `certain_racks`
-    have the same number of VMs of a pool in every sample: then the level is COUNT. Otherwise the share of samples with
-    this number on its rack decides. The level is UNKNOWN if the plan does not place it, or has no samples.
+    """Compute the certainty of the new location of a VM, from repeated runs of the placement.
+
+    samples. `certain_racks` have the same number of VMs of a pool in every sample: then the level
+    is COUNT. Otherwise the share of samples with this number on its rack decides. The level is
+    UNKNOWN if the plan does not place it, or has no samples.
     """
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
@@ -302,7 +329,10 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """Build a VM from its sides (pool and VM) before and after, one of them maybe None, and the rows of its name."""
+    """Build a VM from its sides before and after, one of them maybe None, and the rows of its name.
+
+    Pool and VM.
+    """
     latest_side = after or before
     assert latest_side is not None, "a VM exists before or after the plan"
     pool, vm = latest_side
@@ -326,8 +356,9 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of the plan about a VM among all rows with its name; None without any. `before` and `after` are its
-    locations, None if it does not exist then.
+    """Find the row of the plan about a VM among all rows with its name; None without any.
+
+    `before` and `after` are its locations, None if it does not exist then.
     """
     # A cluster replaced on another site has two rows per name: one of the removed VM, one of the
     # new VM.

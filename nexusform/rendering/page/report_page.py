@@ -66,7 +66,10 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render a report as a page, with a search field for `rows`. Simulations (`plays`) replace `pictures` by a map."""
+    """Render a report as a page, with a search field for `rows`.
+
+    Simulations (`plays`) replace `pictures` by a map.
+    """
     data = build_simulation_data(plays, rows)
     if plays:
         # Colour the map by cluster at first, or by free capacity if no simulation has steps to
@@ -83,8 +86,10 @@ def render_report_page(
 
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
-    """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`.
-    Folded sections are collapsible (`<details>`), and open if they are findings.
+    """Build the main part of the page of an answer.
+
+    Verdict and facts, `pictures`, numbered sections, `appendix`. Folded sections are collapsible
+    (`<details>`), and open if they are findings.
     """
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
@@ -114,7 +119,10 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
-    """Build the decision block in the CSS class `kind`: labels with their texts, and below them a list of facts."""
+    """Build the decision block in the CSS class `kind`.
+
+    Labels with their texts, and below them a list of facts.
+    """
     block = [
         (
             build_element("dt", line.label),
@@ -140,7 +148,10 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
 
 
 def _build_body(section: Section) -> list[Part]:
-    """Build the contents of a section: tables, lines, commands, items, findings and code, without absent ones."""
+    """Build the contents of a section.
+
+    Tables, lines, commands, items, findings and code, without absent ones.
+    """
     tables: list[Part] = [_build_table(table, section.title) for table in section.all_tables]
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
@@ -182,7 +193,10 @@ def _build_inline_text(span: StyledText) -> Part:
 
 
 def _build_table(table: Table, title: str) -> Markup:
-    """Build a table in its box. The note of a row is below its last cell."""
+    """Build a table in its box.
+
+    The note of a row is below its last cell.
+    """
     rows = []
     for row in table.rows:
         cells: list[Part] = list(map(build_text, row.cells))

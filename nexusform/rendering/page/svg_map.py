@@ -1,7 +1,8 @@
-"""Rack map as one SVG file: racks side by side, a row per machine, a box per NUMA cell. A plan without sites
-shows the fleet as a matrix of placements and clusters. The file makes no requests. Above LARGE machines per
-site the drawing is condensed: no texts in boxes, one tooltip per machine, only the side after the plan. Files
-above 5 MB are drawn rack by rack.
+"""Rack map as one SVG file: racks side by side, a row per machine, a box per NUMA cell.
+
+A plan without sites shows the fleet as a matrix of placements and clusters. The file makes no
+requests. Above LARGE machines per site the drawing is condensed: no texts in boxes, one tooltip per
+machine, only the side after the plan. Files above 5 MB are drawn rack by rack.
 """
 
 from collections import Counter
@@ -56,7 +57,10 @@ _DEFAULT_CELLS: Final = 2
 
 
 class _MapSizes(Struct, frozen=True):
-    """Sizes in pixels. The row of a machine has the height `row` with `gap` below and a `label` on the left."""
+    """Sizes in pixels.
+
+    The row of a machine has the height `row` with `gap` below and a `label` on the left.
+    """
 
     row: int
     gap: int
@@ -73,7 +77,10 @@ _CONDENSED_SCALE: Final = _MapSizes(
 
 
 def render_svg(plan: Plan) -> str:
-    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain such as fleet."""
+    """Render the rack map of a plan as an SVG document.
+
+    Without sites, use the picture of a domain such as fleet.
+    """
     maps = build_rack_maps(plan)
     verdict = enclose("Blocked by ", describe_rejection(plan))
     # The maps have the current placement only.
@@ -92,7 +99,10 @@ def render_svg(plan: Plan) -> str:
 def render_maps(
     maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site."
 ) -> str:
-    """Render an SVG document of maps below a verdict. If it exceeds MAX_BYTES, draw racks without their machines."""
+    """Render an SVG document of maps below a verdict.
+
+    If it exceeds MAX_BYTES, draw racks without their machines.
+    """
     # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too
     # large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
@@ -173,7 +183,10 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 
 
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
-    """Return a text alternative of the picture: the sizes of each site, and its numbers of VMs by change."""
+    """Return a text alternative of the picture.
+
+    The sizes of each site, and its numbers of VMs by change.
+    """
     sentences = []
     for site in maps:
         sizes = (
@@ -195,7 +208,10 @@ class _SiteMapView(Struct, frozen=True):
     is_after: bool
 
     def list_vms(self, machine: MapMachine) -> tuple[int, ...]:
-        """Return the VMs on a machine on this side (before or after), as positions in the list of VMs of the site."""
+        """Return the VMs on a machine on this side, as positions in the list of VMs of the site.
+
+        Before or after.
+        """
         return machine.after if self.is_after else machine.before
 
     def get_location(self, vm: MapVm) -> Placement | None:
@@ -203,7 +219,10 @@ class _SiteMapView(Struct, frozen=True):
         return vm.after if self.is_after else vm.before
 
     def get_mark(self, vm: MapVm) -> ChangeMark:
-        """Return the mark of a VM on this side. PLACED is shown only after the plan, REMOVED only before it."""
+        """Return the mark of a VM on this side.
+
+        PLACED is shown only after the plan, REMOVED only before it.
+        """
         mark_of_other_side = ChangeMark.REMOVED if self.is_after else ChangeMark.PLACED
         return ChangeMark.KEPT if vm.mark is mark_of_other_side else vm.mark
 
@@ -217,7 +236,10 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
 
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
-    """Return both sides (before, after) if the plan changes existing VMs and `has_both` allows two; else one side."""
+    """Return both sides (before, after) if the plan changes existing VMs and `has_both` allows two.
+
+    Else one side.
+    """
     if site.is_current_only:
         # No plan, or a failed one.
         return _CURRENT
@@ -238,7 +260,10 @@ class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap) -> None:
-        """Compute the layout of the site: racks in lines, once per side (before and after), below the legends."""
+        """Compute the layout of the site.
+
+        Racks in lines, once per side (before and after), below the legends.
+        """
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
@@ -274,7 +299,10 @@ class _SiteDrawing:
         return _RACK_NAME_HEIGHT + rows * (self._scale.row + self._scale.gap) + _RACK_GAP
 
     def render_markup(self, top: int) -> list[Markup]:
-        """Render the site from `top` down: its name, two legends, and for each side a title and the racks in lines."""
+        """Render the site from `top` down.
+
+        Its name, two legends, and for each side a title and the racks in lines.
+        """
         parts = [render_text(MARGIN, top + 16, f"Site {self._map.name}", "heading")]
         y = top + _HEADING_HEIGHT
         parts.append(translate_parts(self._legend, MARGIN, y))
@@ -352,8 +380,10 @@ class _SiteDrawing:
         fill_levels: list[float],
         mark: ChangeMark,
     ) -> Markup:
-        """Render a VM as a box in each of its NUMA cells, right of earlier boxes. With unknown cells, it is one box
-        over the machine. `fill_levels` has the width used in each cell, and is updated.
+        """Render a VM as a box in each of its NUMA cells, right of earlier boxes.
+
+        With unknown cells, it is one box over the machine. `fill_levels` has the width used in each
+        cell, and is updated.
         """
         scale = self._scale
         # No division by 0.
@@ -428,7 +458,10 @@ def _render_box(
 def _compute_rectangle(
     left: float, width: float, scale: _MapSizes, inset: float
 ) -> dict[str, float]:
-    """Compute the rectangle of a box. It is smaller by `inset` on each side, with space for its outline."""
+    """Compute the rectangle of a box.
+
+    It is smaller by `inset` on each side, with space for its outline.
+    """
     return {
         "x": round(left + inset, 2),
         "y": inset,
@@ -438,7 +471,10 @@ def _compute_rectangle(
 
 
 def describe_vm(vm: MapVm) -> str:
-    """Describe a VM in three lines: its name, its owner and SKU, and its change with the trigger (or its location)."""
+    """Describe a VM in three lines.
+
+    Its name, its owner and SKU, and its change with the trigger (or its location).
+    """
     old, new = format_optional_location(vm.before), format_optional_location(vm.after)
     trigger_note = enclose(" (", vm.trigger, ")")
     changes = {
@@ -510,8 +546,10 @@ class RackOverviewDrawing:
         return parts
 
     def _render_rack(self, rack: MapRack) -> list[Markup]:
-        """Render a rack after the plan: tooltip, name, and a box with the number of VMs and a bar of used memory. The
-        box has the style of the most severe mark of its VMs. It is hatched if no machine takes new VMs.
+        """Render a rack after the plan.
+
+        Tooltip, name, and a box with the number of VMs and a bar of used memory. The box has the
+        style of the most severe mark of its VMs. It is hatched if no machine takes new VMs.
         """
         remaining_machines = [
             machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED
@@ -549,7 +587,10 @@ class RackOverviewDrawing:
         ]
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
-        """Compute the share of the memory of a rack used by its VMs after the plan; 0 without memory."""
+        """Compute the share of the memory of a rack used by its VMs after the plan.
+
+        0 without memory.
+        """
         total_gib, used_gib = 0.0, 0.0
         for machine in machines:
             total_gib += machine.facts.cells * machine.facts.memory_gib_per_cell

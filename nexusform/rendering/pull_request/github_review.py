@@ -1,5 +1,6 @@
-"""Body of a GitHub review: the comment, and line comments with failures and fixes, for `POST
-/repos/OWNER/REPO/pulls/NUMBER/reviews`. GitHub rejects comments outside of the diff, so only its lines get comments.
+"""Body of a GitHub review: the comment, and line comments with failures and fixes, for `POST /repos/OWNER/REPO/pulls/NUMBER/reviews`.
+
+GitHub rejects comments outside of the diff, so only its lines get comments.
 """
 
 import re
@@ -33,7 +34,10 @@ class DiffLines(Struct, frozen=True):
     lines: Mapping[str, frozenset[int]]
 
     def find_path(self, name: str) -> str:
-        """Find the repository path of a file name of nexusform; "" if the diff has no such file or several."""
+        """Find the repository path of a file name of nexusform.
+
+        "" if the diff has no such file or several.
+        """
         tail = name.removeprefix("./")
         paths = [path for path in self.lines if path == tail or path.endswith(f"/{tail}")]
         return paths[0] if len(paths) == 1 else ""
@@ -45,9 +49,11 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. A file begins with
-    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`: the number of its first line in
-    the new file, and the count of lines (1 if omitted). Removed lines begin with "-" and are not counted.
+    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path.
+
+    A file begins with a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT
+    +FIRST,COUNT @@`: the number of its first line in the new file, and the count of lines (1 if
+    omitted). Removed lines begin with "-" and are not counted.
     """
     lines: dict[str, set[int]] = {}  # by path
     # Of the current file.
@@ -78,8 +84,10 @@ def build_review(
     diff: DiffLines,
     body: str,
 ) -> dict[str, Any]:
-    """Build the review, with `body` in Markdown. It requests changes if the plan is rejected. A finding has its
-    suggestions as comments, or else one comment on its first line. Lines outside of the diff have none.
+    """Build the review, with `body` in Markdown.
+
+    It requests changes if the plan is rejected. A finding has its suggestions as comments, or else
+    one comment on its first line. Lines outside of the diff have none.
     """
     problems = [
         finding.diagnostic
@@ -109,7 +117,10 @@ def _build_suggestions(
     files: Mapping[str, SourceFile],
     diff: DiffLines,
 ) -> list[dict[str, Any]]:
-    """Build suggestions (comments with a button) of the first remedy with all edits in the diff; [] without one."""
+    """Build suggestions (comments with a button) of the first remedy with all edits in the diff.
+
+    [] without one.
+    """
     if configuration is None:
         # The places to edit are unknown.
         return []
@@ -134,7 +145,10 @@ def _build_suggestion(
     files: Mapping[str, SourceFile],
     diff: DiffLines,
 ) -> list[dict[str, Any]]:
-    """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command."""
+    """Build a suggestion of one edit.
+
+    [] if its lines are not in the diff, or its text contains a bot command.
+    """
     # The argument has no literal to replace, or belongs to several instances.
     if edit is None:
         return []

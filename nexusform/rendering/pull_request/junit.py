@@ -23,7 +23,10 @@ from nexusform.rendering.report.plan_verdict import format_violation
 
 
 class JunitCase(Struct, frozen=True):
-    """One test case: `outcome` is empty, failure, error or skipped; `note` is the text of a passed case."""
+    """One test case: `outcome` is empty, failure, error or skipped.
+
+    `note` is the text of a passed case.
+    """
 
     group: str
     name: str
@@ -81,7 +84,8 @@ def render_junit(plan: Plan) -> str:
 
 
 def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> JunitCase:
-    """Build the JUnit case of a check of the configuration, with a line per broken condition:
+    """Build the JUnit case of a check of the configuration, with a line per broken condition.
+
     `check.racks at main.nf.hcl:9: Add racks.`. A line has the diagnostics inside of the condition,
     or without any the messages of the check.
     """
@@ -128,7 +132,10 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
 
 
 def _render_case(case: JunitCase) -> Markup:
-    """Return the testcase element; an empty outcome means passed, and None seconds leave out the time."""
+    """Return the testcase element.
+
+    An empty outcome means passed, and None seconds leave out the time.
+    """
     parts: list[Markup] = []
     if case.outcome:  # "": passed
         parts.append(build_svg_element(case.outcome, case.detail, message=case.message))
@@ -156,7 +163,10 @@ def _format_finding_name(diagnostic: Diagnostic) -> str:
 
 
 def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> JunitCase:
-    """Build the case of a lint rule: it passes, with its findings as a note, or is skipped if lint did not run."""
+    """Build the case of a lint rule.
+
+    It passes, with its findings as a note, or is skipped if lint did not run.
+    """
     if findings:
         lines = [f"{format_count(len(findings), 'finding')}:"]
         lines += [

@@ -1,5 +1,7 @@
-"""Building blocks of Markdown reports, their size limit, and links to source lines at the code host. User
-text cannot break out of the GitHub-flavoured pieces. The least important parts are cut first, with a note.
+"""Building blocks of Markdown reports, their size limit, and links to source lines at the code host.
+
+User text cannot break out of the GitHub-flavoured pieces. The least important parts are cut first,
+with a note.
 """
 
 import posixpath
@@ -18,7 +20,10 @@ from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_
 
 
 def format_code(text: str) -> str:
-    """Format text as inline code; "" for an empty text. A text with backticks is enclosed by more of them."""
+    """Format text as inline code; "" for an empty text.
+
+    A text with backticks is enclosed by more of them.
+    """
     escaped_text = escape_control_characters(text).replace("\n", " ")
     fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
     return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else enclose("`", escaped_text, "`")
@@ -53,8 +58,10 @@ _SEPARATOR: Final = "<span></span>"
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, HTML and code hosts. A backslash precedes each Markdown sign. An empty element
-    separates an @ from its name and `#` from its number, because hosts undo escapes before they look for names.
+    """Escape text for Markdown, HTML and code hosts.
+
+    A backslash precedes each Markdown sign. An empty element separates an @ from its name and `#`
+    from its number, because hosts undo escapes before they look for names.
     """
     html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
     unmentioned = _MENTION.sub(f"@{_SEPARATOR}", _MARKDOWN_SIGNS.sub(r"\\\1", html))
@@ -116,7 +123,10 @@ def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def render_diff(text: str) -> str:
-    """Move the signs of changed lines to the first column: GitHub colours lines by it. Lines of texts are unchanged."""
+    """Move the signs of changed lines to the first column: GitHub colours lines by it.
+
+    Lines of texts are unchanged.
+    """
     return "\n".join(
         line if is_text else _move_sign_to_first_column(line)
         for line, is_text in mark_text_lines(text)
@@ -124,7 +134,10 @@ def render_diff(text: str) -> str:
 
 
 def _move_sign_to_first_column(line: str) -> str:
-    """Move the sign of a line to the first column, as "!" for a change: `  + a` as `+   a`, `  -/+ a` as `! -/+ a`."""
+    """Move the sign of a line to the first column, as "!" for a change.
+
+    `  + a` as `+   a`, `  -/+ a` as `! -/+ a`.
+    """
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line
@@ -144,7 +157,10 @@ _MIN_PART_BYTES: Final = 300
 
 
 class ReportPart(Struct, frozen=True):
-    """A part of a report: lines and their renderer. Low `importance` is cut first, an `is_atomic` part as a whole."""
+    """A part of a report: lines and their renderer.
+
+    Low `importance` is cut first, an `is_atomic` part as a whole.
+    """
 
     title: str
     importance: int
@@ -159,9 +175,11 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes. If they are too long, parts are cut in order of
-    importance, the least important first, until the rest fits. A cut part loses its last lines, or is dropped if no
-    line fits. A note at the end names the cut parts; if even this note is too long, return its beginning.
+    """Join the parts with blank lines in at most `max_bytes` bytes.
+
+    If they are too long, parts are cut in order of importance, the least important first, until the
+    rest fits. A cut part loses its last lines, or is dropped if no line fits. A note at the end
+    names the cut parts; if even this note is too long, return its beginning.
     """
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}
@@ -213,7 +231,10 @@ def _measure_size(texts: Collection[str]) -> int:
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
-    """Return the part with as many first lines as fit into `max_bytes`; None if none fits, or it may not be cut."""
+    """Return the part with as many first lines as fit into `max_bytes`.
+
+    None if none fits, or it may not be cut.
+    """
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
     # A binary search, as the renderer may change the size of each line.

@@ -1,5 +1,8 @@
-"""Comment of a plan on a pull request. It stays below a number of bytes (hosts truncate comments at 65,536 characters):
-least important parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a phone.
+"""Comment of a plan on a pull request.
+
+It stays below a number of bytes (hosts truncate comments at 65,536 characters): least important
+parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a
+phone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -86,8 +89,9 @@ def render_markdown(
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`, with a final newline. Sections with
-    a low importance are cut first. A failed plan has its errors and findings only.
+    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`, with a final newline.
+
+    Sections with a low importance are cut first. A failed plan has its errors and findings only.
     """
     view = PlanReportData(plan, sources, registries, placements)
     report = build_plan_report(view)
@@ -114,7 +118,10 @@ def render_markdown(
 
 
 def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
-    """Build the part with commit, inventory (bold if it is old) and evaluation. It has no line without any of them."""
+    """Build the part with commit, inventory (bold if it is old) and evaluation.
+
+    It has no line without any of them.
+    """
     inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
     if has_stale_inventory(plan):
         inventory = f"**{inventory}**"
@@ -132,7 +139,10 @@ def _truncate_line(line: str) -> str:
 
 
 def _build_notes(view: PlanReportData) -> Section:
-    """Build the notes. The age of the inventory is in the last line."""
+    """Build the notes.
+
+    The age of the inventory is in the last line.
+    """
     section = plan_sections.build_note_section(view)
     return replace(
         section,
@@ -250,11 +260,14 @@ _SIGN_MEANINGS: Final = (
 def render_rack_picture(
     racks: Sequence[RackVmCounts], *, has_several_sites: bool = False
 ) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. The
-    racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
-    number of the other racks and a legend. Return [] if no machine has another number of VMs after the plan.
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
 
-    For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:
+    The racks with the most removed VMs come first in `racks`. Only the first existing and new racks
+    are shown, then the number of the other racks and a legend. Return [] if no machine has another
+    number of VMs after the plan.
+
+    For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of
+    2 machines give:
 
         rack1   1     5
         before  21.0  +
@@ -291,9 +304,11 @@ def render_rack_picture(
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render the VMs per machine of one rack: a line of slot numbers, the numbers of VMs before, and those after. A new
-    rack has only the last line. A rack with many machines has these lines again for the next slots. The margin on the
-    left has the name of the rack, or `before` and `after`.
+    """Render the VMs per machine of one rack.
+
+    A line of slot numbers, the numbers of VMs before, and those after. A new rack has only the last
+    line. A rack with many machines has these lines again for the next slots. The margin on the left
+    has the name of the rack, or `before` and `after`.
     """
     name = escape_control_characters(display_name).replace("\n", " ")
     if count_columns(name) > MAX_WIDTH:
@@ -338,7 +353,10 @@ def _join_in_groups(signs: Sequence[str]) -> str:
 
 
 def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
-    """Return the sign of a machine in the picture: its number of VMs, or a state. `vms` None: it does not exist."""
+    """Return the sign of a machine in the picture: its number of VMs, or a state.
+
+    `vms` None: it does not exist.
+    """
     if vms is None:
         return _NO_MACHINE
     # VMs on a cordoned machine keep running and count.

@@ -75,8 +75,10 @@ def render_report_markdown(report: Report) -> str:
 
 
 def _render_section(section: Section) -> Iterable[str]:
-    """Yield the Markdown blocks of one section of an answer: its title, lines, notes, commands and tables. A folded
-    section is inside of `<details>`, with its title as the visible summary.
+    """Yield the Markdown blocks of one section of an answer.
+
+    Its title, lines, notes, commands and tables. A folded section is inside of `<details>`, with
+    its title as the visible summary.
     """
     title = escape_prose(section.title)
     if section.is_finding:
@@ -118,7 +120,10 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
-    """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
+    """Render the lines of a table.
+
+    The row of a finding is bold, and columns with figures are aligned to the right.
+    """
     rule = [
         "---:" if column in table.number_columns else "---" for column in range(len(table.headers))
     ]
@@ -134,8 +139,10 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section. A section of code, or a folded one, is one part. Any other has a part with its
-    first rows, below a heading with `has_title`. If it has more, a second part, folded and less important, has all.
+    """Yield the parts of a section.
+
+    A section of code, or a folded one, is one part. Any other has a part with its first rows, below
+    a heading with `has_title`. If it has more, a second part, folded and less important, has all.
     """
     title = section.title or section.name
     if section.code.text:
@@ -159,7 +166,10 @@ def build_parts(
 
 
 def _build_code_part(section: Section, importance: int) -> ReportPart:
-    """Build a part of code; a diff has its signs in the first column. Only a folded part may lose its last lines."""
+    """Build a part of code; a diff has its signs in the first column.
+
+    Only a folded part may lose its last lines.
+    """
     language = section.code.language
     text = strip_colours(section.code.text)
     if language == "diff":
@@ -179,8 +189,10 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
-    """Yield the lines of a section in blocks with blank lines between them: notes, tables, items, findings and
-    sentences. Without `has_all`, yield only the first rows of tables and lists.
+    """Yield the lines of a section in blocks with blank lines between them.
+
+    Notes, tables, items, findings and sentences. Without `has_all`, yield only the first rows of
+    tables and lists.
     """
     blocks = [_render_notes(section)]
     for full_table in section.all_tables:
@@ -220,8 +232,10 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
-    """Yield a block of lines per table of items, with the name of its group above. Items without a group name share the
-    first table. Sections without `item_headers` have one list of all items instead.
+    """Yield a block of lines per table of items, with the name of its group above.
+
+    Items without a group name share the first table. Sections without `item_headers` have one list
+    of all items instead.
     """
     if not section.item_headers:
         lines: list[str] = []
@@ -270,7 +284,10 @@ _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
 def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
-    """Render new warnings and advice, one line each; beyond the first few of a kind only their subjects."""
+    """Render new warnings and advice, one line each.
+
+    Beyond the first few of a kind only their subjects.
+    """
     listed_entries, remaining_entries = limit_findings_per_id(entries.caused)
     lines: list[str] = []
     for entry in listed_entries:

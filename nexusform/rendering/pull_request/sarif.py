@@ -32,7 +32,10 @@ _SILENCE_HINT: Final = (
 
 
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
-    """Build the SARIF document of a plan. A finding without a line refers to the block of its resource."""
+    """Build the SARIF document of a plan.
+
+    A finding without a line refers to the block of its resource.
+    """
     blocks = {
         str(change.address): change.source for change in plan.changes if change.source is not None
     }
@@ -42,7 +45,10 @@ def build_sarif_document(plan: Plan) -> dict[str, Any]:
 def build_findings_document(
     findings: Sequence[Finding], version: str = "", blocks: Mapping[str, Span] = {}
 ) -> dict[str, Any]:
-    """Build the SARIF log with one run of findings; `blocks` maps addresses to the source spans of resources."""
+    """Build the SARIF log with one run of findings.
+
+    `blocks` maps addresses to the source spans of resources.
+    """
     # By rule id.
     first_diagnostics: dict[str, Diagnostic] = {}
     for finding in findings:

@@ -35,7 +35,10 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause for each loss: unmanaged VMs without machine, weak control planes, pools and workloads down."""
+    """Yield a clause for each loss.
+
+    Unmanaged VMs without machine, weak control planes, pools and workloads down.
+    """
     yield from describe_lost_vms(plan)
     yield from _describe_control_plane_losses(plan)
     format_cluster = build_cluster_formatter(plan.placement_tables)
@@ -52,8 +55,10 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
-    """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs. With one or two, the
-    loss of a single VM breaks the quorum, because a majority of the VMs must be up.
+    """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs.
+
+    With one or two, the loss of a single VM breaks the quorum, because a majority of the VMs must
+    be up.
     """
     # control-plane VMs down at once, by (site id, cluster).
     down: Counter[tuple[str, str]] = Counter()
@@ -96,8 +101,10 @@ _IMMEDIATE: Final[_RemovalTime] = ("", "", "", 0)
 
 
 class _Replicas(Struct):
-    """The pods of a workload on one cluster: pods up throughout, and the removal times and effects of the
-    others. `removed` pods are deleted, `new` ones are created.
+    """The pods of a workload on one cluster.
+
+    Pods up throughout, and the removal times and effects of the others. `removed` pods are deleted,
+    `new` ones are created.
     """
 
     up: int = 0
@@ -128,9 +135,11 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield a clause on a workload without any pod for some time or permanently. Each of its pods is removed, disrupted
-    or new. Yield nothing if disrupted pods are replaced before the next ones stop. With `is_protected` a
-    PodDisruptionBudget lets the drain wait for new pods.
+    """Yield a clause on a workload without any pod for some time or permanently.
+
+    Each of its pods is removed, disrupted or new. Yield nothing if disrupted pods are replaced
+    before the next ones stop. With `is_protected` a PodDisruptionBudget lets the drain wait for new
+    pods.
     """
     # pods are only removed and created.
     if not replicas.effects:
@@ -157,8 +166,10 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
 def _add_pod_effect(
     replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]
 ) -> None:
-    """Add the effect of the plan on one pod to the counts of its workload (`replicas`): up, removed, new, or disrupted.
-    A pod replaced in a rolling update counts as up. For a disrupted pod, add the time when its node is removed.
+    """Add the effect of the plan on one pod to the counts of its workload (`replicas`).
+
+    Up, removed, new, or disrupted. A pod replaced in a rolling update counts as up. For a disrupted
+    pod, add the time when its node is removed.
     """
     effect = compute_effect(pod)
     # An unplaced pod stays down.
@@ -176,9 +187,11 @@ def _add_pod_effect(
 
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
-    """Return the removal time of each node in a batched upgrade. A node has two keys if the platform gives it another
-    name. A time is not a clock time, but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the
-    nodes of a pool in the order of their numbers, one batch at a time.
+    """Return the removal time of each node in a batched upgrade.
+
+    A node has two keys if the platform gives it another name. A time is not a clock time, but a
+    pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in
+    the order of their numbers, one batch at a time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:
@@ -215,8 +228,10 @@ _VERBS: Final = {
 
 
 def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
-    """Describe the numbers of disrupted pods of a workload by effect. Return `its only replica moves`, `all of its 3
-    replicas move` or `of its 3 replicas 1 moves and 2 lose their nodes`.
+    """Describe the numbers of disrupted pods of a workload by effect.
+
+    Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and
+    2 lose their nodes`.
     """
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
@@ -235,7 +250,10 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
 
 
 def describe_weakened_rules(plan: Plan) -> Iterator[str]:
-    """Yield sentences about separation rules with less effect: deleted ones, and those only warning from now on."""
+    """Yield sentences about separation rules with less effect.
+
+    Deleted ones, and those only warning from now on.
+    """
     for change in plan.changes:
         if change.address.type != _RULE:
             continue

@@ -42,9 +42,11 @@ def build_capacity_table(
     *,
     has_unchanged: bool = False,
 ) -> tuple[Table, str]:
-    """Return a table of the spare capacity of sites before and after the plan, and a note with the number of unchanged
-    ones ("" if all or none are). A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal
-    figures share rows, worse figures first. If no site changes, or with `has_unchanged`, all sites have rows.
+    """Return a table of the spare capacity of sites before and after the plan, and a note with the number of unchanged ones ("" if all or none are).
+
+    A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal figures
+    share rows, worse figures first. If no site changes, or with `has_unchanged`, all sites have
+    rows.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
@@ -79,8 +81,10 @@ def _group_equal_sites(
     rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]],
     figures: Mapping[str, tuple[_CapacityTableRow, ...]],
 ) -> list[_EqualSites]:
-    """Group the sites with equal figures, those with a worse figure first. The largest SKU (of the first row of a site)
-    must be equal, too: the figures are numbers of its VMs.
+    """Group the sites with equal figures, those with a worse figure first.
+
+    The largest SKU (of the first row of a site) must be equal, too: the figures are numbers of its
+    VMs.
     """
     ids_by_figures = group_by(site_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
     groups = [
@@ -91,7 +95,10 @@ def _group_equal_sites(
 
 
 def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[Row]:
-    """Build a row per figure, a worse one highlighted. `prefix` names the sites in a table with several ones."""
+    """Build a row per figure, a worse one highlighted.
+
+    `prefix` names the sites in a table with several ones.
+    """
     rows: list[Row] = []
     for figure in figures:
         after = StyledText(figure.after, Style.STRONG) if figure.is_worse else figure.after
@@ -103,8 +110,10 @@ def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]],
     other_capacity: Sequence[SiteResourceCapacity],
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
-    """Build the table rows of every site, in plan order: VM capacity, then the scarcest other resource of each kind if
-    any site has data about them. The first row of a site is its largest SKU.
+    """Build the table rows of every site, in plan order.
+
+    VM capacity, then the scarcest other resource of each kind if any site has data about them. The
+    first row of a site is its largest SKU.
     """
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
@@ -132,10 +141,12 @@ def _build_site_figures(
 
 
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
-    """Yield the figures of one site as rows of a table: a label, a text before and one after the plan. A text is "-" if
-    the site does not exist then. `rows` have the capacity for each SKU, the largest first. Each measure has two
-    functions of these capacities: one formats the figure, one computes its deficit. A larger deficit after the plan
-    means that the figure is worse.
+    """Yield the figures of one site as rows of a table.
+
+    A label, a text before and one after the plan. A text is "-" if the site does not exist then.
+    `rows` have the capacity for each SKU, the largest first. Each measure has two functions of
+    these capacities: one formats the figure, one computes its deficit. A larger deficit after the
+    plan means that the figure is worse.
     """
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
@@ -167,8 +178,10 @@ def _list_clusters_without_surge(
 
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
-    """Return "yes" if every cluster has surge capacity. Return the clusters without it as `no: a, b`, or else the
-    uncertain ones as `unknown: c`. Return "-" without clusters.
+    """Return "yes" if every cluster has surge capacity.
+
+    Return the clusters without it as `no: a, b`, or else the uncertain ones as `unknown: c`. Return
+    "-" without clusters.
     """
     insufficient, uncertain = _list_clusters_without_surge(capacities)
     if insufficient:

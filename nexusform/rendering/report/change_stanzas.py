@@ -40,8 +40,9 @@ _CONDITIONS: Final = "conditions"
 
 
 class ChangeStanza(Struct, frozen=True):
-    """The change of one object: `address headline`, comments, block header and body. `symbol` is "+", "-",
-    "~", "-/+", "+/-", "<=", "." or "" (only moved or imported).
+    """The change of one object: `address headline`, comments, block header and body.
+
+    `symbol` is "+", "-", "~", "-/+", "+/-", "<=", "." or "" (only moved or imported).
     """
 
     address: str
@@ -55,7 +56,10 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanza of each reported change: header and difference. `detail` decides if hints mention placements."""
+    """Build the stanza of each reported change: header and difference.
+
+    `detail` decides if hints mention placements.
+    """
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -145,9 +149,11 @@ _Side: TypeAlias = _Mapping | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full. They
-    are the maps of placed VMs, bindings or pods, long lists such as conditions, and machines. `before` and `after` are
-    the attributes of the object, None if it does not exist then. `counts` has its changed placements.
+    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full.
+
+    They are the maps of placed VMs, bindings or pods, long lists such as conditions, and machines.
+    `before` and `after` are the attributes of the object, None if it does not exist then. `counts`
+    has its changed placements.
     """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
@@ -182,8 +188,10 @@ def _describe_further_entries(old: _Mapping, new: _Mapping, changed_names: set[s
 
 
 def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
-    """Return short texts in place of changed lists, by attribute. The conditions give the last one, as predicted for
-    the time when everything is ready. The statuses give their number: `(3 clusters)`.
+    """Return short texts in place of changed lists, by attribute.
+
+    The conditions give the last one, as predicted for the time when everything is ready. The
+    statuses give their number: `(3 clusters)`.
     """
     texts: dict[str, str] = {}
     conditions = _get_changed_list(before, after, _CONDITIONS)

@@ -46,9 +46,10 @@ _MAX_PATHS: Final = 4
 def describe_changes(
     change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return clauses about the changes of an object: `count 2 -> 3`. If no argument changes, return the
-    `placement_clauses` about its placed objects. Without any, return a clause about an unfinished apply or computed
-    values, and () for no change.
+    """Return clauses about the changes of an object: `count 2 -> 3`.
+
+    If no argument changes, return the `placement_clauses` about its placed objects. Without any,
+    return a clause about an unfinished apply or computed values, and () for no change.
     """
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
@@ -75,8 +76,9 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute of an object:
-    `{"manifest": ("Deployment web: replicas 3 -> 5",)}`. `tree` is the difference of the object.
+    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute of an object: `{"manifest": ("Deployment web: replicas 3 -> 5",)}`.
+
+    `tree` is the difference of the object.
     """
     clauses = {}
     for child in tree.children:
@@ -93,7 +95,10 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
 
 
 def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about changes deep inside of arguments, by attribute. Arguments with many changes are omitted."""
+    """Return clauses about changes deep inside of arguments, by attribute.
+
+    Arguments with many changes are omitted.
+    """
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
@@ -110,6 +115,7 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
 
 def _has_nested_changes(node: DifferenceNode) -> bool:
     """Return whether a changed argument has a changed part with parts of its own, such as a changed object in a list.
+
     An argument with forced replacement is described as a whole.
     """
     if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
@@ -123,8 +129,10 @@ def _build_clauses(
     texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
-    """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
-    `texts` has other clauses for some arguments, by name. `machines` are the names of all machines of a rack.
+    """Return a clause for every changed argument, nested blocks included.
+
+    `count 2 -> 3`, `pool1,2 count 4 -> 5`. `texts` has other clauses for some arguments, by name.
+    `machines` are the names of all machines of a rack.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -141,8 +149,10 @@ def _build_clauses(
 def _build_block_clauses(
     blocks: Iterable[DifferenceNode], schema: BlockSchema | None, machines: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the clauses about changed nested blocks: `pool1,2 count 4 -> 5`. Equally changed blocks share a clause. If
-    all of the `machines` of a rack change, they are `all 16 machines`.
+    """Yield the clauses about changed nested blocks: `pool1,2 count 4 -> 5`.
+
+    Equally changed blocks share a clause. If all of the `machines` of a rack change, they are `all
+    16 machines`.
     """
     # Of equally changed blocks.
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -167,9 +177,11 @@ def _build_block_clauses(
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return texts to append to the name of a block. A changed block has one per changed argument: ` count 2 -> 3`. A
-    created or deleted block has one with its values other than defaults: ` (count = 3, mode = "User")`. The text is ""
-    if there are none, or if it would be too long.
+    """Return texts to append to the name of a block.
+
+    A changed block has one per changed argument: ` count 2 -> 3`. A created or deleted block has
+    one with its values other than defaults: ` (count = 3, mode = "User")`. The text is "" if there
+    are none, or if it would be too long.
     """
     if block.symbol not in (CREATED, DELETED):
         return tuple(f" {clause}" for clause in _build_clauses(block, schema))
@@ -189,7 +201,10 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
-    """Return whether users can set an argument, unlike a computed one. Without a schema, assume that they can."""
+    """Return whether users can set an argument, unlike a computed one.
+
+    Without a schema, assume that they can.
+    """
     # A computed map of placed VMs, bindings or pods.
     if name in MAPS:
         return False
@@ -209,8 +224,10 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 
 def _format_changed_value(node: DifferenceNode) -> str:
-    """Format the change of an argument after its name. A scalar has its old and new value. A set, map or object has its
-    changed parts: `2 added`. Anything else is `changed`.
+    """Format the change of an argument after its name.
+
+    A scalar has its old and new value. A set, map or object has its changed parts: `2 added`.
+    Anything else is `changed`.
     """
     if node.kind is NodeKind.LEAF:
         return _format_scalar_change(node)
@@ -230,8 +247,10 @@ def _format_scalar_change(node: DifferenceNode) -> str:
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed. If a part has no
-    name, its group is only counted: `2 added`. If the names are too long, all groups are.
+    """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed.
+
+    If a part has no name, its group is only counted: `2 added`. If the names are too long, all
+    groups are.
     """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     texts, count_texts = [], []
@@ -260,8 +279,10 @@ def _format_changed_part(node: DifferenceNode) -> str:
 
 
 def _get_part_name(node: DifferenceNode) -> str:
-    """Return a text to identify one part of a map, set or list. It is its own name, the value of a scalar, or the value
-    of an attribute such as `name`. Return "" without any.
+    """Return a text to identify one part of a map, set or list.
+
+    It is its own name, the value of a scalar, or the value of an attribute such as `name`. Return
+    "" without any.
     """
     if node.name:
         return node.name
@@ -279,8 +300,9 @@ _MAX_PATH_VALUE_LENGTH: Final = 60
 
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
-    """Return clauses about the parts of an argument that differ between its old and new value, sorted by path:
-    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
+    """Return clauses about the parts of an argument that differ between its old and new value, sorted by path: `labels.team "a" -> "b"`, `zones[1] removed`.
+
+    `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
     """
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
@@ -309,8 +331,10 @@ def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is a
-    dict of the marks of parts. It is True if the whole value is marked, and None if nothing is.
+    """Return whether the value at a path is sensitive.
+
+    The path, one above it or one below it is marked. `marks` is a dict of the marks of parts. It is
+    True if the whole value is marked, and None if nothing is.
     """
     node = marks
     for step in path:
@@ -323,8 +347,9 @@ def _is_marked(path: Path, marks: Any) -> bool:
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
-    """Format the change of a part of an argument with its path: `labels.team "a" -> "b"`. A side can be _ABSENT. The
-    values of a sensitive part are hidden.
+    """Format the change of a part of an argument with its path: `labels.team "a" -> "b"`.
+
+    A side can be _ABSENT. The values of a sensitive part are hidden.
     """
     text = format_path(path)
     if is_hidden:
@@ -339,7 +364,10 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(plain: Any) -> str:
-    """Format a value on one line, truncated if it is long. Most containers are formatted as their size."""
+    """Format a value on one line, truncated if it is long.
+
+    Most containers are formatted as their size.
+    """
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
@@ -353,8 +381,10 @@ def _format_value(plain: Any) -> str:
 
 
 def _format_object(plain: dict[str, Any]) -> str:
-    """Format a short object without nesting as `{a = 1, b = 2}`, without null attributes. An object with an inner map
-    or list, or too long for its line, becomes its number of attributes: `{12 attributes}`.
+    """Format a short object without nesting as `{a = 1, b = 2}`, without null attributes.
+
+    An object with an inner map or list, or too long for its line, becomes its number of attributes:
+    `{12 attributes}`.
     """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
     # null: not set.

@@ -72,7 +72,10 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of the decision block of a plan. A failed plan has only its errors and guard rails."""
+    """Return the lines of the decision block of a plan.
+
+    A failed plan has only its errors and guard rails.
+    """
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
@@ -118,8 +121,10 @@ _VERBS: Final[Mapping[Effect, str]] = {
 
 
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
-    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to destroy`. Clauses
-    about running objects share a part. Stopped, waiting and destroyed objects follow, each after a semicolon.
+    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to destroy`.
+
+    Clauses about running objects share a part. Stopped, waiting and destroyed objects follow, each
+    after a semicolon.
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [
@@ -178,8 +183,10 @@ _CHANGES: Final = tuple(action for action in PlacementAction if action is not Pl
 
 
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
-    """Yield one clause on the clusters of changed VMs: `new VMs in 3 of 40 clusters: a, b, c`. Yield nothing without
-    changed VMs, or on sites with few clusters, because the list of changes has their names.
+    """Yield one clause on the clusters of changed VMs: `new VMs in 3 of 40 clusters: a, b, c`.
+
+    Yield nothing without changed VMs, or on sites with few clusters, because the list of changes
+    has their names.
     """
     total = len({(site.id, pool.cluster) for site in plan.sites for pool in site.pools})
     rows = select_vm_rows(plan, *_CHANGES)
@@ -230,8 +237,9 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 
 
 def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
-    """Format the numbers of objects by kind with the verb of their common effect: `3 VMs and 2 pods to move
-    (re-created)`. A note follows if the verb alone may mislead.
+    """Format the numbers of objects by kind with the verb of their common effect.
+
+    `3 VMs and 2 pods to move (re-created)`. A note follows if the verb alone may mislead.
     """
     totals: Counter[str] = Counter()
     for row in rows:
@@ -246,8 +254,10 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
-    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site; equal sites share a line.
-    Further lines count the sites beyond _MAX_SITES lines and the unchanged ones. If none changes, yield all.
+    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site.
+
+    Equal sites share a line. Further lines count the sites beyond _MAX_SITES lines and the
+    unchanged ones. If none changes, yield all.
     """
     rows_by_change = group_by(rows, lambda row: row.is_changed)
     listed_rows = rows_by_change.get(True, rows)
@@ -290,8 +300,10 @@ def _format_amount(count: Interval) -> str:
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
-    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`.
-    Next are clusters with unknown capacity, the cause, and the number of the others. Return "" without upgrades.
+    """Return `surge capacity for every cluster`, or the clusters without it.
+
+    `no surge capacity for cluster-d; ...`. Next are clusters with unknown capacity, the cause, and
+    the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     # Of clusters, by result of the upgrade.
@@ -315,8 +327,10 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield clauses on the certainty of the predictions: `rack counts exact for 168 of 215 VMs; Azure picks the
-    machines`. Then yield the missing data, and the number of certain pods with the assumptions others depend on.
+    """Yield clauses on the certainty of the predictions.
+
+    `rack counts exact for 168 of 215 VMs; Azure picks the machines`. Then yield the missing data,
+    and the number of certain pods with the assumptions others depend on.
     """
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
@@ -335,8 +349,10 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. A rack count is
-    exact if the pool has the same number of VMs on the rack in every sample; a machine if it is the same in every one.
+    """Yield a clause on the certainty of the predicted locations of placed VMs.
+
+    Nothing without any. A rack count is exact if the pool has the same number of VMs on the rack in
+    every sample; a machine if it is the same in every one.
     """
     # numbers of VMs.
     placed, rack_known, machine_known = (
@@ -370,8 +386,10 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield a clause for each limit blocking the plan; a limit with an unknown result blocks it, too. Then yield one
-    clause for the others: `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """Yield a clause for each limit blocking the plan.
+
+    A limit with an unknown result blocks it, too. Then yield one clause for the others: `passed
+    moved:5, capacity:5`. Without limits yield `none set`.
     """
     if not results:
         yield "none set"
@@ -401,8 +419,9 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
-    """Return the line with the differences to an earlier plan: `Since 0123abc: 2 fewer moves; other placement of
-    web-1`. Return [] without an earlier plan.
+    """Return the line with the differences to an earlier plan.
+
+    `Since 0123abc: 2 fewer moves; other placement of web-1`. Return [] without an earlier plan.
     """
     if since is None:
         return []
@@ -451,7 +470,10 @@ def list_blocking_reasons(plan: Plan) -> list[str]:
 
 
 def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield the errors of a plan, except violations of separation rules and guard rails (reported on their own)."""
+    """Yield the errors of a plan, except violations of separation rules and guard rails.
+
+    Reported on their own.
+    """
     broken_rules = list_blocking_rules(plan)
     for diagnostic in select_errors(plan.diagnostics):
         # A violation has its rule's address.
@@ -467,7 +489,10 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 
 def list_blocking_rules(plan: Plan) -> list[str]:
-    """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
+    """Return the addresses of separation rules blocking the plan.
+
+    With `deny`, and violated in the plan or a sample.
+    """
     verdicts = [
         verdict
         for verdict in plan.separation_verdicts

@@ -1,5 +1,7 @@
-"""Tree of the changes inside an object, computed once for all formats. The type of a value separates sets,
-maps and objects; without a schema the shape of the data decides.
+"""Tree of the changes inside an object, computed once for all formats.
+
+The type of a value separates sets, maps and objects; without a schema the shape of the data
+decides.
 """
 
 from __future__ import annotations
@@ -57,10 +59,11 @@ class NodeKind(StrEnum):
 
 
 class DifferenceNode(NamedTuple):
-    """One node: its kind, its change ("+", "-", "~", "" = unchanged) and its parts. `hidden` counts omitted
-    unchanged parts, `hidden_blocks` omitted unchanged nested blocks. `width` is the longest name among the
-    parts, including hidden ones. `forces_replacement` marks a cause of replacement. `note` is "sensitive" or
-    "exposed" when the sensitivity itself changes.
+    """One node: its kind, its change ("+", "-", "~", "" = unchanged) and its parts.
+
+    `hidden` counts omitted unchanged parts, `hidden_blocks` omitted unchanged nested blocks.
+    `width` is the longest name among the parts, including hidden ones. `forces_replacement` marks a
+    cause of replacement. `note` is "sensitive" or "exposed" when the sensitivity itself changes.
     """
 
     kind: NodeKind
@@ -89,8 +92,10 @@ _NO_SCHEMA: Final = BlockSchema({})
 
 
 class Comparison(Struct, frozen=True):
-    """Comparison of two sides. `show_unchanged` keeps unchanged parts in the tree; `keep_null` treats null as
-    a value, as in JSON, and not as a missing attribute. The marks of a part are relative to it.
+    """Comparison of two sides.
+
+    `show_unchanged` keeps unchanged parts in the tree; `keep_null` treats null as a value, as in
+    JSON, and not as a missing attribute. The marks of a part are relative to it.
     """
 
     show_unchanged: bool = False
@@ -104,9 +109,10 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks = NO_MARKS,
         condensed_texts: Mapping[str, str] = _NO_TEXTS,
     ) -> DifferenceNode:
-        """Compute the difference tree of a whole object: attributes and nested blocks by name. `condensed_texts`
-        maps changed attributes to replacement texts. Without a schema every property is an attribute. The object
-        does not exist on a side with None.
+        """Compute the difference tree of a whole object: attributes and nested blocks by name.
+
+        `condensed_texts` maps changed attributes to replacement texts. Without a schema every
+        property is an attribute. The object does not exist on a side with None.
         """
         old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
         names = {**old, **new}.keys()
@@ -146,7 +152,10 @@ class Comparison(Struct, frozen=True):
     def compare_values(
         self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks = NO_MARKS
     ) -> DifferenceNode:
-        """Compare two values; a missing one is ABSENT. The node has no parts if a value is nested too deep."""
+        """Compare two values; a missing one is ABSENT.
+
+        The node has no parts if a value is nested too deep.
+        """
         if is_nested_too_deep(old) or is_nested_too_deep(new):
             return DifferenceNode(
                 NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP
@@ -156,7 +165,10 @@ class Comparison(Struct, frozen=True):
     def _compare_named(
         self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare two values; add the name ("" for none) and a mark if the change forces replacement."""
+        """Compare two values; add the name and a mark if the change forces replacement.
+
+        "" for none.
+        """
         node = self._build_node(old, new, value_type, marks)
         forces_replacement = marks.replacement is True and node.symbol != SAME
         return (
@@ -177,9 +189,11 @@ class Comparison(Struct, frozen=True):
         block: NestedBlock,
         marks: PathMarks,
     ) -> list[DifferenceNode]:
-        """Return a node per nested block of the type `name`, from the bodies around them. A type has at most one block
-        (SINGLE), a list of blocks, or blocks by label. Old and new blocks pair by label, or like elements of a list.
-        All blocks are one node if they are unknown until apply.
+        """Return a node per nested block of the type `name`, from the bodies around them.
+
+        A type has at most one block (SINGLE), a list of blocks, or blocks by label. Old and new
+        blocks pair by label, or like elements of a list. All blocks are one node if they are
+        unknown until apply.
         """
         old, new = old_body.get(name), new_body.get(name)
         # The number of blocks and their labels are unknown as well: one node for all.
@@ -214,8 +228,9 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; `old` or `new` is None if it is created or deleted. A changed block with a label is
-        replaced if a part of it forces the replacement.
+        """Compare one nested block; `old` or `new` is None if it is created or deleted.
+
+        A changed block with a label is replaced if a part of it forces the replacement.
         """
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
@@ -238,9 +253,11 @@ class Comparison(Struct, frozen=True):
         )
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of the difference of two values, without its name. A side is ABSENT if it has no value, as
-        the old side of a new attribute. `marks` are True on a sensitive side. Two dicts or two lists are compared by
-        part, two texts by line, and other values as a whole. The symbol of a node is "+", "-", "~" or "" (equal).
+        """Build the node of the difference of two values, without its name.
+
+        A side is ABSENT if it has no value, as the old side of a new attribute. `marks` are True on
+        a sensitive side. Two dicts or two lists are compared by part, two texts by line, and other
+        values as a whole. The symbol of a node is "+", "-", "~" or "" (equal).
         """
         symbol = _compute_symbol(old, new, value_type)
         # sensitive as a whole.
@@ -299,9 +316,11 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts as children
-        and the number of hidden, equal parts. An object shows its `id` and `name` even if equal. `width` is the width
-        of the longest name, to align the values. The caller adds the symbol.
+        """Compare the named parts of two objects or maps by `compare`.
+
+        Return a node with the changed parts as children and the number of hidden, equal parts. An
+        object shows its `id` and `name` even if equal. `width` is the width of the longest name, to
+        align the values. The caller adds the symbol.
         """
         is_map = kind is NodeKind.MAP
         # In an object, a null attribute counts as absent.
@@ -336,7 +355,10 @@ class Comparison(Struct, frozen=True):
     def _compare_sequences(
         self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare lists, tuples or sets. Elements of lists are paired; changed ones appear with their neighbours."""
+        """Compare lists, tuples or sets.
+
+        Elements of lists are paired; changed ones appear with their neighbours.
+        """
         if isinstance(sequence_type, SetType):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
@@ -358,7 +380,10 @@ class Comparison(Struct, frozen=True):
     def _compare_sets(
         self, symbol: str, old: list[Any], new: list[Any], element_type: Type
     ) -> DifferenceNode:
-        """Compare sets. Their elements are added or removed, never changed; those of the old side come first."""
+        """Compare sets.
+
+        Their elements are added or removed, never changed; those of the old side come first.
+        """
         # elements can be unhashable.
         old_elements = {repr(element): element for element in old}
         new_elements = {repr(element): element for element in new}
@@ -372,8 +397,10 @@ class Comparison(Struct, frozen=True):
         )
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
-        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part.
-        Other strings of several lines are compared by line, and short ones as a whole.
+        """Compare two strings; one of them may be ABSENT.
+
+        Strings with JSON objects or lists are compared by part. Other strings of several lines are
+        compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
         # Both are JSON, or absent; a null inside is kept as a value.
@@ -411,7 +438,10 @@ def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
 
 
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
-    """Return the symbol of a value by its sides: created, deleted, changed, or unchanged (SAME is "")."""
+    """Return the symbol of a value by its sides.
+
+    Created, deleted, changed, or unchanged (SAME is "").
+    """
     if old is ABSENT:
         return CREATED
     if new is ABSENT:
@@ -428,7 +458,10 @@ def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
 
 
 def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether two values are equal. Without a type, `1` and `true` differ."""
+    """Return whether two values are equal.
+
+    Without a type, `1` and `true` differ.
+    """
     if old is new:
         return True
     if old != new:
@@ -438,7 +471,10 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
 
 
 def is_equal_with_booleans(old: Any, new: Any) -> bool:
-    """Return whether equal values have booleans at the same positions. Python treats 1 and True as equal."""
+    """Return whether equal values have booleans at the same positions.
+
+    Python treats 1 and True as equal.
+    """
     if old.__class__ is dict:
         return all(is_equal_with_booleans(old[name], new[name]) for name in old)
     if old.__class__ is list:
@@ -447,13 +483,19 @@ def is_equal_with_booleans(old: Any, new: Any) -> bool:
 
 
 def _get_part_or_absent(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
-    """Return the value of a part, or ABSENT if it is missing. Without `has_nulls`, null counts as missing."""
+    """Return the value of a part, or ABSENT if it is missing.
+
+    Without `has_nulls`, null counts as missing.
+    """
     value = side.get(name, ABSENT)
     return ABSENT if value is None and not has_nulls else value
 
 
 def measure_name_width(name: str, *, quote: bool = False) -> int:
-    """Return the width of a name left of `=`. `quote` is for map keys: their quotation marks do not count."""
+    """Return the width of a name left of `=`.
+
+    `quote` is for map keys: their quotation marks do not count.
+    """
     if name.isidentifier():
         return len(name)
     return (
@@ -464,7 +506,10 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 
 def _parse_json(text: Any) -> Any:
-    """Return the structure of a JSON text; ABSENT for an absent one, None if it is no container or too deep."""
+    """Return the structure of a JSON text.
+
+    ABSENT for an absent one, None if it is no container or too deep.
+    """
     if text is ABSENT:
         return ABSENT
     # The first character excludes most texts without stripping them.
@@ -480,8 +525,9 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the names of the computed attributes for the source order of labelled blocks, except changed orders. Only
-    labels on both sides count: an added or removed block does not change the order.
+    """Yield the names of the computed attributes for the source order of labelled blocks, except changed orders.
+
+    Only labels on both sides count: an added or removed block does not change the order.
     """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
@@ -496,8 +542,10 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
-    """List the labels of the blocks of the type `name` in the order of the configuration. Those of the new side come
-    first, then removed ones. A separate attribute of the body records this order; labels missing in it follow by name.
+    """List the labels of the blocks of the type `name` in the order of the configuration.
+
+    Those of the new side come first, then removed ones. A separate attribute of the body records
+    this order; labels missing in it follow by name.
     """
     labels: dict[str, None] = {}
     for side in (new, old):
@@ -516,8 +564,10 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
 def _select_with_context(
     children: Sequence[DifferenceNode],
 ) -> tuple[tuple[DifferenceNode, ...], int]:
-    """Return the visible list elements and the number of hidden ones after them. A changed element keeps one
-    unchanged neighbour on each side. A node with a count replaces hidden elements in between.
+    """Return the visible list elements and the number of hidden ones after them.
+
+    A changed element keeps one unchanged neighbour on each side. A node with a count replaces
+    hidden elements in between.
     """
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
@@ -539,9 +589,11 @@ _Pair: TypeAlias = tuple[int | None, int | None]
 
 
 def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
-    """Return pairs of positions (before, after) in display order; None for an element of one side only. From
-    `["a", "b"]` to `["b", "c"]`: `[(0, None), (1, 0), (None, 1)]`. Equal elements are pairs. Among the differing ones
-    between them, objects (dicts) pair in order as changed objects; other elements are removed and added.
+    """Return pairs of positions (before, after) in display order.
+
+    None for an element of one side only. From `["a", "b"]` to `["b", "c"]`: `[(0, None), (1, 0),
+    (None, 1)]`. Equal elements are pairs. Among the differing ones between them, objects (dicts)
+    pair in order as changed objects; other elements are removed and added.
     """
     # No element has a partner.
     if not before or not after:

@@ -43,7 +43,10 @@ class Finding(Struct, frozen=True):
 
 
 def collect_findings(plan: Plan) -> tuple[Finding, ...]:
-    """Return the diagnostics of a plan by level: new ones before pre-existing ones, guard rails last."""
+    """Return the diagnostics of a plan by level.
+
+    New ones before pre-existing ones, guard rails last.
+    """
     findings = [
         Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics
     ]
@@ -63,13 +66,18 @@ def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
 
 
 def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
-    """List the renames with VMs to destroy. Reports show them before everything else."""
+    """List the renames with VMs to destroy.
+
+    Reports show them before everything else.
+    """
     return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
 
 
 class FindingEntry(Struct, frozen=True):
-    """Diagnostics with the same text. `subjects` are the objects concerned, `locations` are `file:line`,
-    `proposed_code` is suggested configuration or "".
+    """Diagnostics with the same text.
+
+    `subjects` are the objects concerned, `locations` are `file:line`, `proposed_code` is suggested
+    configuration or "".
     """
 
     level: Level
@@ -107,8 +115,9 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Split the findings into listed ones, and further ones by id. Up to MAX_SAME_ID findings of one id are all listed.
-    Of more, only the first _SHOWN_PER_ID are.
+    """Split the findings into listed ones, and further ones by id.
+
+    Up to MAX_SAME_ID findings of one id are all listed. Of more, only the first _SHOWN_PER_ID are.
     """
     listed: list[T] = []
     remaining: dict[str, list[T]] = {}
@@ -132,7 +141,10 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 
 
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
-    """Build an entry per id, text and proposed code, with all subjects and locations; the most severe first."""
+    """Build an entry per id, text and proposed code, with all subjects and locations.
+
+    The most severe first.
+    """
     # (subject, location) of each warning.
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
@@ -157,7 +169,10 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
 
 
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
-    """Return the subject ("" for none) and the one-line text of a warning, from `brief` or its first paragraph."""
+    """Return the subject and the one-line text of a warning, from `brief` or its first paragraph.
+
+    "" for none.
+    """
     # `SUBJECT: TEXT`, or a text about the address.
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")

@@ -40,7 +40,10 @@ MAX_ROWS: Final = 40
 
 
 class NameRange(Struct, frozen=True):
-    """Names with a common `prefix` and consecutive `numbers` as written; ("",) for a name without a number."""
+    """Names with a common `prefix` and consecutive `numbers` as written.
+
+    ("",) for a name without a number.
+    """
 
     prefix: str
     numbers: tuple[str, ...]
@@ -64,9 +67,11 @@ class NameRange(Struct, frozen=True):
 
 
 def build_name_runs(names: Iterable[str]) -> list[NameRange]:
-    """Group names into runs without gaps, in the order of the first name per prefix. The names `vm1`, `vm2`, `vm4` and
-    `spare` are three runs, one of `vm1` and `vm2`. Every name is in one run. Numbers of a run are padded to one width
-    (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
+    """Group names into runs without gaps, in the order of the first name per prefix.
+
+    The names `vm1`, `vm2`, `vm4` and `spare` are three runs, one of `vm1` and `vm2`. Every name is
+    in one run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`,
+    `10`).
     """
     # prefix, and digits at the end ("" for none).
     split_names: list[tuple[str, str]] = []
@@ -98,7 +103,10 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
-    """Format names as runs: `rack1,2,4..7, db`. Names beyond `maximum` prefixes, or _MAX_SPANS runs, are counted."""
+    """Format names as runs: `rack1,2,4..7, db`.
+
+    Names beyond `maximum` prefixes, or _MAX_SPANS runs, are counted.
+    """
     distinct_names = list(dict.fromkeys(names))
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
@@ -128,7 +136,10 @@ def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
 
 
 def fold_instances(names: Iterable[str]) -> list[str]:
-    """Fold addresses of one block into one text: `rack.r[0..7,9]`, `app["a", "c" and 280 more]`, `rack.spare`."""
+    """Fold addresses of one block into one text.
+
+    `rack.r[0..7,9]`, `app["a", "c" and 280 more]`, `rack.spare`.
+    """
     by_block: dict[str, list[int | str]] = {}
     for name in dict.fromkeys(names):
         block, _, key = name.rpartition("[")
@@ -148,8 +159,10 @@ def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLi
 
 
 def _build_content_key(group: PlacementLineGroup) -> object:
-    """Return a key, equal for groups to merge: placements with equal lines, and pools with equal lines apart from the
-    id of their site. Other groups are never merged.
+    """Return a key, equal for groups to merge.
+
+    Placements with equal lines, and pools with equal lines apart from the id of their site. Other
+    groups are never merged.
     """
     # bindings of a placement.
     if KINDS[group.kind].by_resource:
@@ -174,8 +187,10 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines into one. The groups of several placements get all their names, as in `app["a",
-    "b"]`. Those of one pool on several sites get the list of sites.
+    """Merge groups with equal lines into one.
+
+    The groups of several placements get all their names, as in `app["a", "b"]`. Those of one pool
+    on several sites get the list of sites.
     """
     if len(groups) == 1:
         return groups[0]
@@ -192,8 +207,10 @@ def format_keys(keys: Sequence[Key]) -> str:
 
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
-    """Format instance keys, limited to one line. The first run of keys is always visible, and the number of omitted
-    keys follows the last one: `["a", "c" and 280 more]`.
+    """Format instance keys, limited to one line.
+
+    The first run of keys is always visible, and the number of omitted keys follows the last one:
+    `["a", "c" and 280 more]`.
     """
     # The first run is always visible.
     (first_text, first_count), *runs = _group_keys_into_runs(keys)
@@ -216,8 +233,10 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 
 
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
-    """Return pairs of a text and its number of instance keys: `count` numbers first, then `for_each` strings. A run
-    without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
+    """Return pairs of a text and its number of instance keys.
+
+    `count` numbers first, then `for_each` strings. A run without gaps is one pair, `("0..3", 4)` or
+    `('"a1".."a8"', 8)`; the strings of a short run are a pair each.
     """
     from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -232,7 +251,10 @@ def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
 
 
 class FoldedAddresses(Struct, frozen=True):
-    """Addresses that differ in one part: their positions and one text; `keys` are instance keys only counted in it."""
+    """Addresses that differ in one part: their positions and one text.
+
+    `keys` are instance keys only counted in it.
+    """
 
     members: tuple[int, ...]
     text: str
@@ -240,9 +262,11 @@ class FoldedAddresses(Struct, frozen=True):
 
 
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
-    """Fold addresses that differ in one instance key (`rack.r[0]`, `rack.r[1]`), or in the final number of their name
-    (`rack.r1`, `rack.r2`). `kinds` has an element for each address; only addresses with equal elements fold. The
-    members of a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first member.
+    """Fold addresses that differ in one instance key (`rack.r[0]`, `rack.r[1]`), or in the final number of their name (`rack.r1`, `rack.r2`).
+
+    `kinds` has an element for each address; only addresses with equal elements fold. The members of
+    a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first
+    member.
     """
     # positions by kind and by address without its folded key.
     with_keys: dict[object, list[int]] = {}
@@ -280,8 +304,10 @@ def _find_folded_key_position(address: Address) -> int | None:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold addresses differing in one key, such as the instances of a block: `rack.r[0..7,9]`. `members` are their
-    positions in `addresses`. With too many keys for a line, the text has their number, and `keys` lists them.
+    """Fold addresses differing in one key, such as the instances of a block: `rack.r[0..7,9]`.
+
+    `members` are their positions in `addresses`. With too many keys for a line, the text has their
+    number, and `keys` lists them.
     """
     first_address = addresses[members[0]]
     if len(members) == 1:
@@ -311,8 +337,10 @@ def _format_address(address: Address, key_position: int, keys: str) -> str:
 def _fold_addresses_by_name(
     members: Sequence[int], addresses: Sequence[Address]
 ) -> list[FoldedAddresses]:
-    """Fold blocks of one type without keys by runs of names: `rack.r1` and `rack.r2` become `rack.r1,2`. `members` are
-    the positions of these blocks in `addresses`, and so are those in the results.
+    """Fold blocks of one type without keys by runs of names.
+
+    `rack.r1` and `rack.r2` become `rack.r1,2`. `members` are the positions of these blocks in
+    `addresses`, and so are those in the results.
     """
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
     # A deposed object has the address of its replacement: fold nothing.
@@ -328,9 +356,11 @@ def _fold_addresses_by_name(
 
 
 class PoolRow(Struct, frozen=True):
-    """Texts of a pool on `rack_count` racks, or of `pools` similar ones on several clusters. `exact_counts` and
-    `exact_machines` are the numbers of placed VMs with an exact rack count or machine; "" without samples. `note`
-    describes a deviation from the expected spread, or "". `spread` has the number of VMs of each rack.
+    """Texts of a pool on `rack_count` racks, or of `pools` similar ones on several clusters.
+
+    `exact_counts` and `exact_machines` are the numbers of placed VMs with an exact rack count or
+    machine; "" without samples. `note` describes a deviation from the expected spread, or "".
+    `spread` has the number of VMs of each rack.
     """
 
     cluster: str
@@ -348,8 +378,10 @@ class PoolRow(Struct, frozen=True):
 
 
 class SitePools(Struct, frozen=True):
-    """The rows of one site; `hidden_pools` have no row. `is_decided`: all placed VMs have an explicit
-    location and none is predicted. `names` are the names of equal sites.
+    """The rows of one site; `hidden_pools` have no row.
+
+    `is_decided`: all placed VMs have an explicit location and none is predicted. `names` are the
+    names of equal sites.
     """
 
     site: str
@@ -362,9 +394,11 @@ class SitePools(Struct, frozen=True):
 def build_site_pools(
     plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS
 ) -> tuple[SitePools, ...]:
-    """Build the rows of the pools of each site, from one table per pool. If there are more tables than `maximum`, pools
-    with equal names, SKUs and sizes on a site share a row. A site shows MAX_ROWS rows; `hidden_pools` counts the pools
-    of the others. Sites with equal rows are merged.
+    """Build the rows of the pools of each site, from one table per pool.
+
+    If there are more tables than `maximum`, pools with equal names, SKUs and sizes on a site share
+    a row. A site shows MAX_ROWS rows; `hidden_pools` counts the pools of the others. Sites with
+    equal rows are merged.
     """
     site_names = {site.id: site.name for site in plan.sites}
     tables_by_site = group_by(
@@ -391,8 +425,9 @@ def build_site_pools(
 
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
-    """Fold sites with equal rows into one, apart from the names of sites, racks and clusters. The rows of several sites
-    have general names: `SITE-rack1,2`.
+    """Fold sites with equal rows into one, apart from the names of sites, racks and clusters.
+
+    The rows of several sites have general names: `SITE-rack1,2`.
     """
     folded_sites: list[SitePools] = []
     for general_site, members in group_by(sites, _remove_site_names).items():
@@ -412,8 +447,10 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. Clusters
-    have their position on the site as name. The racks of a single pool become their number: `3 racks`.
+    """Return the site without names, as the key for folding equal sites.
+
+    SITE replaces the name of the site. Clusters have their position on the site as name. The racks
+    of a single pool become their number: `3 racks`.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
@@ -447,9 +484,11 @@ def _merge_sites(
 def _restore_site_names(
     rows: Sequence[PoolRow], sites: Sequence[SitePools]
 ) -> tuple[PoolRow, ...] | None:
-    """Return the common `rows` of equal sites with names for all of them. In the names of clusters and racks, SITE
-    replaces the name of the site: `SITE-rack1,2`. A row gets the clusters of all sites. It gets the racks if they are
-    equal on all sites, else it keeps their number. Return None if the clusters of a row have no common prefix.
+    """Return the common `rows` of equal sites with names for all of them.
+
+    In the names of clusters and racks, SITE replaces the name of the site: `SITE-rack1,2`. A row
+    gets the clusters of all sites. It gets the racks if they are equal on all sites, else it keeps
+    their number. Return None if the clusters of a row have no common prefix.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
@@ -476,8 +515,10 @@ def _replace_site(text: str, site: str) -> str:
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each pool has its own table.
-    The row of several pools has ranges and numbers in place of single values.
+    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts.
+
+    Each pool has its own table. The row of several pools has ranges and numbers in place of single
+    values.
     """
     first_table = tables[0]
     # Of each rack.
@@ -536,7 +577,10 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
 def _format_certain_count(
     tables: Iterable[PlacementTable], certain: Iterable[int], samples: int
 ) -> str:
-    """Format how many of the placed VMs are certain: `168 of 215`; "" without placed VMs or repeated runs (samples)."""
+    """Format how many of the placed VMs are certain: `168 of 215`.
+
+    "" without placed VMs or repeated runs (samples).
+    """
     placed = sum(table.placed for table in tables)
     if not samples or not placed:
         return ""

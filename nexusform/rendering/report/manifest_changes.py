@@ -21,8 +21,9 @@ _MAX_FIELDS: Final = 3
 
 
 class FieldChange(Struct, frozen=True):
-    """A field of an object (`replicas`, `containers[web].image`) before and after; "" = absent. `path` is ""
-    for the object itself, when it is created or deleted.
+    """A field of an object (`replicas`, `containers[web].image`) before and after; "" = absent.
+
+    `path` is "" for the object itself, when it is created or deleted.
     """
 
     title: str
@@ -37,8 +38,10 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Return the changed fields of the Kubernetes objects in two YAML or JSON texts. Objects are paired by API version,
-    namespace, kind and name. Return () if a text is invalid or too long.
+    """Return the changed fields of the Kubernetes objects in two YAML or JSON texts.
+
+    Objects are paired by API version, namespace, kind and name. Return () if a text is invalid or
+    too long.
     """
     before, after = _parse_objects(old), _parse_objects(new)
     if not before or not after:
@@ -69,8 +72,10 @@ _Key: TypeAlias = tuple[str, str, str, str]
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
-    """Return the Kubernetes objects of a YAML text by key. Return {} for an unknown, too long or invalid text. Each
-    document has to be a nonempty mapping with a key of its own; otherwise, return {}, too.
+    """Return the Kubernetes objects of a YAML text by key.
+
+    Return {} for an unknown, too long or invalid text. Each document has to be a nonempty mapping
+    with a key of its own; otherwise, return {}, too.
     """
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}
@@ -95,7 +100,10 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 def _compare_fields(
     title: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[FieldChange]:
-    """Return the changed fields of an object: path (`containers[web].image`) and values. Data of a Secret is hidden."""
+    """Return the changed fields of an object: path (`containers[web].image`) and values.
+
+    Data of a Secret is hidden.
+    """
     changes: list[FieldChange] = []
     # The values of its data are not shown.
     is_secret = old.get("kind") == "Secret"
@@ -127,8 +135,10 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the differences of two values, each with its path, old and new value: `(("spec", "replicas"), 1, 2)`.
-    Mappings and lists are compared by part, unless one is empty. The other side of an added or removed part is _ABSENT.
+    """Return the differences of two values, each with its path, old and new value.
+
+    `(("spec", "replicas"), 1, 2)`. Mappings and lists are compared by part, unless one is empty.
+    The other side of an added or removed part is _ABSENT.
     """
     # `==` alone takes 1 and true as equal.
     if old == new and is_equal_with_booleans(old, new):
@@ -146,8 +156,10 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
 
 
 def _split_into_parts(value: Any) -> dict[str, Any] | None:
-    """Return the parts of a value by name, None for a scalar. A mapping is returned as it is. The items of a list are
-    by `[web]` if each has a name of its own, as containers do; else by position: `[0]`.
+    """Return the parts of a value by name, None for a scalar.
+
+    A mapping is returned as it is. The items of a list are by `[web]` if each has a name of its
+    own, as containers do; else by position: `[0]`.
     """
     if isinstance(value, dict):
         return value
@@ -200,7 +212,10 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 
 
 def _describe_field(change: FieldChange) -> str:
-    """Return `path old -> new`, `+path new` or `-path`; `path changed` if both short texts are the same."""
+    """Return `path old -> new`, `+path new` or `-path`.
+
+    `path changed` if both short texts are the same.
+    """
     # The values differ beyond the end of their cut texts, or are secret.
     if change.old == change.new:
         return f"{change.path} changed"

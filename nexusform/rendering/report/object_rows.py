@@ -73,7 +73,10 @@ def _find_schema(registries: PluginRegistries, address: Address) -> BlockSchema 
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
-    """Build a row per changed object and fold similar ones. A row may count the placed objects: `2 VMs to move`."""
+    """Build a row per changed object and fold similar ones.
+
+    A row may count the placed objects: `2 VMs to move`.
+    """
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:
@@ -125,8 +128,9 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
-    """Fold rows with the same symbol and clauses and with similar addresses: `rack["1".."8"]`. Every row is in one
-    fold, and folds are in the order of their first rows.
+    """Fold rows with the same symbol and clauses and with similar addresses: `rack["1".."8"]`.
+
+    Every row is in one fold, and folds are in the order of their first rows.
     """
     unfolded = list(rows)
     # Rows are folded only if these parts are equal. Their clauses are compared without an instance
@@ -164,8 +168,10 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold blocks of equal instance keys and numbered names: `rack.site01[0..3]` to `rack.site04[0..3]` become
-    `rack.site01..04[0..3]`. Blocks in the instances of a module are folded likewise. Other folds stay as they are.
+    """Fold blocks of equal instance keys and numbered names.
+
+    `rack.site01[0..3]` to `rack.site04[0..3]` become `rack.site01..04[0..3]`. Blocks in the
+    instances of a module are folded likewise. Other folds stay as they are.
     """
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
@@ -187,8 +193,10 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
 
 
 def _build_fold_shape(fold: ObjectFold) -> object:
-    """Return a key, equal for blocks of a configuration to show in one line: same change, type, modules, keys and
-    texts. A block with one object, or with deposed objects, is never folded: its key is unique.
+    """Return a key, equal for blocks of a configuration to show in one line.
+
+    Same change, type, modules, keys and texts. A block with one object, or with deposed objects, is
+    never folded: its key is unique.
     """
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
@@ -201,8 +209,9 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Return the clauses of a row with its instance key replaced, to make the rows of one block equal. For `ns["a"]`,
-    the clause `Namespace a` becomes `Namespace of its name`.
+    """Return the clauses of a row with its instance key replaced, to make the rows of one block equal.
+
+    For `ns["a"]`, the clause `Namespace a` becomes `Namespace of its name`.
     """
     key = row.address.key
     # A number is rarely the name of an object: `PickN 2`.
@@ -219,8 +228,10 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
 def _build_row(
     change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
 ) -> ObjectRow:
-    """Build the row of a change. If a whole object is created, read or deleted, the clauses are its key facts, else its
-    changes. A note has the reason of the change and earlier addresses.
+    """Build the row of a change.
+
+    If a whole object is created, read or deleted, the clauses are its key facts, else its changes.
+    A note has the reason of the change and earlier addresses.
     """
     # The object leaves the state.
     if change.after is None or change.action is Action.FORGET:
@@ -284,8 +295,9 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change in brackets, its import id and its previous address, if it has them. A forgotten
-    object has the result of forgetting it instead of the reason.
+    """Return the reason of the change in brackets, its import id and its previous address, if it has them.
+
+    A forgotten object has the result of forgetting it instead of the reason.
     """
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:

@@ -79,9 +79,11 @@ _SYMBOLS = {
 
 
 class PlacementLine(Struct, frozen=True):
-    """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger. `doubt` marks an uncertain
-    target. `count` is the number of objects. `origin` and `target` are "" if there is none. Each effect has its
-    own line. `machine_share` is the share of samples with this machine.
+    """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger.
+
+    `doubt` marks an uncertain target. `count` is the number of objects. `origin` and `target` are
+    "" if there is none. Each effect has its own line. `machine_share` is the share of samples with
+    this machine.
     """
 
     symbol: str
@@ -98,13 +100,18 @@ class PlacementLine(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """Note with the trigger and a possible other result: `(new; or n0 if b arrives first)`; "" without either."""
+        """Note with the trigger and a possible other result: `(new; or n0 if b arrives first)`.
+
+        "" without either.
+        """
         return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
 
 class PlacementLineGroup(Struct, frozen=True):
-    """The lines of one pool, placement or workload; `table` is None without one. `name` is `cluster/pool`, or
-    the address of the placement for a binding. `sites` are those of merged groups with equal lines.
+    """The lines of one pool, placement or workload; `table` is None without one.
+
+    `name` is `cluster/pool`, or the address of the placement for a binding. `sites` are those of
+    merged groups with equal lines.
     """
 
     name: str
@@ -137,7 +144,10 @@ class PlacementSummary(Struct, frozen=True):
 
     @property
     def notes(self) -> list[str]:
-        """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay Pending`."""
+        """Clauses about effects without an action of their own.
+
+        `2 are re-created in place`, `3 stay Pending`.
+        """
         counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
             # Its verb has no state.
@@ -168,8 +178,10 @@ OUTCOMES: Mapping[Effect, str] = {
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, `1 to remove`, `5 kept`. Others follow
-    if they are not 0. Moves and losses are highlighted.
+    """Return the clauses of the `Placements:` line.
+
+    `3 to place`, `2 to move`, `1 to remove`, `5 kept`. Others follow if they are not 0. Moves and
+    losses are highlighted.
     """
     moves = f"{summary.move:,} to move"
     # These also if 0.
@@ -191,7 +203,10 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
 
 
 def describe_placement_effect(effect: Effect, state: str) -> str:
-    """Return the outcome of an effect in a word or two; of a pod without a node, its state (`Pending`)."""
+    """Return the outcome of an effect in a word or two.
+
+    Of a pod without a node, its state (`Pending`).
+    """
     # The only state of re-created objects is `predicted`.
     if effect is Effect.RECREATED and state:
         return "re-created, predicted in place"
@@ -227,8 +242,10 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without
-    placements. A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the plan.
+    """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without placements.
+
+    A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the
+    plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
@@ -261,7 +278,10 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
 
 
 def _get_displayed_action(row: PlacementChange) -> PlacementAction:
-    """Return the action to show: PLACE for an existing VM without a machine (its row is a move), else the row's own."""
+    """Return the action to show.
+
+    PLACE for an existing VM without a machine (its row is a move), else the row's own.
+    """
     is_placed = row.kind == VM and compute_effect(row) is Effect.PLACED
     return PlacementAction.PLACE if is_placed else row.action
 
@@ -269,7 +289,10 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
 def _build_summary(
     kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]
 ) -> PlacementSummary:
-    """Build the summary of a kind. The number of an action is the field with its name, such as `place`."""
+    """Build the summary of a kind.
+
+    The number of an action is the field with its name, such as `place`.
+    """
     counts = {action.name.lower(): actions[action] for action in PlacementAction}
     return PlacementSummary(kind, effects=tuple(effects), **counts)
 
@@ -290,8 +313,9 @@ def build_placement_groups(
     detail: ShownPlacements,
     location_formatter: LocationFormatter = format_location_text,
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group of lines per changed pool, or with `detail` ALL per pool, those of VMs first. `location_formatter`
-    formats the locations on lines of a single object.
+    """Return a group of lines per changed pool, or with `detail` ALL per pool, those of VMs first.
+
+    `location_formatter` formats the locations on lines of a single object.
     """
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
@@ -330,8 +354,10 @@ def build_placement_groups(
 def _build_pool_key(
     site_id: str, address: Address, cluster: str, kind: str, pool: str
 ) -> tuple[str, str, str, str]:
-    """Return the key for grouping rows by pool. Plain VMs (outside of clusters) are grouped by site and resource block:
-    the block is their `cluster`. Other objects are grouped by the address of their resource instance.
+    """Return the key for grouping rows by pool.
+
+    Plain VMs (outside of clusters) are grouped by site and resource block: the block is their
+    `cluster`. Other objects are grouped by the address of their resource instance.
     """
     if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
@@ -345,9 +371,12 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool. Rows form a run if their lines differ only in names and locations. A run has one line.
-    If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` are pools, as (site,
-    cluster, name), with all nodes re-created at once. `table` is None for a pool without a table of VM counts.
+    """Build the lines of a pool.
+
+    Rows form a run if their lines differ only in names and locations. A run has one line. If
+    `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` are
+    pools, as (site, cluster, name), with all nodes re-created at once. `table` is None for a pool
+    without a table of VM counts.
     """
     # Without rows there is a table, and only VMs have tables.
     kind = rows[0].kind if rows else VM
@@ -377,7 +406,10 @@ def _build_pool_group(
 def _find_recreation_triggers(
     rows: Iterable[PlacementChange], detail: ShownPlacements
 ) -> frozenset[str]:
-    """Return the triggers of re-created nodes to show in one line: those of many nodes, and any rolling upgrade."""
+    """Return the triggers of re-created nodes to show in one line.
+
+    Those of many nodes, and any rolling upgrade.
+    """
     if detail is ShownPlacements.ALL:
         # Every node has its own line.
         return frozenset()
@@ -390,7 +422,10 @@ def _find_recreation_triggers(
 def _collect_line_contents(
     row: PlacementChange, recreation_triggers: frozenset[str]
 ) -> tuple[object, ...]:
-    """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
+    """Return everything on the line of a row except its name and locations.
+
+    It is equal in all rows of a run.
+    """
     # A node re-created on the same machine is part of the same line as moved ones.
     effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
     doubt = format_uncertainty_mark(row)
@@ -405,9 +440,11 @@ def _collect_line_contents(
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
-    """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
-    have equal action, trigger, effect and states. If an update changes the state, the former state replaces the origin,
-    and the new one precedes the target. The state of waiting objects (`Pending`) replaces the target.
+    """Build one line for several similar objects, `web-0..5  rack1 -> rack2`.
+
+    Their label, origin and target. The rows have equal action, trigger, effect and states. If an
+    update changes the state, the former state replaces the origin, and the new one precedes the
+    target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     # Both "" unless an update changes the state.
@@ -440,8 +477,9 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
 def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
-    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target. The
-    state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
+    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target.
+
+    The state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
     """
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
@@ -463,7 +501,10 @@ def _build_recreation_line(
 
 
 def _get_states(row: PlacementChange) -> tuple[str, str]:
-    """Return the states before and after of an updated object; both are empty if equal, and for other actions."""
+    """Return the states before and after of an updated object.
+
+    Both are empty if equal, and for other actions.
+    """
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
     get_state = KINDS[row.kind].get_state
@@ -512,8 +553,10 @@ def get_leaving_verb(line: PlacementLine) -> str:
 def _build_single_line(
     row: PlacementChange, location_formatter: LocationFormatter
 ) -> PlacementLine:
-    """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
-    target carries the doubt about it, and the share of samples with the same machine.
+    """Build the line of one row.
+
+    Its origin is shown only if the object leaves it, or was observed elsewhere. Its target carries
+    the doubt about it, and the share of samples with the same machine.
     """
     effect = compute_effect(row)
     origin, target = _format_row_locations(row, location_formatter)
@@ -541,8 +584,10 @@ def _build_single_line(
 
 
 def get_action_text(line: PlacementLine) -> str:
-    """Return the text before the location of objects shown without an origin: `re-created in place:`, `stays`. The
-    state of a waiting object follows without a colon: `stays Pending`. Return "" before `Failed`.
+    """Return the text before the location of objects shown without an origin.
+
+    `re-created in place:`, `stays`. The state of a waiting object follows without a colon: `stays
+    Pending`. Return "" before `Failed`.
     """
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
         # The state, if any, is AT_ONCE.
@@ -563,14 +608,20 @@ def get_action_text(line: PlacementLine) -> str:
 
 
 def _is_observed_elsewhere(row: PlacementChange) -> bool:
-    """Return whether a kept VM was observed at another location than in the state. Other kept VMs have no trigger."""
+    """Return whether a kept VM was observed at another location than in the state.
+
+    Other kept VMs have no trigger.
+    """
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
 def _format_row_locations(
     row: PlacementChange, location_formatter: LocationFormatter
 ) -> tuple[str, str]:
-    """Return the origin and the target of a row as text, "" for none. Some kinds have a short form next to a name."""
+    """Return the origin and the target of a row as text, "" for none.
+
+    Some kinds have a short form next to a name.
+    """
     origin, target = (
         (KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location))
         if location
@@ -581,8 +632,10 @@ def _format_row_locations(
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
-    """Return the names of objects as `prefix-0..3,5`. Without a common prefix return all names, or for many the first
-    one: `a and 7 more`. For a kind without numbered names return `3 clusters`.
+    """Return the names of objects as `prefix-0..3,5`.
+
+    Without a common prefix return all names, or for many the first one: `a and 7 more`. For a kind
+    without numbered names return `3 clusters`.
     """
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:

@@ -1,4 +1,7 @@
-"""Lines about a plan as a whole: machines out of service, machine actions, feasibility of each placement."""
+"""Lines about a plan as a whole.
+
+Machines out of service, machine actions, feasibility of each placement.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,10 +35,12 @@ _MAX_REASON: Final = 160
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
-    """Yield lines on the clusters able to run the workloads of placements. First a placement has a line on its selected
-    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. If several placements run on
-    all their selected clusters, these placements share a line. Lines on tested fixes, lost machines and racks, and
-    unselected clusters follow, if known.
+    """Yield lines on the clusters able to run the workloads of placements.
+
+    First a placement has a line on its selected clusters: `payments: runs on 3 of 4; west needs 2
+    more nodes in pool workers (...)`. If several placements run on all their selected clusters,
+    these placements share a line. Lines on tested fixes, lost machines and racks, and unselected
+    clusters follow, if known.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
@@ -90,8 +95,9 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack, as far as they were computed. A line
-    lists the clusters with pods left without a node.
+    """Yield a line on the loss of one machine, and one on the loss of one rack, as far as they were computed.
+
+    A line lists the clusters with pods left without a node.
     """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}
@@ -129,7 +135,10 @@ def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
 
 
 def _describe_missing_nodes(row: Feasibility) -> str:
-    """Return `west needs 2 more nodes in pool workers (site capacity: yes)`; the pool may be unknown."""
+    """Return `west needs 2 more nodes in pool workers (site capacity: yes)`.
+
+    The pool may be unknown.
+    """
     nodes = []
     for pool, count in row.missing_pools.items():
         nodes.append(f"{format_count(count, 'more node')}{enclose(' in pool ', pool)}")
@@ -156,7 +165,10 @@ _MINUTES_PER_HOUR: Final = 60
 
 
 def describe_machine_actions(plan: Plan) -> Iterator[str]:
-    """Yield a line per site with several actions, and a line per action: `Window 1 on lab: Restart ...`."""
+    """Yield a line per site with several actions, and a line per action.
+
+    `Window 1 on lab: Restart ...`.
+    """
     for _, group in groupby(plan.machine_actions, key=lambda action: action.site_id):
         actions = list(group)
         if len(actions) > 1:
@@ -169,7 +181,10 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
-    """Return sentences on the maintenance window of an action: its time, VMs to move before, and VMs stopped in it."""
+    """Return sentences on the maintenance window of an action.
+
+    Its time, VMs to move before, and VMs stopped in it.
+    """
     limit = _format_minutes(action.minutes)
     sentences = [
         (
@@ -222,8 +237,9 @@ _AZURE_RULE: Final = (
 
 
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
-    """Yield a line per site with its machines out of service by reason, and the capacity without them. Example: `Out of
-    service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
+    """Yield a line per site with its machines out of service by reason, and the capacity without them.
+
+    Example: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
     """
     sites = {site.id: site for site in plan.sites}
     capacities = {row.site_id: after for row, after in select_largest_sku_rows(plan.capacity)}
@@ -247,7 +263,10 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 
 
 def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
-    """Count machines by reason, most first: `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`."""
+    """Count machines by reason, most first.
+
+    `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`.
+    """
     counts = Counter(_describe_status(row.status) for row in rows)
     # By count, then by text.
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -259,8 +278,10 @@ def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
 
 
 def _count_compute_machines(site: SiteVms) -> int:
-    """Count the compute machines of a site after the plan, without planned racks. A machine counts if it is open to
-    VMs, closed for temporary reasons, or out of service. Machines closed for another reason are no compute machines.
+    """Count the compute machines of a site after the plan, without planned racks.
+
+    A machine counts if it is open to VMs, closed for temporary reasons, or out of service. Machines
+    closed for another reason are no compute machines.
     """
     planned_racks = {rack.name for rack in site.racks if rack.is_planned}
     count = 0

@@ -50,7 +50,10 @@ _NO_SOURCES: Mapping[str, SourceFile] = {}
 
 
 class PlanReportData:
-    """The rows of a plan. `detail` is the flag -placements; `is_long` names NUMA cells and racks, too."""
+    """The rows of a plan.
+
+    `detail` is the flag -placements; `is_long` names NUMA cells and racks, too.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,10 @@ class PlanReportData:
         *,
         is_long: bool = False,
     ) -> None:
-        """Set the plan and its options: `detail` is the flag -placements, `is_long` names NUMA cells and racks, too."""
+        """Set the plan and its options.
+
+        `detail` is the flag -placements, `is_long` names NUMA cells and racks, too.
+        """
         self.plan = plan
         self.sources = sources
         self.registries = registries

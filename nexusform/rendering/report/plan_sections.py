@@ -1,4 +1,7 @@
-"""Sections of the report of a plan. Each is built once for terminal, comment and page. Empty ones are not shown."""
+"""Sections of the report of a plan.
+
+Each is built once for terminal, comment and page. Empty ones are not shown.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +101,10 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
 
 
 def build_site_section(view: PlanReportData) -> Section:
-    """Build a row per changed site and a line for unchanged sites; no section for a single site or without changes."""
+    """Build a row per changed site and a line for unchanged sites.
+
+    No section for a single site or without changes.
+    """
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
@@ -126,7 +132,10 @@ def build_drift_section(view: PlanReportData) -> Section:
 
 
 def _build_items(folds: Iterable[ObjectFold]) -> tuple[ItemGroup, ...]:
-    """Build an item per fold with the name and the clauses of its objects: `rack1..8: 16 machines each`."""
+    """Build an item per fold with the name and the clauses of its objects.
+
+    `rack1..8: 16 machines each`.
+    """
     items = []
     for fold in folds:
         text = join_texts((fold.name, join_texts(fold.clauses)), ": ")
@@ -220,7 +229,10 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build a table per upgraded or re-created cluster with a row per pool. The title says if all are upgrades."""
+    """Build a table per upgraded or re-created cluster with a row per pool.
+
+    The title says if all are upgrades.
+    """
     from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -250,8 +262,10 @@ def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
 
 
 def build_rule_section(view: PlanReportData) -> Section:
-    """Build an item per separation rule with its result, then a group per rule with its violations. The result is
-    `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`.
+    """Build an item per separation rule with its result, then a group per rule with its violations.
+
+    The result is `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes;
+    2 machines shared`.
     """
     rules: list[Item] = []
     violation_groups: list[ItemGroup] = []
@@ -291,7 +305,10 @@ def build_check_section(view: PlanReportData) -> Section:
 
 
 def build_rollout_section(view: PlanReportData) -> Section:
-    """Build a table per rollout with a row per step. The times are the earliest: updates themselves take no time."""
+    """Build a table per rollout with a row per step.
+
+    The times are the earliest: updates themselves take no time.
+    """
     if not view.plan.rollouts:
         # Otherwise the note alone would be content.
         return NO_SECTION
@@ -314,7 +331,10 @@ def build_rollout_section(view: PlanReportData) -> Section:
 
 
 def _build_step_row(step: RolloutStep) -> Row:
-    """Build the row of a rollout step: its earliest start, its stage (of a rolling update: wave), and its action."""
+    """Build the row of a rollout step.
+
+    Its earliest start, its stage (of a rolling update: wave), and its action.
+    """
     start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
     # A rolling update instead of a staged run.
     if not step.stage:
@@ -370,7 +390,10 @@ def build_pool_section(view: PlanReportData) -> Section:
 
 
 def build_new_pool_section(view: PlanReportData) -> Section:
-    """Build the pools if many VMs are new. Few VMs are listed elsewhere: then build only pools of unexpected spread."""
+    """Build the pools if many VMs are new.
+
+    Few VMs are listed elsewhere: then build only pools of unexpected spread.
+    """
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
@@ -406,8 +429,10 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
 
 
 def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) -> Table:
-    """Build the table of one site with a row per pool. It has columns of certainty if a row has any. If VMs are placed
-    or a platform picks those to remove (`has_choice`), the caption ends with `(predicted)` or `(decided by nexusform)`.
+    """Build the table of one site with a row per pool.
+
+    It has columns of certainty if a row has any. If VMs are placed or a platform picks those to
+    remove (`has_choice`), the caption ends with `(predicted)` or `(decided by nexusform)`.
     """
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
@@ -432,7 +457,10 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
 
 
 def _build_pool_row(row: PoolRow, columns: int) -> Row:
-    """Build the row of a pool with its first `columns` cells. A table without certainty lacks the last two columns."""
+    """Build the row of a pool with its first `columns` cells.
+
+    A table without certainty lacks the last two columns.
+    """
     cells = (
         row.cluster,
         row.pool,
@@ -447,7 +475,10 @@ def _build_pool_row(row: PoolRow, columns: int) -> Row:
 
 
 def _build_compact_row(row: PoolRow) -> Row:
-    """Build the row of a pool for comments: `cluster/pool`, number of VMs, and spread with the expected one."""
+    """Build the row of a pool for comments.
+
+    `cluster/pool`, number of VMs, and spread with the expected one.
+    """
     if row.spread:
         # The spread shows the deviating racks.
         spread, expected = row.spread, row.note.partition(";")[0]
@@ -458,14 +489,19 @@ def _build_compact_row(row: PoolRow) -> Row:
 
 
 def build_vm_section(view: PlanReportData) -> Section:
-    """Build the changed VMs, similar ones together. Many new VMs appear in the table of pools only."""
+    """Build the changed VMs, similar ones together.
+
+    Many new VMs appear in the table of pools only.
+    """
     groups = _select_listed(view, _select_vm_groups(view.groups))
     return _build_placement_group_section("VMs", "vm-changes", groups, ("VM", "from → to"))
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM. If there are too many, or if an upgrade
-    re-creates nodes, an item has similar VMs together. New VMs alone may be too many: then only moved ones have items.
+    """Build the section of changed VMs with an item per moved or new VM.
+
+    If there are too many, or if an upgrade re-creates nodes, an item has similar VMs together. New
+    VMs alone may be too many: then only moved ones have items.
     """
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
@@ -503,8 +539,10 @@ def build_placement_section(view: PlanReportData) -> Section:
 
 
 def build_single_vm_section(view: PlanReportData) -> Section:
-    """Build a table with a row per moved VM, and per new VM unless they are many. The last column has the share of the
-    plan's samples with the VM on the same machine. The section is empty if a simpler list of the VMs is enough.
+    """Build a table with a row per moved VM, and per new VM unless they are many.
+
+    The last column has the share of the plan's samples with the VM on the same machine. The section
+    is empty if a simpler list of the VMs is enough.
     """
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
@@ -535,7 +573,10 @@ def _format_share(line: PlacementLine) -> str:
 def _select_listed(
     view: PlanReportData, groups: Sequence[PlacementLineGroup]
 ) -> list[PlacementLineGroup]:
-    """Return the groups. Without a request for details, many new VMs are left out: the table of pools has them."""
+    """Return the groups.
+
+    Without a request for details, many new VMs are left out: the table of pools has them.
+    """
     new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
     if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)
@@ -552,8 +593,9 @@ def _select_listed(
 def _build_placement_group_section(
     title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section:
-    """Build an item per line below the names of their groups; equal groups are merged. Groups of single sites come
-    first, and among them those with moves.
+    """Build an item per line below the names of their groups; equal groups are merged.
+
+    Groups of single sites come first, and among them those with moves.
     """
     merged = [group for group in merge_equal_groups(groups) if group.lines]
     moves = PlacementAction.MOVE
@@ -583,8 +625,10 @@ def _build_item(line: PlacementLine) -> Item:
 
 
 def describe_line(line: PlacementLine) -> Text:
-    """Return the text of a line after its name: `-> target`, `leaves origin`, `origin -> target` or `stays: target`.
-    The trigger and a possible other result follow in brackets.
+    """Return the text of a line after its name.
+
+    `-> target`, `leaves origin`, `origin -> target` or `stays: target`. The trigger and a possible
+    other result follow in brackets.
     """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
@@ -628,9 +672,11 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Return the changes of resources behind moves of VMs, in plan order. If a VM loses its machine, this is the change
-    of the machine or its rack. Otherwise it is the change of the VM's own resource. A move requested by a flag, such as
-    -replace, has no cause in the configuration.
+    """Return the changes of resources behind moves of VMs, in plan order.
+
+    If a VM loses its machine, this is the change of the machine or its rack. Otherwise it is the
+    change of the VM's own resource. A move requested by a flag, such as -replace, has no cause in
+    the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()

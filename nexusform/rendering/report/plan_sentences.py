@@ -102,7 +102,10 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
-    """Return the text after the address: `will be created`. A change without an action is an import or a move."""
+    """Return the text after the address: `will be created`.
+
+    A change without an action is an import or a move.
+    """
     if change.action in REPLACE_ACTIONS:
         return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
@@ -115,7 +118,10 @@ def format_headline(change: Change) -> str:
 
 
 def format_headline_address(change: Change) -> str:
-    """Return the address before the headline. A move without another change has its old address there."""
+    """Return the address before the headline.
+
+    A move without another change has its old address there.
+    """
     if (
         change.action is Action.NO_OP
         and change.previous_address is not None
@@ -143,7 +149,10 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets; "" if there is none, or the headline has it already."""
+    """Return the reason of the action in brackets.
+
+    "" if there is none, or the headline has it already.
+    """
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
@@ -165,7 +174,10 @@ def count_resource_changes(plan: Plan) -> tuple[int, int, int, int, int]:
 
 
 def format_plan_line(plan: Plan) -> str:
-    """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
+    """Return `Plan: 1 to add, 0 to change, 0 to destroy.`.
+
+    Tools parse this line, so its format is fixed.
+    """
     imports, add, change, destroy, forget = count_resource_changes(plan)
     front = enclose("", imports, " to import, ")
     back = enclose(", ", forget, " to forget")
@@ -254,7 +266,10 @@ _UNFINISHED: Final = (
 
 
 def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory: `8 h old`, or `of unknown age`; "" without an inventory."""
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age`.
+
+    "" without an inventory.
+    """
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
@@ -269,7 +284,10 @@ def has_stale_inventory(plan: Plan) -> bool:
 
 
 def _compute_age(taken_at: str, now: str) -> float:
-    """Return the seconds between two times (0 for a later first one); infinite if one of them is not a time."""
+    """Return the seconds between two times (0 for a later first one).
+
+    Infinite if one of them is not a time.
+    """
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):
@@ -287,9 +305,11 @@ def format_age(seconds: float) -> str:
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline (`No changes. ...`) and a sentence on the comparison, for a plan without changes. The first
-    matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
-    mode and the selection (-target, -exclude) do. Missing data, an old inventory and `-refresh=false` change the texts.
+    """Return a headline (`No changes. ...`) and a sentence on the comparison, for a plan without changes.
+
+    The first matching reason decides: an unfinished earlier apply, nothing to predict, a plan from
+    the state alone. Otherwise the mode and the selection (-target, -exclude) do. Missing data, an
+    old inventory and `-refresh=false` change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     # changes of an earlier apply are not finished.
@@ -322,8 +342,10 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
 
 
 def describe_object_counts(plan: Plan) -> str:
-    """Return the line with the counts of changed objects for readers, with thousands separators: `Plan: 0 to add, 6,000
-    to change, ...`. Return the sentence for no changes of a plan without any.
+    """Return the line with the counts of changed objects for readers, with thousands separators.
+
+    `Plan: 0 to add, 6,000 to change, ...`. Return the sentence for no changes of a plan without
+    any.
     """
     if not plan.has_changes:
         sentence, _ = describe_no_changes(plan)
@@ -366,7 +388,10 @@ UNSAVED: Final = (
 
 
 def format_prediction_accuracy(score: PredictionRecordScore) -> str:
-    """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
+    """Return the numbers of correct predictions, with the Brier score and the score by chance.
+
+    0 is best.
+    """
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     if score.certain:
         text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
@@ -383,8 +408,10 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a placement change as text: `scale_out`. A misleading name is replaced. For example,
-    `cluster_removed` becomes "" for a forgotten VM, because it is not removed itself.
+    """Return the trigger of a placement change as text: `scale_out`.
+
+    A misleading name is replaced. For example, `cluster_removed` becomes "" for a forgotten VM,
+    because it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
@@ -402,7 +429,10 @@ def describe_trigger(row: PlacementChange) -> str:
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:
-    """Return `uncertain` for a location with an assumption in the score `depends_on`; "" for a certain one."""
+    """Return `uncertain` for a location with an assumption in the score `depends_on`.
+
+    "" for a certain one.
+    """
     return "uncertain" if row.scores.get("depends_on") else ""
 
 
@@ -418,7 +448,10 @@ def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_Cluster
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Return facts about the evaluation: sandboxed or not, its files, servers and programs; "" without a record."""
+    """Return facts about the evaluation: sandboxed or not, its files, servers and programs.
+
+    "" without a record.
+    """
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

@@ -1,4 +1,7 @@
-"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and further sentences."""
+"""Verdict and notes of a plan.
+
+Headline, rejection, impact, age of its inventory, and further sentences.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,8 +69,10 @@ INVENTORY: Final = "Inventory"
 
 
 def build_headline(plan: Plan) -> str:
-    """Return the result of a plan in one line. For a failed plan it is the first error. If no object moves or is lost,
-    it has the counts of resources and placements: `1 to add, 7 VMs to place, nothing moves`. Otherwise clauses about
+    """Return the result of a plan in one line.
+
+    For a failed plan it is the first error. If no object moves or is lost, it has the counts of
+    resources and placements: `1 to add, 7 VMs to place, nothing moves`. Otherwise clauses about
     moved and lost objects come first, and of the resources only those to destroy are counted.
     """
     if plan.is_failed:
@@ -104,7 +109,10 @@ def build_headline(plan: Plan) -> str:
 
 
 def _describe_failure(plan: Plan) -> str:
-    """Return the first error and the number of others. Broken separation rules come before other errors."""
+    """Return the first error and the number of others.
+
+    Broken separation rules come before other errors.
+    """
     reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
     reasons += map(format_title, select_own_errors(plan))
     if not reasons:
@@ -116,8 +124,9 @@ def _describe_failure(plan: Plan) -> str:
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
-    """Return a clause per kind of change with its number of objects: `1 to add`. Without any, return one on the drift
-    to record, on renamed objects, or on outputs.
+    """Return a clause per kind of change with its number of objects: `1 to add`.
+
+    Without any, return one on the drift to record, on renamed objects, or on outputs.
     """
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = format_counts(zip(count_resource_changes(plan), verbs, strict=True))
@@ -132,7 +141,10 @@ def _describe_object_changes(plan: Plan) -> list[str]:
 
 
 def describe_rejection(plan: Plan) -> str:
-    """Return the rules, errors and guard rails blocking an apply, in this order; "" if nothing blocks it."""
+    """Return the rules, errors and guard rails blocking an apply, in this order.
+
+    "" if nothing blocks it.
+    """
     if not plan.is_rejected:
         return ""
     # rules, then errors.
@@ -189,8 +201,10 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
-    """Return the impact of a plan on running objects: LOSES if objects or their redundancy are lost, or the plan is
-    rejected. Return MOVES for other disruptions and doubts, else NONE.
+    """Return the impact of a plan on running objects.
+
+    LOSES if objects or their redundancy are lost, or the plan is rejected. Return MOVES for other
+    disruptions and doubts, else NONE.
     """
     if plan.is_rejected:
         # A rejected plan gets the strongest warning.
@@ -218,7 +232,10 @@ def compute_impact(plan: Plan) -> PlacementImpact:
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
-    """Return (heading, sentence) pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones."""
+    """Return pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones.
+
+    Heading, sentence.
+    """
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
         from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
@@ -274,8 +291,10 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
 
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
-    """Return sentences about the accuracy of predictions on a site: the replay of its history, with the VMs predicted
-    correctly (`hits`), and predictions of earlier plans. The reasons of results not verified come last.
+    """Return sentences about the accuracy of predictions on a site.
+
+    The replay of its history, with the VMs predicted correctly (`hits`), and predictions of earlier
+    plans. The reasons of results not verified come last.
     """
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"
@@ -305,7 +324,10 @@ def _format_percent(share: float) -> str:
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:
-    """Return a sentence about the effect of unknown NUMA cells (of running VMs); "" if the plan depends on none."""
+    """Return a sentence about the effect of unknown NUMA cells (of running VMs).
+
+    "" if the plan depends on none.
+    """
     if sampling is None:
         return ""
     from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
@@ -324,7 +346,10 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools; "" without such pools."""
+    """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools.
+
+    "" without such pools.
+    """
     format_cluster = plan_sentences.build_cluster_formatter(plan.placement_tables)
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {format_cluster(table)}/{table.pool}"

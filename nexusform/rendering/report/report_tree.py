@@ -1,4 +1,7 @@
-"""Tree of a report: a verdict and sections. Text, Markdown and HTML render the same tree, computing nothing."""
+"""Tree of a report: a verdict and sections.
+
+Text, Markdown and HTML render the same tree, computing nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Style(StrEnum):
-    """Style of a part of a text. A LOCATION (`file:line`) and a SITE of the map are links if possible."""
+    """Style of a part of a text.
+
+    A LOCATION (`file:line`) and a SITE of the map are links if possible.
+    """
 
     ARROW = "arrow"
     CODE = "code"
@@ -41,7 +47,10 @@ ARROW = StyledText("->", Style.ARROW)
 
 
 def list_spans(text: Text) -> tuple[str | StyledText, ...]:
-    """Return the parts of a text, with or without a style. A plain string is one part."""
+    """Return the parts of a text, with or without a style.
+
+    A plain string is one part.
+    """
     return text if isinstance(text, tuple) else (text,)
 
 
@@ -51,7 +60,10 @@ def get_plain_text(text: Text) -> str:
 
 
 class Row(Struct, frozen=True):
-    """One row of a table; `is_finding` marks a part of the finding. The `note` is shown below the row."""
+    """One row of a table; `is_finding` marks a part of the finding.
+
+    The `note` is shown below the row.
+    """
 
     cells: tuple[Text, ...]
     is_finding: bool = False
@@ -59,9 +71,11 @@ class Row(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """Headers, rows, and the positions of columns with numbers (aligned to the right). Narrow screens omit the columns
-    `details`; a comment shows `compact` with at most three columns instead, if there is one. Rows of an
-    `is_grouped` table share their first cell. Cells of an `is_firm` one stay on one line.
+    """Headers, rows, and the positions of columns with numbers (aligned to the right).
+
+    Narrow screens omit the columns `details`; a comment shows `compact` with at most three columns
+    instead, if there is one. Rows of an `is_grouped` table share their first cell. Cells of an
+    `is_firm` one stay on one line.
     """
 
     headers: tuple[str, ...]
@@ -80,7 +94,10 @@ class Table(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """An object, or `count` similar ones: symbol of the change, name and text; `is_strong` highlights the name."""
+    """An object, or `count` similar ones: symbol of the change, name and text.
+
+    `is_strong` highlights the name.
+    """
 
     symbol: str
     label: str
@@ -97,7 +114,10 @@ class ItemGroup(Struct, frozen=True):
 
 
 class CodeBlock(Struct, frozen=True):
-    """Lines of fixed width. The `language` is "diff", "text", "hcl" or ""."""
+    """Lines of fixed width.
+
+    The `language` is "diff", "text", "hcl" or "".
+    """
 
     text: str
     language: str = ""
@@ -115,9 +135,11 @@ _NO_FINDINGS: Final = Findings(findings=(), sources={})
 
 
 class Section(Struct, frozen=True):
-    """A section of a report. An `is_folded` one is detail: closed at first if the format allows. `commands`
-    are for copying. `notes` are pairs of heading and sentence. A comment shows items as a table with
-    `item_headers`, if there are any. `name` identifies the section on a page.
+    """A section of a report.
+
+    An `is_folded` one is detail: closed at first if the format allows. `commands` are for copying.
+    `notes` are pairs of heading and sentence. A comment shows items as a table with `item_headers`,
+    if there are any. `name` identifies the section on a page.
     """
 
     title: str
@@ -154,8 +176,10 @@ NO_SECTION: Final = Section("")
 
 
 class Report(Struct, frozen=True):
-    """The whole report. `is_finding` means that the verdict is a finding; `impact` is set for reports about a
-    plan. A plan has a `decision` instead of one verdict.
+    """The whole report.
+
+    `is_finding` means that the verdict is a finding; `impact` is set for reports about a plan. A
+    plan has a `decision` instead of one verdict.
     """
 
     title: str
@@ -168,13 +192,18 @@ class Report(Struct, frozen=True):
 
     @property
     def alert_level(self) -> PlacementImpact | None:
-        """The impact of the plan, always the highest if it is rejected; None for a report without a plan."""
+        """The impact of the plan, always the highest if it is rejected.
+
+        None for a report without a plan.
+        """
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
 
 
 class CodeOrigin(Struct, frozen=True):
-    """The commit of a plan and the address of its files: `url`/`directory`/FILE. `directory` is the path of
-    the root module there. An empty field is unknown and gives no link or commit.
+    """The commit of a plan and the address of its files: `url`/`directory`/FILE.
+
+    `directory` is the path of the root module there. An empty field is unknown and gives no link or
+    commit.
     """
 
     url: str = ""

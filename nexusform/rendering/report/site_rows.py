@@ -24,7 +24,10 @@ _MAX_NAMES: Final = 8
 
 
 class SiteRow(Struct, frozen=True):
-    """One site, or several `sites` with equal figures: VMs before and after, and changed VMs by effect."""
+    """One site, or several `sites` with equal figures.
+
+    VMs before and after, and changed VMs by effect.
+    """
 
     name: str
     before: int
@@ -67,7 +70,10 @@ class SiteRow(Struct, frozen=True):
 
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
-    """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
+    """Return a row per site, most changes first.
+
+    Forgotten VMs count as removed, VMs without a new place as moved.
+    """
     # numbers of changed VMs by site id.
     effects: dict[str, Counter[Effect]] = {}
     for row in list_vm_rows(plan):
@@ -98,7 +104,10 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    """Return a row per group of changed sites with equal figures. It has their names and their number."""
+    """Return a row per group of changed sites with equal figures.
+
+    It has their names and their number.
+    """
     changed_rows = (row for row in rows if row.has_changes)
     # equal except for the name.
     rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))
@@ -110,8 +119,10 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
-    """Yield texts about the sites without a row in the table: changed ones beyond its maximum of rows, and unchanged
-    ones: `4 sites unchanged: ber1`. A row may be of several sites (`row.sites`) with equal figures, those of each.
+    """Yield texts about the sites without a row in the table.
+
+    Changed ones beyond its maximum of rows, and unchanged ones: `4 sites unchanged: ber1`. A row
+    may be of several sites (`row.sites`) with equal figures, those of each.
     """
     further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:

@@ -22,9 +22,11 @@ _SECONDS_PER_MINUTE: Final = 60
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return clauses about upgraded clusters. Each blocked upgrade has a clause. The other rolling upgrades have one
-    per new version. Each cluster with re-created nodes but no new version has one. Of many blocked or re-created
-    clusters return only their number.
+    """Return clauses about upgraded clusters.
+
+    Each blocked upgrade has a clause. The other rolling upgrades have one per new version. Each
+    cluster with re-created nodes but no new version has one. Of many blocked or re-created clusters
+    return only their number.
     """
     format_cluster = build_cluster_formatter(upgrades)
     # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of
@@ -100,8 +102,10 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
-    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown. At
-    the end is the largest surge if all pools surge, else the nodes down and up of each pool without surge.
+    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown.
+
+    At the end is the largest surge if all pools surge, else the nodes down and up of each pool
+    without surge.
     """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
@@ -123,8 +127,10 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
-    """Return a clause per re-created pool, and the trigger: `pool2: all 24 nodes are down at once (sku_changed).`. A
-    clause has the remaining nodes, and a lack of capacity.
+    """Return a clause per re-created pool, and the trigger.
+
+    `pool2: all 24 nodes are down at once (sku_changed).`. A clause has the remaining nodes, and a
+    lack of capacity.
     """
     pools = []
     for pool in upgrade.pools:
@@ -137,8 +143,10 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `stops at batch 2 of pool1` without capacity for a batch. Otherwise return `is blocked` (by budgets), a
-    doubt about capacity, or both. Return `fits` without any problem.
+    """Return `stops at batch 2 of pool1` without capacity for a batch.
+
+    Otherwise return `is blocked` (by budgets), a doubt about capacity, or both. Return `fits`
+    without any problem.
     """
     if upgrade.blocked_pools:
         pool = upgrade.blocked_pools[0]
@@ -179,7 +187,10 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
 
 
 def _describe_pool(pool: PoolNodeRecreation) -> str:
-    """Return the step of one pool: `Azure upgrades pool1: 9 nodes in 3 batches, new nodes first, ...`."""
+    """Return the step of one pool.
+
+    `Azure upgrades pool1: 9 nodes in 3 batches, new nodes first, ...`.
+    """
     nodes = f"{format_count(pool.vms, 'node')} in {format_count(pool.batches, 'batch', 'batches')}"
     pace = "new nodes first" if pool.surges else f"at least {pool.minimum_up:,} up"
     minutes = -(-pool.drain_timeout // _SECONDS_PER_MINUTE)  # rounded up

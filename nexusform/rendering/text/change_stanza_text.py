@@ -53,7 +53,10 @@ _MAX_OUTPUT_LINES: Final = 3
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
-    """Render comment lines, header and body without a final newline. `destroyed` and `replaced` are highlighted."""
+    """Render comment lines, header and body without a final newline.
+
+    `destroyed` and `replaced` are highlighted.
+    """
     headline = escape_control_characters(stanza.headline)
     front, _, last_word = headline.rpartition(" ")
     # `will not be destroyed`.
@@ -111,7 +114,10 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block. A group of blocks unknown before apply is one line with a value."""
+        """Render the lines of a nested block.
+
+        A group of blocks unknown before apply is one line with a value.
+        """
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -133,7 +139,10 @@ class _DifferenceRenderer:
         is_map: bool = False,
         show_null: bool = True,
     ) -> list[str]:
-        """Render attributes, or with `is_map` map entries, aligned at `=`. Comments note a change of sensitivity."""
+        """Render attributes, or with `is_map` map entries, aligned at `=`.
+
+        Comments note a change of sensitivity.
+        """
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
@@ -151,8 +160,10 @@ class _DifferenceRenderer:
         return [f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"] if count else []
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Return the text right of `=` for a changed or unchanged value: `2 -> 3`. It has several lines for lists, maps
-        and texts; `level` is their nesting. With `show_null`, `-> null` follows a deleted value.
+        """Return the text right of `=` for a changed or unchanged value: `2 -> 3`.
+
+        It has several lines for lists, maps and texts; `level` is their nesting. With `show_null`,
+        `-> null` follows a deleted value.
         """
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
@@ -175,8 +186,9 @@ class _DifferenceRenderer:
         )
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Return the first line of a value, the lines between, and the last line without its margin. A value of one
-        line has only the first. Brackets or markers of texts enclose the others.
+        """Return the first line of a value, the lines between, and the last line without its margin.
+
+        A value of one line has only the first. Brackets or markers of texts enclose the others.
         """
         match node.kind:
             case NodeKind.LEAF if node.symbol == "~":
@@ -249,7 +261,10 @@ class StanzaGroup(Struct, frozen=True):
 def pair_stanzas(
     plan: Plan, stanzas: Iterable[ChangeStanza]
 ) -> list[tuple[Change, ChangeStanza | None]]:
-    """Return every change with its stanza, found by address and headline; None for an unchanged object."""
+    """Return every change with its stanza, found by address and headline.
+
+    None for an unchanged object.
+    """
     by_headline = {
         (stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas
     }
@@ -278,9 +293,11 @@ def _replace_names(body: str, change: Change) -> str:
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
-    """Group equal changes, to show their text once. `pairs` have a change and its stanza (the lines about it), None for
-    a change without lines. Stanzas are equal if they differ only in the names of their objects: id, name, instance key
-    and site. A group has the text of its first stanza and the addresses of the others.
+    """Group equal changes, to show their text once.
+
+    `pairs` have a change and its stanza (the lines about it), None for a change without lines.
+    Stanzas are equal if they differ only in the names of their objects: id, name, instance key and
+    site. A group has the text of its first stanza and the addresses of the others.
     """
     # First stanza of each group, by its text with the names masked.
     texts: dict[str, str] = {}
@@ -305,8 +322,10 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
 
 
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
-    (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
+    """Yield pairs of a line of stanzas and a boolean.
+
+    It is True for an unchanged line inside of a multi-line text (`<<-EOT`). A dash at its beginning
+    belongs to the text and is not the sign of a change.
     """
     # start column of the current text; 0 = outside of texts.
     text_column = 0
@@ -326,7 +345,10 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
 def render_short_outputs(
     outputs: Sequence[DifferenceNode], width: int, paint: Painter
 ) -> list[str]:
-    """Render changes of outputs with aligned names; values too long or too wide become numbers of elements."""
+    """Render changes of outputs with aligned names.
+
+    Values too long or too wide become numbers of elements.
+    """
     visible_outputs = outputs[:_MAX_OUTPUTS]
     name_width = max(
         (count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0
@@ -356,9 +378,11 @@ def render_short_outputs(
 
 
 def _summarize_value(output: DifferenceNode) -> str:
-    """Return the summary of a value too long to show: its number of parts, and the numbers of changed ones. Examples:
-    `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them new, 2 removed}`. The total is that of the new
-    value, or of the old one if it is deleted.
+    """Return the summary of a value too long to show.
+
+    Its number of parts, and the numbers of changed ones. Examples: `{5 keys}`, `[12 elements, 2 of
+    them change]`, `{3 keys, 1 of them new, 2 removed}`. The total is that of the new value, or of
+    the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
     # Unchanged children are hidden. In a list, a gap takes the place of `child.hidden` of them.

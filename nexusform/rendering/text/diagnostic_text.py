@@ -41,8 +41,10 @@ def render_diagnostics(
     *,
     terraform: bool = False,
 ) -> str:
-    """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
-    warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
+    """Render all diagnostics by level, the most severe first, with similar warnings merged.
+
+    `terraform` uses errors and warnings only, errors last, as Terraform does. `width` is in
+    terminal columns. Return "" without diagnostics.
     """
     # sorted below: the most severe first, in Terraform last.
     merged = merge_similar_warnings(diagnostics)
@@ -63,7 +65,10 @@ def render_diagnostic(
     width: int = DEFAULT_WIDTH,
     terraform: bool = False,
 ) -> str:
-    """Render one diagnostic in its box, with a newline at the end. `terraform`: use only Terraform's two levels."""
+    """Render one diagnostic in its box, with a newline at the end.
+
+    `terraform`: use only Terraform's two levels.
+    """
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
@@ -93,7 +98,10 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 def _render_location(
     diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int
 ) -> list[str]:
-    """Render the address, the file with its source lines (if it has a position), and the values in the expression."""
+    """Render the address, the file with its source lines, and the values in the expression.
+
+    If it has a position.
+    """
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
     lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
     if subject is None:
@@ -131,8 +139,10 @@ def _render_location(
 
 
 def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
-    """Truncate a source line to the width. Its parts are the texts before, in and after the highlight; the text before
-    it loses its beginning, the others their ends.
+    """Truncate a source line to the width.
+
+    Its parts are the texts before, in and after the highlight; the text before it loses its
+    beginning, the others their ends.
     """
     before, highlight, after = parts
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
@@ -167,7 +177,10 @@ def _truncate_end(text: str, width: int) -> str:
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
-    """Render the values of sub-expressions and the called function; [] if the diagnostic has neither."""
+    """Render the values of sub-expressions and the called function.
+
+    [] if the diagnostic has neither.
+    """
     if not diagnostic.values and not diagnostic.function:
         return []
     bar = f"    {paint('│', 'grey')} "
@@ -192,6 +205,7 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
 
 def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Merge warnings with the same id and summary into the first one, with the number of further ones in its detail.
+
     Errors and warnings without a source location stay separate.
     """
     groups: dict[object, list[Diagnostic]] = {}
@@ -212,7 +226,10 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
 
 
 class SourceSnippet(Struct, frozen=True):
-    """Whole source lines from `start_line` on; the highlight is a byte range, `hidden_lines` a number."""
+    """Whole source lines from `start_line` on.
+
+    The highlight is a byte range, `hidden_lines` a number.
+    """
 
     code: str
     start_line: int
@@ -247,8 +264,9 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 def extract_snippet(
     diagnostic: Diagnostic, files: Mapping[str, SourceFile]
 ) -> SourceSnippet | None:
-    """Extract the source lines of the subject of a diagnostic, at most MAX_LINES of them. Return None without a subject
-    or its file, or if the file is too short by now.
+    """Extract the source lines of the subject of a diagnostic, at most MAX_LINES of them.
+
+    Return None without a subject or its file, or if the file is too short by now.
     """
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
@@ -274,8 +292,10 @@ def extract_snippet(
 def _find_line_range(
     subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]
 ) -> tuple[int, int]:
-    """Return the numbers (from 0) of the first and the last source line to show for an error. `subject` is the wrong
-    part, `context` the block around it, if known. `data` is the file, and `starts` the position of each line in it.
+    """Return the numbers (from 0) of the first and the last source line to show for an error.
+
+    `subject` is the wrong part, `context` the block around it, if known. `data` is the file, and
+    `starts` the position of each line in it.
     """
 
     def find_line(byte: int) -> int:

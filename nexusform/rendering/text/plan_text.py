@@ -64,11 +64,14 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 class PlanTextOptions(Struct, frozen=True):
-    """Options of the text of a plan. `width` is in terminal columns. `placements` is the flag of that name. `details`
-    shows every argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without `hints`
-    (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path` is the written plan
-    file, "" = none. `take_ownership`: the plan used that flag, so its apply needs it too. Without `diagnostics`
-    warnings are omitted, without `errors` the boxes of errors. `registries` supplies the schemas.
+    """Options of the text of a plan.
+
+    `width` is in terminal columns. `placements` is the flag of that name. `details` shows every
+    argument in OpenTofu's layout, `terraform` uses Terraform's own header. Without `hints`
+    (NF_IN_AUTOMATION) no commands are suggested, without `next_step` no apply command. `saved_path`
+    is the written plan file, "" = none. `take_ownership`: the plan used that flag, so its apply
+    needs it too. Without `diagnostics` warnings are omitted, without `errors` the boxes of errors.
+    `registries` supplies the schemas.
     """
 
     colour: bool = False
@@ -96,7 +99,10 @@ _DEFAULT_OPTIONS: Final = PlanTextOptions()
 def render_plan(
     plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions = _DEFAULT_OPTIONS
 ) -> str:
-    """Render the whole text of a plan with a newline at the end. `sources` maps filenames to files."""
+    """Render the whole text of a plan with a newline at the end.
+
+    `sources` maps filenames to files.
+    """
     if options.details or options.terraform:
         return _render_full_plan(plan, sources, options)
     before, after = render_around_errors(plan, sources, options)
@@ -126,8 +132,9 @@ def _render_boxes(
 def render_around_errors(
     plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> tuple[str, str]:
-    """Render the text of a short plan as two parts, before and after the boxes of errors, without final newlines. The
-    caller renders the boxes in between, or elsewhere: while planning they are printed at once.
+    """Render the text of a short plan as two parts, before and after the boxes of errors, without final newlines.
+
+    The caller renders the boxes in between, or elsewhere: while planning they are printed at once.
     """
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
@@ -185,8 +192,9 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
 def _render_changed_outputs(
     view: PlanReportData, width: int, paint: Painter, *, has_details: bool = False
 ) -> list[str]:
-    """Render the changed outputs in short form, or with all values if `has_details`. A note follows if nothing else
-    changes. Return [] without outputs, and for a failed plan.
+    """Render the changed outputs in short form, or with all values if `has_details`.
+
+    A note follows if nothing else changes. Return [] without outputs, and for a failed plan.
     """
     # After a failure they may be wrong.
     if not view.outputs or view.plan.is_failed:
@@ -224,7 +232,10 @@ def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> l
 
 
 def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed pools, then the changed objects; both with a hint about flags for more detail."""
+    """Render the changed pools, then the changed objects.
+
+    Both with a hint about flags for more detail.
+    """
     pools = render_plan_section(plan_sections.build_pool_section(view), width, paint)
     if pools and view.placed_vms:
         certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
@@ -251,9 +262,11 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
-    below. A plan without changes has the block only if it is rejected, or for a requested result, such as a checked
-    limit. A failed plan has nothing else.
+    """Return the last paragraphs of a plan, some "".
+
+    The notes, the next step, and the decision block with counts below. A plan without changes has
+    the block only if it is rejected, or for a requested result, such as a checked limit. A failed
+    plan has nothing else.
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
@@ -272,9 +285,11 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the next step of the user after a plan. For a saved plan it is its path, and the command to apply it if
-    possible. For an unsaved plan it is a note about -out, or "" if there is nothing to apply, if the plan cannot be
-    applied, or if no command is to be suggested.
+    """Return the next step of the user after a plan.
+
+    For a saved plan it is its path, and the command to apply it if possible. For an unsaved plan it
+    is a note about -out, or "" if there is nothing to apply, if the plan cannot be applied, or if
+    no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -309,8 +324,9 @@ def _render_plan_line(plan: Plan, paint: Painter) -> str:
 def render_placement_counts(
     summaries: Sequence[PlacementSummary], paint: Painter, width: int
 ) -> list[str]:
-    """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted. The first
-    summary is of all kinds; [] without any.
+    """Render `Placements: 215 to place, ...` and a line per kind, with notes below.
+
+    Moves are highlighted. The first summary is of all kinds; [] without any.
     """
     if not summaries:
         return []
@@ -340,7 +356,10 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 
 
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
-    """Render a sentence on further effects, such as `2 are re-created in place`, after `margin`; [] without any."""
+    """Render a sentence on further effects, such as `2 are re-created in place`, after `margin`.
+
+    [] without any.
+    """
     if not summary.notes:
         return []
     return indent_lines(
@@ -351,7 +370,10 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
 def _render_full_plan(
     plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> str:
-    """Render every argument, placements and rollouts (none of a failed plan), the findings and the decision block."""
+    """Render every argument, placements and rollouts, the findings and the decision block.
+
+    None of a failed plan.
+    """
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
     # Terraform's format has no such line.
@@ -402,7 +424,10 @@ def _render_horizontal_rule(paint: Painter, width: int) -> str:
 
 
 def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render changes made outside of nexusform and a note on the response of the plan; [] without such changes."""
+    """Render changes made outside of nexusform and a note on the response of the plan.
+
+    [] without such changes.
+    """
     if not view.drift_stanzas:
         return []
     from nexusform.rendering.text.change_stanza_text import render_stanza
@@ -426,7 +451,10 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 
 
 def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render the legend and a stanza per changed object; [] without any. A failed plan has one sentence instead."""
+    """Render the legend and a stanza per changed object; [] without any.
+
+    A failed plan has one sentence instead.
+    """
     if view.plan.is_failed:
         # Changes of a failed plan may result from its errors and would hide the errors.
         return [FAILED]
@@ -447,8 +475,9 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` line, or `No changes.` with the comparison made; neither if only outputs change. Then render
-    the counts of placements, and their changes.
+    """Render the `Plan:` line, or `No changes.` with the comparison made.
+
+    Neither if only outputs change. Then render the counts of placements, and their changes.
     """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)
@@ -468,8 +497,10 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
 
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without placed VMs. The
-    sentence has the number of VMs with the same rack count, and the same machine, in every sample.
+    """Return a sentence on the certainty of the predicted locations of all placed VMs.
+
+    [] without placed VMs. The sentence has the number of VMs with the same rack count, and the same
+    machine, in every sample.
     """
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
@@ -508,8 +539,10 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
 
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
-    """Return a hint about -details. If a finding is from a lint rule, mention `advise`, too. `saved_path` is the file
-    of the plan for this command, "" for an unsaved plan.
+    """Return a hint about -details.
+
+    If a finding is from a lint rule, mention `advise`, too. `saved_path` is the file of the plan
+    for this command, "" for an unsaved plan.
     """
     from nexusform.advice.registry import RULE_IDS
 
@@ -544,8 +577,10 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
 
 
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
-    """Render the lines of warnings. Of more than a dozen with one id, only the first few are rendered in full; a line
-    after all of them has the subjects of the others: `! 20 more: no-surge-capacity cluster-d/pool1, ...`.
+    """Render the lines of warnings.
+
+    Of more than a dozen with one id, only the first few are rendered in full; a line after all of
+    them has the subjects of the others: `! 20 more: no-surge-capacity cluster-d/pool1, ...`.
     """
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(
@@ -568,9 +603,10 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
 
 
 def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73` in at
-    most three lines, then the proposed code. A longer text is cut at the end of a sentence or clause. A warning lists
-    all of its subjects, on further lines if needed.
+    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73` in at most three lines, then the proposed code.
+
+    A longer text is cut at the end of a sentence or clause. A warning lists all of its subjects, on
+    further lines if needed.
     """
     return [
         *_render_entry_text(entry, width, paint),
@@ -579,8 +615,10 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render the lines of an entry: its mark and id, its subjects, its text and the location at the end. The text is
-    the longest of its versions that fits in the allowed lines. If none does, the shortest one is cut.
+    """Render the lines of an entry.
+
+    Its mark and id, its subjects, its text and the location at the end. The text is the longest of
+    its versions that fits in the allowed lines. If none does, the shortest one is cut.
     """
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")

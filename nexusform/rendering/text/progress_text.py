@@ -47,7 +47,10 @@ def _append_id(text: str, object_id: str, width: int) -> str:
 
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0: always)."""
+    """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`.
+
+    The id appears if the width allows it (0: always).
+    """
     text = paint(
         f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold"
     )  # ("Creating", "Creation")
@@ -56,8 +59,10 @@ def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return the message of the provider about a step in progress. Without one, return `ADDR: Still reading... [id=X,
-    10s elapsed]`; the id is omitted if the line would be too wide.
+    """Return the message of the provider about a step in progress.
+
+    Without one, return `ADDR: Still reading... [id=X, 10s elapsed]`; the id is omitted if the line
+    would be too wide.
     """
     if step.message:
         head = paint(f"{_format_name(step)}:", "bold")
@@ -122,7 +127,10 @@ def format_apply_complete(
     imported: int = 0,
     forgotten: int = 0,
 ) -> str:
-    """Return `Apply complete! Resources: A added, C changed, D destroyed.`. Tools parse this line."""
+    """Return `Apply complete! Resources: A added, C changed, D destroyed.`.
+
+    Tools parse this line.
+    """
     front = enclose("", imported, " imported, ")
     back = enclose(", ", forgotten, " forgotten")
     counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{back}"
@@ -130,7 +138,10 @@ def format_apply_complete(
 
 
 def format_destroy_complete(destroyed: int, paint: Painter = PLAIN) -> str:
-    """Return `Destroy complete! Resources: D destroyed.`. Tools parse this line."""
+    """Return `Destroy complete! Resources: D destroyed.`.
+
+    Tools parse this line.
+    """
     return paint(f"Destroy complete! Resources: {destroyed} destroyed.", "bold", "green")
 
 
@@ -151,8 +162,10 @@ _MAX_LISTED: Final = 20
 def render_step_outcomes(
     events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0
 ) -> str:
-    """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
-    reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
+    """Render the steps of an incomplete apply by outcome.
+
+    Failed and waiting steps are listed with the reason, waiting ones with its first line only. Of
+    done and skipped steps only the first 20 are listed.
     """
     steps = group_by(events, lambda event: event.outcome)
     # In its order.

@@ -59,7 +59,10 @@ _DECISION_COLUMN: Final = 13
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
-    """Render the report as text with a final newline. Folded sections after the first MAX_FOLDED are only counted."""
+    """Render the report as text with a final newline.
+
+    Folded sections after the first MAX_FOLDED are only counted.
+    """
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [
@@ -91,7 +94,10 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of a section: sentences, notes, commands, then its table; a folded one has its first rows."""
+    """Render the lines of a section: sentences, notes, commands, then its table.
+
+    A folded one has its first rows.
+    """
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
@@ -123,9 +129,11 @@ def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> l
 def render_table(
     table: Table, paint: Painter, width: int, *, has_details: bool = True
 ) -> list[str]:
-    """Render a table as lines of text. Its less important columns, at the positions `table.details`, are omitted
-    without `has_details`. In a table wider than `width`, they move to a note below each row. If it is still too wide,
-    its rows become lines of `header: value`.
+    """Render a table as lines of text.
+
+    Its less important columns, at the positions `table.details`, are omitted without `has_details`.
+    In a table wider than `width`, they move to a note below each row. If it is still too wide, its
+    rows become lines of `header: value`.
     """
     hidden_columns = frozenset() if has_details else table.details
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
@@ -153,7 +161,10 @@ def _render_rows_in_columns(
     paint: Painter,
     width: int,
 ) -> list[str]:
-    """Render a table as a line per row. `headers` and `rows` are its visible cells as text. A note is below its row."""
+    """Render a table as a line per row.
+
+    `headers` and `rows` are its visible cells as text. A note is below its row.
+    """
     widths = compute_column_widths([headers, *rows])
     lines = [paint(_render_row(headers, widths, right_aligned), "bold")]
     # The first cell of the row above; grouped tables show it once.
@@ -186,7 +197,10 @@ def _escape_cells(cells: Iterable[Text]) -> list[str]:
 
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
-    """Render a row with cells filled to the column widths; `right_aligned` are positions of columns."""
+    """Render a row with cells filled to the column widths.
+
+    `right_aligned` are positions of columns.
+    """
     cell_texts = (
         fill_to_width(cell, widths[column], right=column in right_aligned)
         for column, cell in enumerate(cells)
@@ -197,7 +211,10 @@ def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: froz
 def _render_rows_as_records(
     table: Table, headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Painter, width: int
 ) -> list[str]:
-    """Render a table wider than `width` as lines per row: its first cell, then `header: value` clauses and its note."""
+    """Render a table wider than `width` as lines per row.
+
+    Its first cell, then `header: value` clauses and its note.
+    """
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
@@ -210,7 +227,10 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause longer than a line."""
+    """Yield lines of clauses joined by commas, as many per line as fit.
+
+    Wrap a clause longer than a line.
+    """
     line = ""
     for clause in clauses:
         # With ", " before and "," after it.
@@ -230,10 +250,12 @@ def _wrap_text(text: str, width: int) -> list[str]:
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Return the paragraphs of a section of a plan, to be separated by blank lines; [] without content. Usually it is
-    one paragraph: title, tables, items, then sentences. If there are only tables with captions and sentences, each
-    table is a paragraph without the title, and the sentences belong to the last one. `hint` follows the number of
-    hidden items; `has_details` shows every row and column.
+    """Return the paragraphs of a section of a plan, to be separated by blank lines.
+
+    [] without content. Usually it is one paragraph: title, tables, items, then sentences. If there
+    are only tables with captions and sentences, each table is a paragraph without the title, and
+    the sentences belong to the last one. `hint` follows the number of hidden items; `has_details`
+    shows every row and column.
     """
     if not section.has_content:
         return []
@@ -274,7 +296,10 @@ def render_plan_section(
 def _render_captioned_table(
     table: Table, width: int, paint: Painter, *, has_details: bool
 ) -> list[str]:
-    """Render a table below its caption. A table without numbers shows only its first rows, unless `has_details`."""
+    """Render a table below its caption.
+
+    A table without numbers shows only its first rows, unless `has_details`.
+    """
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     has_all_rows = has_details or bool(table.number_columns)
     visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
@@ -291,9 +316,11 @@ def _render_captioned_table(
 def render_report_items(
     groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = ""
 ) -> list[str]:
-    """Render the items under the names of their groups. An item has a symbol, a label and a text: `+ web  3 to place`.
-    All texts begin at one column. If there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept
-    first. A last line has the number of hidden objects, followed by `hint`.
+    """Render the items under the names of their groups.
+
+    An item has a symbol, a label and a text: `+ web  3 to place`. All texts begin at one column. If
+    there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept first. A last line
+    has the number of hidden objects, followed by `hint`.
     """
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
@@ -341,7 +368,10 @@ def render_report_notes(section: Section, width: int, paint: Painter) -> list[st
 def render_decision(
     decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN
 ) -> list[str]:
-    """Render the decision block: `Capacity:    lab 9 -> 1`. Further texts of a line are below the first."""
+    """Render the decision block: `Capacity:    lab 9 -> 1`.
+
+    Further texts of a line are below the first.
+    """
     lines: list[str] = []
     for line in decision:
         # A text in parentheses has its own colon: `Partial plan (-target): 1 changed resource`.
@@ -355,9 +385,11 @@ def render_decision(
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` (it can have colours) and, from column `indent` on, the wrapped text. After a longer
-    label, the whole text follows after `gap` spaces if it fits on the line, else it is below. If the column of the text
-    is too narrow, or would cut a word, it begins further left. Lines have no trailing spaces.
+    """Return lines with `label` and, from column `indent` on, the wrapped text.
+
+    It can have colours. After a longer label, the whole text follows after `gap` spaces if it fits
+    on the line, else it is below. If the column of the text is too narrow, or would cut a word, it
+    begins further left. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.
@@ -398,7 +430,10 @@ def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
 
 
 def drop_last_words(line: str, width: int) -> str:
-    """Return the line without the last words that do not fit into the width; the first word always stays."""
+    """Return the line without the last words that do not fit into the width.
+
+    The first word always stays.
+    """
     while count_columns(line) > width and " " in line.strip():
         line = line.rpartition(" ")[0]
     return line

@@ -1,8 +1,10 @@
-"""Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys. A ranking is an ascending
-list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is neutral: its keys are those of a
-demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is outdated, and
-ranked again at the next use. During the placement of one pool (a session), items with VMs of its cluster or pool may
-have other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
+"""Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys.
+
+A ranking is an ascending list of whole numbers `key << INDEX_BITS | item`; a lower key is
+preferred. It is neutral: its keys are those of a demand of a cluster without a VM on the site, so
+all pools share it. A machine or rack with changed VMs is outdated, and ranked again at the next
+use. During the placement of one pool (a session), items with VMs of its cluster or pool may have
+other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
 """
 
 from bisect import bisect_left, insort
@@ -42,7 +44,10 @@ class NeutralRanking:
         return self._key_of(item) << INDEX_BITS | item
 
     def list_entries(self) -> list[int]:
-        """Return the entries of all items, lowest first. Outdated items are ranked again before."""
+        """Return the entries of all items, lowest first.
+
+        Outdated items are ranked again before.
+        """
         if self.outdated:
             # Only its own machines or racks.
             changed = self.outdated & self._items
@@ -66,8 +71,10 @@ class NeutralKeys(NamedTuple):
 
 
 class CandidateQueues:
-    """Rankings of one scheduler, each created at first use: one of its racks for each set of rack filter inputs and
-    active keys; one of each rack's open machines for each set of active keys. Also records the full racks of each SKU.
+    """Rankings of one scheduler, each created at first use.
+
+    One of its racks for each set of rack filter inputs and active keys; one of each rack's open
+    machines for each set of active keys. Also records the full racks of each SKU.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -86,7 +93,10 @@ class CandidateQueues:
         self.full_racks: defaultdict[int, set[int]] = defaultdict(set)
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
-        """Return the ranking keys of a demand as if its cluster had no VMs. They depend on SKU and constraints only."""
+        """Return the ranking keys of a demand as if its cluster had no VMs.
+
+        They depend on SKU and constraints only.
+        """
         key = (self.ledger.site.get_shape(demand.sku).number, demand.constraints)
         keys = self._neutral_keys.get(key)
         if keys is None:
@@ -104,8 +114,10 @@ class CandidateQueues:
     def rank_racks(
         self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]
     ) -> NeutralRanking:
-        """Rank the racks passing all `filters`, also full ones, by neutral keys: as if the demand's cluster had no VMs.
-        Demands with the same keys and filter input share a ranking.
+        """Rank the racks passing all `filters`, also full ones, by neutral keys.
+
+        As if the demand's cluster had no VMs. Demands with the same keys and filter input share a
+        ranking.
         """
         # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
@@ -125,8 +137,9 @@ class CandidateQueues:
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
-        """Rank the open machines of a rack, also full ones, by neutral keys: as if the demand's cluster had no VMs.
-        Demands with the same keys in use share a ranking.
+        """Rank the open machines of a rack, also full ones, by neutral keys.
+
+        As if the demand's cluster had no VMs. Demands with the same keys in use share a ranking.
         """
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
@@ -139,7 +152,10 @@ class CandidateQueues:
         return ranking
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
-        """Record that the VMs of a machine changed. With `capacity_freed`, its rack no longer counts as full."""
+        """Record that the VMs of a machine changed.
+
+        With `capacity_freed`, its rack no longer counts as full.
+        """
         rack = self.ledger.site.rack_by_machine[machine]
         self.invalidate_machines(rack, (machine,))
         self.invalidate_racks((rack,))
@@ -165,16 +181,20 @@ class CandidateQueues:
 
 
 class CandidateQueue:
-    """Machines of a rack, or racks, in a session: `front` are those that tie for the next VM. `counted` has the items
-    with own keys that may differ from the neutral ones, `key_of` gives the own keys. Items excluded by `passing` do not
-    fit the demand until the session ends. Each item taken off `front` must be passed to `push` or to `reject`.
+    """Machines of a rack, or racks, in a session: `front` are those that tie for the next VM.
+
+    `counted` has the items with own keys that may differ from the neutral ones, `key_of` gives the
+    own keys. Items excluded by `passing` do not fit the demand until the session ends. Each item
+    taken off `front` must be passed to `push` or to `reject`.
     """
 
     def __init__(
         self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing
     ) -> None:
-        """Start with the items (machines or racks) in the order of their neutral keys: as if the demand's cluster had
-        no VMs. Items move to a heap of own keys, once VMs of the cluster or pool may give them another key.
+        """Start with the items (machines or racks) in the order of their neutral keys.
+
+        As if the demand's cluster had no VMs. Items move to a heap of own keys, once VMs of the
+        cluster or pool may give them another key.
         """
         self.ranking = ranking
         # The items tied for the next VM, all from one group of equal keys.
@@ -201,8 +221,10 @@ class CandidateQueue:
         self._counted = counted
 
     def push(self, item: int) -> None:
-        """Rank an item by its own current key: it has VMs of the demand's cluster or pool, or a new VM. Whether it fits
-        the demand is checked once no other item has a lower key.
+        """Rank an item by its own current key.
+
+        It has VMs of the demand's cluster or pool, or a new VM. Whether it fits the demand is
+        checked once no other item has a lower key.
         """
         # The item leaves its group of equal neutral keys.
         if self._key != OWN:
@@ -210,14 +232,20 @@ class CandidateQueue:
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
-        """Remove an item tied for the next VM until the session ends: it has no capacity for the demand."""
+        """Remove an item tied for the next VM until the session ends.
+
+        It has no capacity for the demand.
+        """
         # The item leaves its group of equal neutral keys.
         if self._key != OWN:
             self._removed.append(item)
         self._rejected.append(item)
 
     def list_tied_items(self) -> list[int]:
-        """Return the live list of the items tied for the next VM (those of the lowest key); [] if none remains."""
+        """Return the live list of the items tied for the next VM (those of the lowest key).
+
+        [] if none remains.
+        """
         own_heap, entries = self._own, self._entries
         while not self.front:
             # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an
@@ -234,10 +262,12 @@ class CandidateQueue:
         return self.front
 
     def _take_neutral_group(self) -> None:
-        """Fill the front (items tied for the next VM) with the next group of equal neutral keys. These keys are
-        computed as if the demand's cluster had no VMs. An item with VMs of the cluster or pool (`counted`) may have
-        another key of its own, so it moves to the heap of own keys instead. An entry is `key << INDEX_BITS | item`, so
-        the entries of one key are neighbours in the sorted list.
+        """Fill the front (items tied for the next VM) with the next group of equal neutral keys.
+
+        These keys are computed as if the demand's cluster had no VMs. An item with VMs of the
+        cluster or pool (`counted`) may have another key of its own, so it moves to the heap of own
+        keys instead. An entry is `key << INDEX_BITS | item`, so the entries of one key are
+        neighbours in the sorted list.
         """
         if self._key != OWN:
             self._finish_group()
@@ -264,7 +294,10 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Close the neutral group of the front. Skip its remaining items: as they were not removed, they do not fit."""
+        """Close the neutral group of the front.
+
+        Skip its remaining items: as they were not removed, they do not fit.
+        """
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -277,8 +310,10 @@ class CandidateQueue:
         self._key = OWN
 
     def _take_own_group(self) -> None:
-        """Add the first group of equal keys in the heap of own keys to the front. An entry of the heap is
-        `key << INDEX_BITS | item`. Items that do not fit the demand now are rejected.
+        """Add the first group of equal keys in the heap of own keys to the front.
+
+        An entry of the heap is `key << INDEX_BITS | item`. Items that do not fit the demand now are
+        rejected.
         """
         if self._key != OWN:
             self._finish_group()
@@ -297,8 +332,10 @@ class CandidateQueue:
         self.front.sort()
 
     def release_items(self) -> list[int]:
-        """Put all items back into the neutral ranking, and return those with possibly changed VMs. They are ranked
-        again: the items in the own heap, the rejected ones, and a front from the own heap.
+        """Put all items back into the neutral ranking, and return those with possibly changed VMs.
+
+        They are ranked again: the items in the own heap, the rejected ones, and a front from the
+        own heap.
         """
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]

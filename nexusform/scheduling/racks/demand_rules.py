@@ -1,6 +1,8 @@
-"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`). The scan
-is for demands with a machine of last resort, and for demands with a rule without the promises of rule.py. Explanations
-and shortages are built from it. Its time is proportional to the number of machines.
+"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`).
+
+The scan is for demands with a machine of last resort, and for demands with a rule without the
+promises of rule.py. Explanations and shortages are built from it. Its time is proportional to the
+number of machines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,8 +33,10 @@ OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 
 
 class PackedSortKeys(NamedTuple):
-    """Keys in one whole number, the first in the highest bits. `dependence` is the widest of all keys; `active_keys`
-    has one bit per key, set if the key applies to the demand.
+    """Keys in one whole number, the first in the highest bits.
+
+    `dependence` is the widest of all keys; `active_keys` has one bit per key, set if the key
+    applies to the demand.
     """
 
     figure: Figure
@@ -40,8 +44,10 @@ class PackedSortKeys(NamedTuple):
     active_keys: int
 
     def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
-        """Return the VM counts that the keys depend on: of the pool, of the cluster, or none. Only items (racks or
-        machines) with such VMs can have other keys than for a cluster without VMs.
+        """Return the VM counts that the keys depend on: of the pool, of the cluster, or none.
+
+        Only items (racks or machines) with such VMs can have other keys than for a cluster without
+        VMs.
         """
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
@@ -49,7 +55,10 @@ class PackedSortKeys(NamedTuple):
 
 
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
-    """Return each key with the function from an item number to its figure for a demand; None if all figures are 0."""
+    """Return each key with the function from an item number to its figure for a demand.
+
+    None if all figures are 0.
+    """
     opened_keys: list[OpenKey] = []
     for key in keys:
         figures = key.build_figures(usage, demand)
@@ -60,9 +69,11 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 def prepare_packed_sort_keys(
     keys: Iterable[RankingKey], usage: Usage, demand: Demand
 ) -> PackedSortKeys:
-    """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys.
-    Each key has a fixed number of bits, the first key the highest ones. With keys of 4 bits, the figures 3 and 1 become
-    3 << 4 | 1. A key without figures is inactive: its bits are 0.
+    """Build the figures of each key for a demand and pack them into one whole number.
+
+    Numbers compare like the keys. Each key has a fixed number of bits, the first key the highest
+    ones. With keys of 4 bits, the figures 3 and 1 become 3 << 4 | 1. A key without figures is
+    inactive: its bits are 0.
     """
     columns: list[Figures] = []
     # By figure: the bits of all keys after its own, up to the next figure.
@@ -85,9 +96,10 @@ def prepare_packed_sort_keys(
 
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
-    """Return a function from an item to one whole number with its figures, the first in the highest bits; 0 without
-    any. After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give
-    (3 << 4 | 1) << 2.
+    """Return a function from an item to one whole number with its figures, the first in the highest bits; 0 without any.
+
+    After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give (3
+    << 4 | 1) << 2.
     """
     # The usual case, called several times per VM: three lists or counts need no further function
     # calls.
@@ -107,7 +119,10 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
 
 
 def _convert_figures(figures: Figures) -> Figure:
-    """Return figures as a function of the item number. `figures` is such a function, a list or counts."""
+    """Return figures as a function of the item number.
+
+    `figures` is such a function, a list or counts.
+    """
     return figures if callable(figures) else figures.__getitem__
 
 
@@ -117,8 +132,9 @@ def _combine_two_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
 
 
 def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
-    """Return the filters that affect this demand, each with its check by number, in profile order. Only filters on
-    demands (such as zones) and on counts of other VMs are returned.
+    """Return the filters that affect this demand, each with its check by number, in profile order.
+
+    Only filters on demands (such as zones) and on counts of other VMs are returned.
     """
     active_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
@@ -135,7 +151,10 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 
 
 def is_rack_selection(rule: Filter) -> bool:
-    """Return whether the filter selects racks by the demand alone (such as its zones), not by existing VMs."""
+    """Return whether the filter selects racks by the demand alone, not by existing VMs.
+
+    Such as its zones.
+    """
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
@@ -151,7 +170,10 @@ def list_rejecting_checks(
 def build_machine_checks(
     ledger: Ledger, demand: Demand
 ) -> list[tuple[Filter, RejectionCheck | None]]:
-    """Build the check of every filter by machine number, in profile order; None if it does not apply to the demand."""
+    """Build the check of every filter by machine number, in profile order.
+
+    None if it does not apply to the demand.
+    """
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     by_rule = {
         id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)
@@ -198,10 +220,16 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
 
 
 class DemandRules:
-    """Ranking keys, and filters on demands and counts of VMs, for one demand. They count later VMs if `usage` does."""
+    """Ranking keys, and filters on demands and counts of VMs, for one demand.
+
+    They count later VMs if `usage` does.
+    """
 
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
-        """Prepare the filters and ranking keys of the site for one demand. `usage` are the VMs that they count."""
+        """Prepare the filters and ranking keys of the site for one demand.
+
+        `usage` are the VMs that they count.
+        """
         self.demand = demand
         self.usage = usage
         self.filters = prepare_filters(ledger, usage, demand)
@@ -210,8 +238,10 @@ class DemandRules:
         self.machine_keys = prepare_packed_sort_keys(profile.machine_keys, usage, demand)
 
     def may_use_session(self) -> bool:
-        """Return whether VMs may be placed in a session, which keeps rankings. For this, a new VM may make filters
-        reject more, never less, and may change only the keys of racks and machines with VMs of its cluster or pool.
+        """Return whether VMs may be placed in a session, which keeps rankings.
+
+        For this, a new VM may make filters reject more, never less, and may change only the keys of
+        racks and machines with VMs of its cluster or pool.
         """
         if any(isinstance(rule, CountFilter) and not rule.is_monotonic for rule, _ in self.filters):
             return False
@@ -246,7 +276,10 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
 
 
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
-    """Return the machines without the last resort of a demand (the name of a machine), or this one if it is alone."""
+    """Return the machines without the last resort of a demand, or this one if it is alone.
+
+    The name of a machine.
+    """
     if demand.last_resort is None:
         return machines
     last_resort = ledger.site.machine_index.get(demand.last_resort)
@@ -262,8 +295,9 @@ def _select_machines_by_keys(
     *,
     is_sample: bool,
 ) -> list[int]:
-    """Choose the rack with the lowest keys, then return those of its `machines` with the lowest keys. `vm_text` is the
-    unfinished digest of the VM, for a tie of racks.
+    """Choose the rack with the lowest keys, then return those of its `machines` with the lowest keys.
+
+    `vm_text` is the unfinished digest of the VM, for a tie of racks.
     """
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -290,9 +324,11 @@ def choose_placement(
     is_sample: bool,
     pool_ties: set[int] | None,
 ) -> VmRecord | None:
-    """Choose the machine of a VM, and return its record (not yet counted); None if it fits nowhere. The lowest digest
-    decides ties. A sample repeats the plan with other ties: there `seed` is its number, and a number drawn from it
-    decides. All machines tied with the chosen one are added to `pool_ties`, if given, for the report of the pool.
+    """Choose the machine of a VM, and return its record (not yet counted); None if it fits nowhere.
+
+    The lowest digest decides ties. A sample repeats the plan with other ties: there `seed` is its
+    number, and a number drawn from it decides. All machines tied with the chosen one are added to
+    `pool_ties`, if given, for the report of the pool.
     """
     site = ledger.site
     machines = list(range(len(site.machines)))
@@ -333,7 +369,10 @@ _DIGITS = 9
 
 
 def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> dict[int, float]:
-    """Return the weights of these machines by number. They are computed together, because weights may be relative."""
+    """Return the weights of these machines by number.
+
+    They are computed together, because weights may be relative.
+    """
     weigh = ledger.site.profile.weigh
     assert weigh is not None, "the profile has keys instead of weights"
     weights = weigh(demand, [_build_machine_load(ledger, machine) for machine in machines])
@@ -343,8 +382,10 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the numbers of the machines tied for a VM by their weights; [] without machines. The `subset_size`
-    heaviest machines of the profile tie, and all others of the same weight as the last of them.
+    """Return the numbers of the machines tied for a VM by their weights; [] without machines.
+
+    The `subset_size` heaviest machines of the profile tie, and all others of the same weight as the
+    last of them.
     """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)
@@ -355,7 +396,10 @@ def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[
 
 
 def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
-    """Build the load of a machine for weighers: the resources taken by its VMs, and the numbers of VMs."""
+    """Build the load of a machine for weighers.
+
+    The resources taken by its VMs, and the numbers of VMs.
+    """
     site = ledger.site
     empty = site.capacity_table.capacities[site.start_capacities[machine]]
     free = site.capacity_table.capacities[ledger.capacities[machine]]

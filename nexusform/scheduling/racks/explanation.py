@@ -1,5 +1,7 @@
-"""Explanations of placements and shortages, rule by rule: rejected machines with reasons, and the ranking of the
-others. Uses the same opened rules as placement, and adds only text.
+"""Explanations of placements and shortages, rule by rule.
+
+Rejected machines with reasons, and the ranking of the others. Uses the same opened rules as
+placement, and adds only text.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -64,8 +66,10 @@ class _ShortageContext:
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
-    """Find out why no machine fits: apply the filters again, and return the reason of the first one that leaves none.
-    Filters that select racks are first, so that reasons refer to the racks allowed by the demand.
+    """Find out why no machine fits.
+
+    Apply the filters again, and return the reason of the first one that leaves none. Filters that
+    select racks are first, so that reasons refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
     rack_filters: list[tuple[Filter, RejectionCheck]] = []
@@ -87,8 +91,10 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck]]
 ) -> NoFitReason | None:
-    """Apply the filters one after another; each reduces `context.machines`. Return the reason of the first filter that
-    leaves no machine, or None if some machine passes all.
+    """Apply the filters one after another; each reduces `context.machines`.
+
+    Return the reason of the first filter that leaves no machine, or None if some machine passes
+    all.
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
@@ -103,9 +109,11 @@ _LAST_RESORT = "last_resort"
 
 
 class FilterCount(Struct, frozen=True):
-    """Number of machines passing a filter (its rule's name). With unknown cells, `machines` are those in the chosen
-    split, and `interval` covers all splits. `text` is for people ("" = not shown), on the line called `line`; filters
-    with a common line follow one another.
+    """Number of machines passing a filter (its rule's name).
+
+    With unknown cells, `machines` are those in the chosen split, and `interval` covers all splits.
+    `text` is for people ("" = not shown), on the line called `line`; filters with a common line
+    follow one another.
     """
 
     rule: str
@@ -129,10 +137,13 @@ class RankedCandidate(Struct, frozen=True):
 
 
 class DecisionExplanation(Struct, frozen=True):
-    """One decision, step by step. `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are
-    ranked best first; those tied with the best have a digest. `fitting_cells` are the cells of the chosen machine, best
-    first, none if the cells of its VMs are unknown. `rejections` name every machine rejected by a filter,
-    `rack_machines` all those of the chosen rack. Without a candidate `placement` is None, and the rankings are empty.
+    """One decision, step by step.
+
+    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked
+    best first; those tied with the best have a digest. `fitting_cells` are the cells of the chosen
+    machine, best first, none if the cells of its VMs are unknown. `rejections` name every machine
+    rejected by a filter, `rack_machines` all those of the chosen rack. Without a candidate
+    `placement` is None, and the rankings are empty.
     """
 
     demand: Demand
@@ -162,7 +173,10 @@ class DecisionExplanation(Struct, frozen=True):
 def explain_placement(
     ledger: Ledger, demand: Demand, spread: RackSpread, seed: int
 ) -> DecisionExplanation:
-    """Explain the placement of one VM: filters, ranked racks and machines, and NUMA cells. Nothing is placed."""
+    """Explain the placement of one VM: filters, ranked racks and machines, and NUMA cells.
+
+    Nothing is placed.
+    """
     site = ledger.site
     candidates, filters, rejections = _apply_filters(ledger, demand)
     explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)
@@ -199,7 +213,10 @@ _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 def _rank_by_keys(
     ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int
 ) -> _Ranking:
-    """Rank the racks of the candidate machines, and the candidates in the best rack. Return both, best first."""
+    """Rank the racks of the candidate machines, and the candidates in the best rack.
+
+    Return both, best first.
+    """
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
@@ -213,8 +230,10 @@ def _rank_by_keys(
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first. The heaviest
-    machines tie: their digests decide among them, and are shown only if there are several.
+    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first.
+
+    The heaviest machines tie: their digests decide among them, and are shown only if there are
+    several.
     """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
@@ -236,8 +255,10 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 
 
 class TiedMachines(Struct, frozen=True):
-    """Names of the tied machines, for the random choice: the best ones of every best rack, none if nothing fits.
-    `in_some_splits` are best in at least one split (possible cells of VMs in unknown cells), `in_all_splits` in all.
+    """Names of the tied machines, for the random choice.
+
+    The best ones of every best rack, none if nothing fits. `in_some_splits` are best in at least
+    one split (possible cells of VMs in unknown cells), `in_all_splits` in all.
     """
 
     in_some_splits: frozenset[str]
@@ -245,9 +266,11 @@ class TiedMachines(Struct, frozen=True):
 
 
 class MachineRanking:
-    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions. Excluded
-    machines (cordons) are rejected, and rank nothing. The splits of machines are independent. A machine is best in some
-    of them if it fits in one, and every better machine fails to fit in another.
+    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions.
+
+    Excluded machines (cordons) are rejected, and rank nothing. The splits of machines are
+    independent. A machine is best in some of them if it fits in one, and every better machine fails
+    to fit in another.
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
@@ -265,9 +288,11 @@ class MachineRanking:
         )
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
-        """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs. A
-        machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if it
-        fits in each of them, and no machine that may fit outranks it.
+        """Return the best machines except the excluded ones.
+
+        A split is a possible NUMA layout of existing VMs. A machine is best in some split if no
+        machine that fits in every split outranks it. It is best in all splits if it fits in each of
+        them, and no machine that may fit outranks it.
         """
         fitting = self._remove_excluded_machines(self._fitting, excluded)
         # No machine depends on its split.
@@ -287,7 +312,10 @@ class MachineRanking:
         return [number for number in numbers if machines[number].name not in excluded]
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
-        """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
+        """Return the names of the candidates not outranked by a rival.
+
+        Best in their rack, with no better rack.
+        """
         # weights rank all machines at once, without racks and rivals.
         if self._site.profile.weigh is not None:
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
@@ -314,7 +342,10 @@ class MachineRanking:
 
 
 def _is_ranked_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
-    """Return whether no other item is ranked before these figures. `lowest` are the lowest of others, None for none."""
+    """Return whether no other item is ranked before these figures.
+
+    `lowest` are the lowest of others, None for none.
+    """
     return lowest is None or figures <= lowest
 
 
@@ -335,8 +366,11 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return two lists of machines: those with capacity for the VM in some layout, and those with it in every layout.
-    The layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one layout.
+    """Return two lists of machines.
+
+    Those with capacity for the VM in some layout, and those with it in every layout. The layouts
+    differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one
+    layout.
     """
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
@@ -424,7 +458,10 @@ def _apply_filters(
 
 
 class _PossibleCapacities:
-    """Machines with VMs in unknown cells: their possible capacities not rejected by a filter so far."""
+    """Machines with VMs in unknown cells.
+
+    Their possible capacities not rejected by a filter so far.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
@@ -437,8 +474,10 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Remove the capacities rejected by a filter. A capacity filter rejects single capacities of a machine, every
-        other filter the machine with all its capacities.
+        """Remove the capacities rejected by a filter.
+
+        A capacity filter rejects single capacities of a machine, every other filter the machine
+        with all its capacities.
         """
         if not isinstance(rule, CapacityFilter):
             for machine in self._remaining:
@@ -454,8 +493,9 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Return the minimum and maximum number of machines that passed all filters, over all NUMA layouts. `sampled`
-        are those that passed in the assumed layout.
+        """Return the minimum and maximum number of machines that passed all filters, over all NUMA layouts.
+
+        `sampled` are those that passed in the assumed layout.
         """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
@@ -470,8 +510,9 @@ class _PossibleCapacities:
 def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[RankedCandidate, ...]:
-    """Rank racks or machines (`numbers`, at least one) by their keys, then by digest, best first. Only those tied with
-    the best keep their digest: for others it decides nothing.
+    """Rank racks or machines (`numbers`, at least one) by their keys, then by digest, best first.
+
+    Only those tied with the best keep their digest: for others it decides nothing.
     """
     ranked: list[RankedCandidate] = []
     for number in numbers:

@@ -1,5 +1,6 @@
-"""Numbered form of a site: machines and racks in the order given (`NumberedSite`), VM counts per demand (`Usage`), free
-capacity of a machine (`FreeCapacity`). Equal capacities share one number and one answer.
+"""Numbered form of a site: machines and racks in the order given (`NumberedSite`), VM counts per demand (`Usage`), free capacity of a machine (`FreeCapacity`).
+
+Equal capacities share one number and one answer.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ Figures = list[int] | VmCounts | Figure
 
 
 class OwnerVmCounts:
-    """VMs of one cluster or pool: per machine, per rack, and (clusters only) extra-large ones per machine."""
+    """VMs of one cluster or pool.
+
+    Per machine, per rack, and (clusters only) extra-large ones per machine.
+    """
 
     __slots__ = ("extra_large", "machines", "racks")
 
@@ -87,9 +91,10 @@ NO_VMS: Final = OwnerVmCounts(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 
 
 class Usage(Struct, frozen=True):
-    """VMs of a site, in total and of the demand's cluster and pool. By machine: `memory` (MiB used by VMs) and
-    `extra_large` (VMs of such SKUs). By rack: `rack_vms` and `rack_memory`. All of it is live, so a rule may keep a
-    list and read it later.
+    """VMs of a site, in total and of the demand's cluster and pool.
+
+    By machine: `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms`
+    and `rack_memory`. All of it is live, so a rule may keep a list and read it later.
     """
 
     layout: NumberedSite
@@ -102,9 +107,11 @@ class Usage(Struct, frozen=True):
 
 
 class FreeCapacity(NamedTuple):
-    """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell. `hardware` is its machine SKU, None
-    for a machine with figures of its own. In a numbered capacity figures may be negative (on a machine reduced since);
-    rules see them as 0. `records` are those of the machine and its VMs.
+    """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell.
+
+    `hardware` is its machine SKU, None for a machine with figures of its own. In a numbered
+    capacity figures may be negative (on a machine reduced since); rules see them as 0. `records`
+    are those of the machine and its VMs.
     """
 
     hardware: str | None
@@ -126,7 +133,10 @@ class FreeCapacity(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Resources a VM takes of a machine: GiB of disk, and vCPUs, MiB and VFs of each of its `cells`."""
+    """Resources a VM takes of a machine.
+
+    GiB of disk, and vCPUs, MiB and VFs of each of its `cells`.
+    """
 
     disk: int
     cells: int
@@ -158,7 +168,10 @@ UNKNOWN_CELLS: Final = 0
 
 
 class CapacityTable:
-    """Table of all capacities and tuples of cells on a site, by number. Each is stored once, and none is removed."""
+    """Table of all capacities and tuples of cells on a site, by number.
+
+    Each is stored once, and none is removed.
+    """
 
     def __init__(self) -> None:
         # By number; negative figures: more is taken than the machine has.
@@ -206,9 +219,11 @@ class CapacityTable:
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the number of the capacity after a VM took (`sign` -1) or returned (+1) its share in each of `cells`.
-        `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs change in each cell, disk
-        once. A share may have a record, a text in the capacity while the VM runs. Of equal records, the last one is
-        removed. Cells beyond those of the machine are ignored.
+
+        `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs
+        change in each cell, disk once. A share may have a record, a text in the capacity while the
+        VM runs. Of equal records, the last one is removed. Cells beyond those of the machine are
+        ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self.capacities[number]
         cpus, memory = list(old_cpus), list(old_memory)

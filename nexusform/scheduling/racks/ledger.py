@@ -45,8 +45,10 @@ class VmRecord(NamedTuple):
 
 
 class UnknownCellVms(Struct):
-    """VMs of a machine in unknown NUMA cells: their SKUs by handle, and their `cells` by handle in the chosen split, a
-    possible assignment (empty: not chosen yet, or there is none). `known_capacity` is the capacity left by all other
+    """VMs of a machine in unknown NUMA cells.
+
+    Their SKUs by handle, and their `cells` by handle in the chosen split, a possible assignment
+    (empty: not chosen yet, or there is none). `known_capacity` is the capacity left by all other
     VMs; its disk is the disk left by all VMs. `is_stale`: a new split is needed.
     """
 
@@ -63,13 +65,18 @@ class UnknownCellVms(Struct):
 
 
 class Ledger:
-    """Counts and VMs. Handles are numbers from 0 in the order of addition. `unknown_cells` are the machines with VMs in
-    unknown cells, by number; their `capacities` are right once splits are chosen. All others have the capacities left
-    by their VMs.
+    """Counts and VMs.
+
+    Handles are numbers from 0 in the order of addition. `unknown_cells` are the machines with VMs
+    in unknown cells, by number; their `capacities` are right once splits are chosen. All others
+    have the capacities left by their VMs.
     """
 
     def __init__(self, site: SiteTables) -> None:
-        """Create a ledger of a site without VMs. Lists have a value per machine or rack, by its number."""
+        """Create a ledger of a site without VMs.
+
+        Lists have a value per machine or rack, by its number.
+        """
         racks = len(site.rack_name)
         self.site = site
         # number of the free capacity of each machine.
@@ -137,8 +144,10 @@ class Ledger:
     def _get_writable_counts(
         self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner
     ) -> OwnerVmCounts:
-        """Return the counts of a cluster or pool (an entry of `counts`) to be changed. After `copy`, two ledgers share
-        their counts. The first change in either of them replaces them by a copy there.
+        """Return the counts of a cluster or pool (an entry of `counts`) to be changed.
+
+        After `copy`, two ledgers share their counts. The first change in either of them replaces
+        them by a copy there.
         """
         tally = counts.get(owner, NO_VMS)
         if id(tally) not in self._own:
@@ -147,13 +156,19 @@ class Ledger:
         return tally
 
     def get_pool_usage(self, owner: str, pool: str) -> Usage:
-        """Return the VM counts and memory of the site, with those of this cluster and pool. It may miss later VMs."""
+        """Return the VM counts and memory of the site, with those of this cluster and pool.
+
+        It may miss later VMs.
+        """
         return self._build_usage(
             self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS)
         )
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
-        """Return the VM counts and memory of the site, this cluster and pool. VMs added later count until a copy."""
+        """Return the VM counts and memory of the site, this cluster and pool.
+
+        VMs added later count until a copy.
+        """
         cluster_counts = self._get_writable_counts(self.clusters, owner)
         return self._build_usage(
             cluster_counts, self._get_writable_counts(self.pools, (owner, pool))
@@ -169,14 +184,19 @@ class Ledger:
         )
 
     def write(self, packed: int, number: int | str) -> int:
-        """Record an already counted VM, and return its handle. `packed` is its record as a whole number."""
+        """Record an already counted VM, and return its handle.
+
+        `packed` is its record as a whole number.
+        """
         self.records.append(packed)
         self.numbers.append(number)
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a counted VM on a machine with VMs in unknown cells, and return its handle. `packed` has cells of the
-        assumed layout. The real ones are unknown, so the record replaces them, and `unknown_cells` keeps them.
+        """Record a counted VM on a machine with VMs in unknown cells, and return its handle.
+
+        `packed` has cells of the assumed layout. The real ones are unknown, so the record replaces
+        them, and `unknown_cells` keeps them.
         """
         record = _unpack_record(packed, number)
         # The cells are in the lowest bits.
@@ -192,7 +212,10 @@ class Ledger:
         return handle
 
     def add(self, record: VmRecord) -> int:
-        """Count and record a VM, and return its handle. Its cells may be UNKNOWN_CELLS."""
+        """Count and record a VM, and return its handle.
+
+        Its cells may be UNKNOWN_CELLS.
+        """
         # The first such VM there.
         if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
@@ -206,7 +229,10 @@ class Ledger:
         return handle
 
     def add_sampled(self, record: VmRecord) -> int:
-        """Count and record a VM placed on a machine with a chosen split (assumed cells), and return its handle."""
+        """Count and record a VM placed on a machine with a chosen split, and return its handle.
+
+        Assumed cells.
+        """
         # So that `count` leaves its known capacity unchanged.
         unknown_vms = self.unknown_cells.pop(record.machine)
         self.count(record, 1)
@@ -214,7 +240,10 @@ class Ledger:
         return self.write_without_cells(_pack_record(record), record.number)
 
     def remove(self, handle: int) -> VmRecord:
-        """Remove the VM with this handle from the counts, and return its record. Removing it twice is a bug."""
+        """Remove the VM with this handle from the counts, and return its record.
+
+        Removing it twice is a bug.
+        """
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
@@ -244,7 +273,10 @@ class Ledger:
         return record
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
-        """Return the possible capacities of a machine: one per layout of its VMs in unknown NUMA cells."""
+        """Return the possible capacities of a machine.
+
+        One per layout of its VMs in unknown NUMA cells.
+        """
         unknown_vms = self.unknown_cells[machine]
         shares = tuple(
             sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values())
@@ -252,7 +284,10 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split (assumed NUMA layout) for every machine that needs a new one. Return the numbers of these."""
+        """Choose a split (assumed NUMA layout) for every machine that needs a new one.
+
+        Return the numbers of these.
+        """
         stale = [
             machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale
         ]
@@ -283,10 +318,12 @@ class Ledger:
         handles: Sequence[int],
         split_capacities: SplitCapacities,
     ) -> tuple[Cells, ...] | None:
-        """Return the NUMA cells of each VM in one split (possible assignment of the VMs of a machine to cells). They
-        are in the order of `handles`; None if there is no split. `choice` selects the split. A LargestSplit leaves the
-        most capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign cells to the VMs in their
-        order of arrival.
+        """Return the NUMA cells of each VM in one split.
+
+        Possible assignment of the VMs of a machine to cells. They are in the order of `handles`;
+        None if there is no split. `choice` selects the split. A LargestSplit leaves the most
+        capacity for its SKUs. A number is a random sample. PACKED and SPREAD assign cells to the
+        VMs in their order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
@@ -389,8 +426,10 @@ def pack_placement_record(pool: int, shape: int) -> int:
 
 
 def _pack_record(record: VmRecord) -> int:
-    """Pack all numbers of a VM except its own in one whole number: pool, SKU, machine, cells, the last in the lowest
-    bits. A site has many VMs, and a whole number takes less memory than a record.
+    """Pack all numbers of a VM except its own in one whole number.
+
+    Pool, SKU, machine, cells, the last in the lowest bits. A site has many VMs, and a whole number
+    takes less memory than a record.
     """
     return (
         pack_placement_record(record.pool, record.shape)
@@ -400,7 +439,10 @@ def _pack_record(record: VmRecord) -> int:
 
 
 def _unpack_record(packed: int, number: int | str) -> VmRecord:
-    """Return the record packed by `_pack_record`: take its numbers off one by one, from the lowest bits."""
+    """Return the record packed by `_pack_record`.
+
+    Take its numbers off one by one, from the lowest bits.
+    """
     cells = packed & CELLS_MASK
     packed >>= CELLS_BITS
     machine = packed & MACHINE_MASK

@@ -1,8 +1,11 @@
-"""Placement policy of VMs: the rules and their order. A VM's candidates are the machines not rejected by any filter (a
-machine of last resort only if it is the last one). Of their racks the one with the lowest keys is chosen, then of its
-candidates the machine with the lowest keys. Keys are compared one after the other; rules/tie_break.py decides ties. On
-the machine it takes the fitting cells with the lowest keys, then the lowest number. Placement, counts of free capacity,
-shortages and explanations all use these tables (rule.py defines rules).
+"""Placement policy of VMs: the rules and their order.
+
+A VM's candidates are the machines not rejected by any filter (a machine of last resort only if it
+is the last one). Of their racks the one with the lowest keys is chosen, then of its candidates the
+machine with the lowest keys. Keys are compared one after the other; rules/tie_break.py decides
+ties. On the machine it takes the fitting cells with the lowest keys, then the lowest number.
+Placement, counts of free capacity, shortages and explanations all use these tables (rule.py defines
+rules).
 """
 
 from collections.abc import Callable, Mapping
@@ -52,9 +55,12 @@ CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)
 
 
 class SchedulerProfile(Struct, frozen=True, kw_only=True):
-    """Placement rule of a site. With `weigh` the machines with the highest weights win, in any rack: the best
-    `subset_size` tie. `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
-    `find_unknown_fact` returns a sentence about an unknown fact needed for the placement of VMs, "" if all are known.
+    """Placement rule of a site.
+
+    With `weigh` the machines with the highest weights win, in any rack: the best `subset_size` tie.
+    `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
+    `find_unknown_fact` returns a sentence about an unknown fact needed for the placement of VMs, ""
+    if all are known.
     """
 
     filters: tuple[Filter, ...] = FILTERS

@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 
 
 class RackScheduler:
-    """Scheduler of VMs on the machines of one site, one VM at a time, by the rules of racks/profile.py. Machine names
-    are unique. VMs get handles (numbers) in the order of their addition; a copy knows the handles of its original.
-    Schedulers with equal calls return equal results. The NUMA cells of existing VMs may be unknown. Placement and
-    explanation then use one split (possible assignment of these VMs to cells) of each such machine, selected by
-    `split_choice` (splits.py); counts cover all splits.
+    """Scheduler of VMs on the machines of one site, one VM at a time, by the rules of racks/profile.py.
+
+    Machine names are unique. VMs get handles (numbers) in the order of their addition; a copy knows
+    the handles of its original. Schedulers with equal calls return equal results. The NUMA cells of
+    existing VMs may be unknown. Placement and explanation then use one split (possible assignment
+    of these VMs to cells) of each such machine, selected by `split_choice` (splits.py); counts
+    cover all splits.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class RackScheduler:
         ledger: Ledger | None = None,
         profile: SchedulerProfile | None = None,
     ) -> None:
-        """Create a scheduler without VMs, or for those in `ledger`. The default placement rule (`profile`) is Nexus."""
+        """Create a scheduler without VMs, or for those in `ledger`.
+
+        The default placement rule (`profile`) is Nexus.
+        """
         self.spread = spread
         # Of tie-breaks, the number of the sample if `is_sample`.
         self.seed = seed
@@ -101,7 +106,10 @@ class RackScheduler:
         )
 
     def add_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        """Record an existing VM, whether it fits or not, and return its handle. No cells mean unknown cells."""
+        """Record an existing VM, whether it fits or not, and return its handle.
+
+        No cells mean unknown cells.
+        """
         self._close_session()
         site = self._site
         machine = site.machine_index[placement.machine]
@@ -116,7 +124,10 @@ class RackScheduler:
         self._queues.mark_machine_changed(self._ledger.remove(handle).machine, capacity_freed=True)
 
     def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
-        """Place one more VM. Return its handle and placement, or why no machine fits."""
+        """Place one more VM.
+
+        Return its handle and placement, or why no machine fits.
+        """
         placed_vm = self.try_place(demand)
         if placed_vm is not None:
             return placed_vm
@@ -133,8 +144,10 @@ class RackScheduler:
         return shortage
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM and return its handle and placement, like `place`; None without reasons if no machine fits.
-        Successive VMs of a pool share a session (with rankings of the machines), if their rules permit it.
+        """Place one more VM and return its handle and placement, like `place`.
+
+        None without reasons if no machine fits. Successive VMs of a pool share a session (with
+        rankings of the machines), if their rules permit it.
         """
         session = self._session
         if session is None or not session.is_for_session(demand):
@@ -159,7 +172,10 @@ class RackScheduler:
         )
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM by a scan of every machine, without a session. Return None if no machine fits."""
+        """Place one more VM by a scan of every machine, without a session.
+
+        Return None if no machine fits.
+        """
         ledger, pool_ties = self._ledger, self._get_tied_machines(demand)
         record = demand_rules.choose_placement(
             ledger, demand, self.spread, self.seed, is_sample=self.is_sample, pool_ties=pool_ties
@@ -180,8 +196,10 @@ class RackScheduler:
         return [self.place(demand) for demand in demands]
 
     def select_cells(self, sku: VmSku, machine: str) -> tuple[int, ...]:
-        """Return the NUMA cells, ascending, assigned to a VM on this machine; () if VMs in unknown cells run there. For
-        a VM too large for it, they are the least used cells (at most as many as the machine has).
+        """Return the NUMA cells, ascending, assigned to a VM on this machine.
+
+        () if VMs in unknown cells run there. For a VM too large for it, they are the least used
+        cells (at most as many as the machine has).
         """
         self._choose_missing_splits()
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
@@ -198,9 +216,11 @@ class RackScheduler:
     def count_free_slots(
         self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None
     ) -> Interval:
-        """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
-        unknown cells. `known_counts` keeps the counts for further calls, so that equal demands are counted once. It is
-        valid until a VM is added or removed.
+        """Count how many more VMs like this one fit on the site.
+
+        The minimum and maximum over all layouts of VMs in unknown cells. `known_counts` keeps the
+        counts for further calls, so that equal demands are counted once. It is valid until a VM is
+        added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -213,8 +233,10 @@ class RackScheduler:
         return free_slots
 
     def _build_count_key(self, demand: Demand) -> Hashable:
-        """Return all facts of a demand with an effect on `count_free_slots`: equal ones have the same count. Return
-        None if other VMs affect the count, through a limit on numbers of VMs.
+        """Return all facts of a demand with an effect on `count_free_slots`.
+
+        Equal ones have the same count. Return None if other VMs affect the count, through a limit
+        on numbers of VMs.
         """
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         inputs: list[Hashable] = [demand.sku]
@@ -227,9 +249,11 @@ class RackScheduler:
         return tuple(inputs)
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
-        """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in
-        site order. Without limits on numbers of VMs (count filters), machines do not depend on each other: their free
-        capacities are added up. With such limits each VM may exclude others, so VMs are placed until none fits.
+        """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in site order.
+
+        Without limits on numbers of VMs (count filters), machines do not depend on each other:
+        their free capacities are added up. With such limits each VM may exclude others, so VMs are
+        placed until none fits.
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -266,8 +290,10 @@ class RackScheduler:
     def _count_slots_by_capacity(
         self, sku: VmSku, passes: Callable[[int], bool] | None
     ) -> dict[int, Interval]:
-        """Return how many more VMs of a SKU fit on each rack, by rack number. Only machines passing the check `passes`
-        count (None: all). Machines with the same capacity number have the same answer.
+        """Return how many more VMs of a SKU fit on each rack, by rack number.
+
+        Only machines passing the check `passes` count (None: all). Machines with the same capacity
+        number have the same answer.
         """
         ledger, shape = self._ledger, self._site.get_shape(sku)
         vms_by_capacity: dict[int, int] = {}
@@ -292,9 +318,10 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies of the scheduler with known NUMA cells for all VMs, for the smallest and the largest
-        capacity. VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first copy, for
-        the most in the second.
+        """Return two copies of the scheduler with known NUMA cells for all VMs, for the smallest and the largest capacity.
+
+        VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first
+        copy, for the most in the second.
         """
         shape = self._site.get_shape(sku)
         minimum_capacities: dict[int, int] = {}  # by machine
@@ -316,18 +343,27 @@ class RackScheduler:
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> DecisionExplanation:
-        """Explain the location `place` would give this VM now, and why not others. Places nothing."""
+        """Explain the location `place` would give this VM now, and why not others.
+
+        Places nothing.
+        """
         from nexusform.scheduling.racks.explanation import explain_placement
 
         self._choose_missing_splits()
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> TiedMachines:
-        """Return the machines tied for this VM (the random choice decides): in some, and in all NUMA layouts."""
+        """Return the machines tied for this VM (the random choice decides).
+
+        In some, and in all NUMA layouts.
+        """
         return self.rank_machines(demand).find_best_excluding()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
-        """Rank the machines for a VM now. The ranking can be read without some machines."""
+        """Rank the machines for a VM now.
+
+        The ranking can be read without some machines.
+        """
         from nexusform.scheduling.racks.explanation import MachineRanking
 
         self._close_session()
@@ -384,7 +420,10 @@ class RackScheduler:
         return split_capacities.count(self._site.get_shape(sku)).maximum == 0
 
     def list_overfull_machines(self) -> tuple[str, ...]:
-        """Return the machines with more VMs in unknown cells than fit in any NUMA layout. They count as full."""
+        """Return the machines with more VMs in unknown cells than fit in any NUMA layout.
+
+        They count as full.
+        """
         split_capacities = {
             machine: self._ledger.find_split_capacities(machine)
             for machine in sorted(self._ledger.unknown_cells)
@@ -421,7 +460,10 @@ class RackScheduler:
         return self._ledger.build_vm(handle, self._ledger.get_record(handle))
 
     def list_sampled_vms(self) -> Iterator[ScheduledVm]:
-        """Yield every VM, those in unknown cells with assumed cells; without cells if no NUMA layout is possible."""
+        """Yield every VM, those in unknown cells with assumed cells.
+
+        Without cells if no NUMA layout is possible.
+        """
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(
@@ -440,7 +482,10 @@ class RackScheduler:
             yield self._ledger.build_vm(handle, record)
 
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
-        """Open a session for the pool of the demand; None if its rules need a scan of every machine."""
+        """Open a session for the pool of the demand.
+
+        None if its rules need a scan of every machine.
+        """
         if demand.last_resort is not None or self.profile.weigh is not None:
             # The rankings kept by a session include no last resort and no weights.
             return None
@@ -459,7 +504,10 @@ class RackScheduler:
         )
 
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
-        """Return the set to which tied machines of the demand's pool are added; None if the caller collects none."""
+        """Return the set to which tied machines of the demand's pool are added.
+
+        None if the caller collects none.
+        """
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
@@ -471,8 +519,10 @@ class RackScheduler:
         return handle
 
     def _choose_missing_splits(self) -> None:
-        """Choose NUMA cells for the VMs in unknown cells of changed machines, before capacities are read. Other cells
-        than before may leave more capacity. Close the session, because it keeps old capacities.
+        """Choose NUMA cells for the VMs in unknown cells of changed machines, before capacities are read.
+
+        Other cells than before may leave more capacity. Close the session, because it keeps old
+        capacities.
         """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):

@@ -1,7 +1,9 @@
-"""Rule types: filters reject machines or racks with a reason, keys rank them. A rule is a record. It is opened for a
-demand and the current site, once for all successive VMs of a pool. It then answers by the number of a machine or rack,
-from live numbers. The kind of a filter, and the dependence of a key, define how long its answers hold. session.py, the
-step caches and the counts of free capacity rely on these alone.
+"""Rule types: filters reject machines or racks with a reason, keys rank them.
+
+A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a
+pool. It then answers by the number of a machine or rack, from live numbers. The kind of a filter,
+and the dependence of a key, define how long its answers hold. session.py, the step caches and the
+counts of free capacity rely on these alone.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -79,10 +81,12 @@ def describe_remaining_machines(_demand: Demand, remaining: Interval, before: In
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Common fields of all filters. `describe_shortage` explains why no machine is left when this filter rejected the
-    last ones; `binding` is the same in one word, for programs ("" = the name). In an explanation
-    `describe_remaining(demand, remaining, before)` gives the number of remaining machines ("" = not shown), on the line
-    called `line` ("" = the name).
+    """Common fields of all filters.
+
+    `describe_shortage` explains why no machine is left when this filter rejected the last ones;
+    `binding` is the same in one word, for programs ("" = the name). In an explanation
+    `describe_remaining(demand, remaining, before)` gives the number of remaining machines ("" = not
+    shown), on the line called `line` ("" = the name).
     """
 
     name: str
@@ -105,8 +109,10 @@ class CapacityFilter(Filter, frozen=True, kw_only=True):
 
 
 class DemandFilter(Filter, frozen=True, kw_only=True):
-    """Filter on names and on the demand, independent of VMs: its answers hold for the lifetime of the site.
-    `select_input` returns everything it reads of the demand, or None if it rejects nothing.
+    """Filter on names and on the demand, independent of VMs.
+
+    Its answers hold for the lifetime of the site. `select_input` returns everything it reads of the
+    demand, or None if it rejects nothing.
     """
 
     item: RankedItemKind
@@ -115,9 +121,12 @@ class DemandFilter(Filter, frozen=True, kw_only=True):
 
 
 class CountFilter(Filter, frozen=True, kw_only=True):
-    """Filter on VMs. `build_check` returns None if it rejects nothing for the demand, for any number of VMs.
-    `is_monotonic` promises two things: the answer for a machine or rack depends on its VMs alone, and one more VM of
-    the demand never turns a rejection into acceptance. Without the promise a scan of all machines places every VM.
+    """Filter on VMs.
+
+    `build_check` returns None if it rejects nothing for the demand, for any number of VMs.
+    `is_monotonic` promises two things: the answer for a machine or rack depends on its VMs alone,
+    and one more VM of the demand never turns a rejection into acceptance. Without the promise a
+    scan of all machines places every VM.
     """
 
     item: RankedItemKind
@@ -126,10 +135,12 @@ class CountFilter(Filter, frozen=True, kw_only=True):
 
 
 class KeyDependence(IntEnum):
-    """Scope of differences between a key's figure for a demand and the neutral one (a demand without VMs on the site).
-    All but UNBOUNDED promise: the relevance of a key for a demand depends on its SKU and constraints alone; the figure
-    of a machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at least the neutral
-    one; one more VM of the demand never lowers it. Without the promise a scan of all machines places every VM.
+    """Scope of differences between a key's figure for a demand and the neutral one.
+
+    A demand without VMs on the site. All but UNBOUNDED promise: the relevance of a key for a demand
+    depends on its SKU and constraints alone; the figure of a machine or rack depends on its VMs
+    alone; if the cluster (or pool) has VMs there, it is at least the neutral one; one more VM of
+    the demand never lowers it. Without the promise a scan of all machines places every VM.
     """
 
     NONE = 0
@@ -139,10 +150,11 @@ class KeyDependence(IntEnum):
 
 
 class RankingKey(Struct, frozen=True, kw_only=True):
-    """Ranking of machines or racks: the lowest figure wins, the next key breaks ties. `build_figures` returns the
-    figures (0 or more, below 2 ** `bits`) by number, live, or None if they are 0 everywhere for the demand.
-    `describe(demand, figure)` returns a text for people, "" = not shown; `convert_figure` converts the figure for
-    programs.
+    """Ranking of machines or racks: the lowest figure wins, the next key breaks ties.
+
+    `build_figures` returns the figures (0 or more, below 2 ** `bits`) by number, live, or None if
+    they are 0 everywhere for the demand. `describe(demand, figure)` returns a text for people, "" =
+    not shown; `convert_figure` converts the figure for programs.
     """
 
     rule: str
@@ -157,7 +169,10 @@ CellKey = Callable[[FreeCapacity, int], int]
 
 
 class RankingFigure(Struct, frozen=True):
-    """Figure in a comparison of candidates: the rule's name, the figure (lower wins), and its text ("" = not shown)."""
+    """Figure in a comparison of candidates.
+
+    The rule's name, the figure (lower wins), and its text ("" = not shown).
+    """
 
     rule: str
     value: float
@@ -165,7 +180,10 @@ class RankingFigure(Struct, frozen=True):
 
 
 class MachineLoad(NamedTuple):
-    """Machine with the totals and records of its VMs, for a weigher. `new_vms` are the VMs placed by this plan."""
+    """Machine with the totals and records of its VMs, for a weigher.
+
+    `new_vms` are the VMs placed by this plan.
+    """
 
     machine: Machine
     vcpus: int

@@ -18,7 +18,10 @@ NOWHERE = -1
 
 
 class PoolPlacementSession:
-    """Placement of VMs of one pool with one SKU and constraints. Nothing else changes the ledger until `close`."""
+    """Placement of VMs of one pool with one SKU and constraints.
+
+    Nothing else changes the ledger until `close`.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,10 @@ class PoolPlacementSession:
         is_sample: bool = False,
         tied_machines: set[int] | None = None,
     ) -> None:
-        """Open the session for a demand. `tied_machines` collects the machines tied for any of its VMs, if given."""
+        """Open the session for a demand.
+
+        `tied_machines` collects the machines tied for any of its VMs, if given.
+        """
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
@@ -93,7 +99,10 @@ class PoolPlacementSession:
         )
 
     def place(self, number: int | str) -> int:
-        """Place and count a VM. Return its pool, SKU, machine and cells packed in one number, NOWHERE if none fits."""
+        """Place and count a VM.
+
+        Return its pool, SKU, machine and cells packed in one number, NOWHERE if none fits.
+        """
         racks, capacities = self._rack_queue, self._capacities
         while True:
             # The front: items known to tie for the next VM.
@@ -125,7 +134,10 @@ class PoolPlacementSession:
         return self._base | machine << CELLS_BITS | step.cells
 
     def _select_rack(self, number: int | str, tied: list[int]) -> int:
-        """Return the position in `tied` of the chosen rack. `number` is the VM's number, or its for_each key."""
+        """Return the position in `tied` of the chosen rack.
+
+        `number` is the VM's number, or its for_each key.
+        """
         if number != self._number:
             # It sets `_text` and, in a sample, `_drawn_number`.
             self._start_tie_break_for_vm(number)
@@ -135,7 +147,10 @@ class PoolPlacementSession:
         return tie_break.find_lowest_digest(self._text, self._encoded_rack_names, tied)
 
     def _select_machine(self, number: int | str, tied: list[int]) -> int:
-        """Return the position in `tied` of the chosen machine. `number` is the VM's number, or its for_each key."""
+        """Return the position in `tied` of the chosen machine.
+
+        `number` is the VM's number, or its for_each key.
+        """
         if number != self._number:
             # It sets `_text` and, in a sample, `_drawn_number`.
             self._start_tie_break_for_vm(number)
@@ -164,7 +179,10 @@ class PoolPlacementSession:
         return queue
 
     def _count(self, rack: int, machine: int) -> None:
-        """Count one more VM of the session on a machine and its rack. Filters and rankings read these counts."""
+        """Count one more VM of the session on a machine and its rack.
+
+        Filters and rankings read these counts.
+        """
         ledger, shape, usage = self._ledger, self._shape, self._usage
         cluster, pool = usage.cluster, usage.pool
         ledger.memory[machine] += shape.memory
@@ -179,7 +197,10 @@ class PoolPlacementSession:
             cluster.extra_large[machine] += 1
 
     def close(self) -> None:
-        """Return racks and machines to the shared rankings. Those with new VMs are ranked again there."""
+        """Return racks and machines to the shared rankings.
+
+        Those with new VMs are ranked again there.
+        """
         # `release_items` ranks the items in the ranking of their own queue.
         queues = self._queues
         queues.invalidate_racks(
@@ -192,9 +213,11 @@ class PoolPlacementSession:
 def _build_machine_selection(
     capacities: list[int], steps: CapacitySteps, passes: Passes | None
 ) -> Passing:
-    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters. An
-    entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
-    number of each machine, and `steps` the effect of one more VM on a capacity, None if it does not fit.
+    """Build a function to select machines from sorted entries.
+
+    One more VM fits on them, and they pass the filters. An entry has the machine number in its
+    lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity number of each
+    machine, and `steps` the effect of one more VM on a capacity, None if it does not fit.
     """
     if passes is None:
         return lambda entries: [
@@ -210,8 +233,10 @@ def _build_machine_selection(
 
 
 def _build_rack_selection(full_racks: set[int], passes: Passes | None) -> Passing:
-    """Build a function to select racks from sorted entries: they are not known to be full, and they pass the filters.
-    An entry has the rack number in its lowest bits (INDEX_MASK), below its sort key.
+    """Build a function to select racks from sorted entries.
+
+    They are not known to be full, and they pass the filters. An entry has the rack number in its
+    lowest bits (INDEX_MASK), below its sort key.
     """
     if passes is None:
         return lambda entries: [

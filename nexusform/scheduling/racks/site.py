@@ -1,5 +1,7 @@
-"""Site with its tables from SKUs, capacities and pools to small integers. All of it is shared by a scheduler and its
-copies; the tables only grow, and growth changes no decision.
+"""Site with its tables from SKUs, capacities and pools to small integers.
+
+All of it is shared by a scheduler and its copies; the tables only grow, and growth changes no
+decision.
 """
 
 from __future__ import annotations
@@ -32,21 +34,30 @@ SKU_MASK = (1 << SKU_BITS) - 1
 
 
 class CapacityStep(NamedTuple):
-    """Effect of one more VM of a SKU on a capacity: the numbers of its cells and of the remaining capacity."""
+    """Effect of one more VM of a SKU on a capacity.
+
+    The numbers of its cells and of the remaining capacity.
+    """
 
     cells: int
     capacity: int
 
 
 class CapacitySteps(dict[int, CapacityStep | None]):
-    """Capacity number -> effect of one more VM of the SKU, None if it does not fit; filled on demand."""
+    """Capacity number -> effect of one more VM of the SKU, None if it does not fit.
+
+    Filled on demand.
+    """
 
     __slots__ = ("_capacity_table", "_checks", "_share")
 
     def __init__(
         self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]
     ) -> None:
-        """Start without steps. A step is the effect of one more VM of the SKU on a capacity, by its number."""
+        """Start without steps.
+
+        A step is the effect of one more VM of the SKU on a capacity, by its number.
+        """
         super().__init__()
         self._capacity_table = capacity_table
         self._share = Share.compute(sku)
@@ -70,7 +81,10 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         return count
 
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
-        """Compute the cells and the remaining capacity of one more VM; None if a capacity filter rejects it."""
+        """Compute the cells and the remaining capacity of one more VM.
+
+        None if a capacity filter rejects it.
+        """
         capacity = self._capacity_table.free_capacities[number]
         if any(find_rejection(capacity) is not None for find_rejection in self._checks):
             return None
@@ -81,7 +95,10 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 
 
 def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
-    """Return the cells with capacity for their share of a VM: lowest keys first, then lowest number."""
+    """Return the cells with capacity for their share of a VM.
+
+    Lowest keys first, then lowest number.
+    """
     fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:
         # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
@@ -95,15 +112,18 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
 
 
 class SplitCapacities:
-    """Possible capacities of a machine: one for each split, a possible assignment of its VMs in unknown cells to NUMA
-    cells. `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
+    """Possible capacities of a machine.
+
+    One for each split, a possible assignment of its VMs in unknown cells to NUMA cells.
+    `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 
     def __init__(
         self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]
     ) -> None:
-        """Enumerate the capacities of a machine with VMs in unknown cells. These VMs have `shares`; `known_capacity` is
-        the number of the capacity without them.
+        """Enumerate the capacities of a machine with VMs in unknown cells.
+
+        These VMs have `shares`; `known_capacity` is the number of the capacity without them.
         """
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 
@@ -124,7 +144,10 @@ class SplitCapacities:
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
-        """Return the index in the capacity table of a split (possible NUMA layout), with these VFs in each cell."""
+        """Return the index in the capacity table of a split, with these VFs in each cell.
+
+        Possible NUMA layout.
+        """
         # Its hardware, disk and records stay.
         capacity = self._table.free_capacities[self._known_capacity]
         cpus = tuple(free_cpus for free_cpus, _ in cells)
@@ -132,15 +155,20 @@ class SplitCapacities:
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
-        """Return the number of the capacity left by the VMs in these cells (for each share, the cells of its VM)."""
+        """Return the number of the capacity left by the VMs in these cells.
+
+        For each share, the cells of its VM.
+        """
         number = self._known_capacity
         for share, vm_cells in zip(self.splits.shares, cells, strict=True):
             number = self._table.apply_share(number, share.cells_share, vm_cells, -1)
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the numbers of the capacities of all possible NUMA layouts. Without a layout, nothing is free. With
-        too many to enumerate, return two bounds: nothing is free, or all but what other VMs take.
+        """Return the numbers of the capacities of all possible NUMA layouts.
+
+        Without a layout, nothing is free. With too many to enumerate, return two bounds: nothing is
+        free, or all but what other VMs take.
         """
         if self.capacities:
             return self.capacities
@@ -148,8 +176,10 @@ class SplitCapacities:
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts). With too many
-        splits to enumerate, the result has safe bounds in place of exact numbers.
+        """Count how many VMs of a SKU fit, at least and at most, over all splits.
+
+        Possible NUMA layouts. With too many splits to enumerate, the result has safe bounds in
+        place of exact numbers.
         """
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 
@@ -164,7 +194,10 @@ class SplitCapacities:
         )
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
-        """Return the cells of the VMs in the split with capacity for most VMs, SKU by SKU; None without a split."""
+        """Return the cells of the VMs in the split with capacity for most VMs, SKU by SKU.
+
+        None without a split.
+        """
         if not self.splits.legal_splits:
             return None
         return self.splits.find_split_cells(
@@ -196,7 +229,9 @@ class VmShape:
 
 
 class SiteTables(NumberedSite):
-    """Layout with its tables. `open_machines_by_rack` are the machines of each rack not excluded from new VMs at all.
+    """Layout with its tables.
+
+    `open_machines_by_rack` are the machines of each rack not excluded from new VMs at all.
     `demand_filters` are the profile's demand and count filters.
     """
 
@@ -236,7 +271,10 @@ class SiteTables(NumberedSite):
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
     def get_shape(self, sku: VmSku) -> VmShape:
-        """Return the shape of a SKU: its figures for placement, and its number. Equal SKUs share a shape."""
+        """Return the shape of a SKU: its figures for placement, and its number.
+
+        Equal SKUs share a shape.
+        """
         # By identity: faster than by value.
         _, shape = self._shape_by_id.get(id(sku), (sku, None))
         if shape is not None:
@@ -252,8 +290,9 @@ class SiteTables(NumberedSite):
         return shape
 
     def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
-        """Return the possible NUMA layouts of VMs with these shares. `capacity` is the number of the capacity left by
-        all other VMs of the machine.
+        """Return the possible NUMA layouts of VMs with these shares.
+
+        `capacity` is the number of the capacity left by all other VMs of the machine.
         """
         key = (capacity, shares)
         layouts = self._split_capacities.get(key)
@@ -273,7 +312,10 @@ class SiteTables(NumberedSite):
         return number
 
     def get_placement(self, machine: int, cells: int) -> Placement:
-        """Return the placement on a machine and cells (both by number). All VMs there share one object."""
+        """Return the placement on a machine and cells (both by number).
+
+        All VMs there share one object.
+        """
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:

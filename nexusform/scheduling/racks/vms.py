@@ -1,4 +1,7 @@
-"""Types of VM placement: machines, VM SKUs, demands and placements. Frozen; only arithmetic on one value."""
+"""Types of VM placement: machines, VM SKUs, demands and placements.
+
+Frozen; only arithmetic on one value.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +56,16 @@ class MachineSku(Struct, frozen=True):
 
 
 class VmSku(Struct, frozen=True):
-    """VM size. `vcpus` are guest vCPUs; the host provides `host_vcpus` = guest + emulator threads. `numa_cells` is the
-    number of cells it spans; every cell provides ceil(host_vcpus / cells) vCPUs and its share of the memory, counted in
-    MiB, rounded up: `memory_gib` may have a fraction. `machine_skus` lists the supported hardware; empty = any. `kind`
-    is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further resources of a node of
-    this size, per cell of the node: they decide about pods, not about VMs. `vfs` are the SR-IOV virtual functions taken
-    by each VM, as declared by its pool. A profile with further counts gets the `record` of each VM of a machine; it
-    also counts `dedicated_vcpus`.
+    """VM size.
+
+    `vcpus` are guest vCPUs; the host provides `host_vcpus` = guest + emulator threads. `numa_cells`
+    is the number of cells it spans; every cell provides ceil(host_vcpus / cells) vCPUs and its
+    share of the memory, counted in MiB, rounded up: `memory_gib` may have a fraction.
+    `machine_skus` lists the supported hardware; empty = any. `kind` is the type letter G, P, E or
+    L, or "" for a SKU of the user's own. `extended` are further resources of a node of this size,
+    per cell of the node: they decide about pods, not about VMs. `vfs` are the SR-IOV virtual
+    functions taken by each VM, as declared by its pool. A profile with further counts gets the
+    `record` of each VM of a machine; it also counts `dedicated_vcpus`.
     """
 
     name: str
@@ -117,7 +123,10 @@ class VmSku(Struct, frozen=True):
 
 
 class MachineStatus(Struct, frozen=True):
-    """Facts of a compute machine out of service; `cordoned_by` is "nexusform", "azure", "other" or None."""
+    """Facts of a compute machine out of service.
+
+    `cordoned_by` is "nexusform", "azure", "other" or None.
+    """
 
     power_state: str
     ready_state: str
@@ -129,10 +138,13 @@ class MachineStatus(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """Bare-metal machine of a plan. Names are unique on a site. `machine_sku` is None for a machine with figures of its
-    own (then any VM SKU passes the hardware check). `unschedulable_reason` ("cordoned", ...) is "" for a schedulable
-    machine; its VMs stay and count either way. `status` is set for compute machines out of service. `roles` are short
-    names; `is_healthy`: on, ready and provisioned. `record` is the first of its records, before those of its VMs.
+    """Bare-metal machine of a plan.
+
+    Names are unique on a site. `machine_sku` is None for a machine with figures of its own (then
+    any VM SKU passes the hardware check). `unschedulable_reason` ("cordoned", ...) is "" for a
+    schedulable machine; its VMs stay and count either way. `status` is set for compute machines out
+    of service. `roles` are short names; `is_healthy`: on, ready and provisioned. `record` is the
+    first of its records, before those of its VMs.
     """
 
     name: str
@@ -166,9 +178,10 @@ class Machine(Struct, frozen=True):
 
 
 class VmName(Struct, frozen=True):
-    """Identity of a VM for counts and samples: cluster, pool, number. `owner` distinguishes clusters of different kinds
-    with the same name in VM counts (an NKS cluster and a VNF may both be called "a"); the tie-break text uses `cluster`
-    alone.
+    """Identity of a VM for counts and samples: cluster, pool, number.
+
+    `owner` distinguishes clusters of different kinds with the same name in VM counts (an NKS
+    cluster and a VNF may both be called "a"); the tie-break text uses `cluster` alone.
     """
 
     owner: str
@@ -185,9 +198,11 @@ class HintScope(StrEnum):
 
 
 class Hint(Struct, frozen=True):
-    """Affinity (`is_affinity`) or anti-affinity to a target: machines or racks by name. Hard hints reject machines;
-    soft ones count as violated or not, in the first key of racks (rack scope) or machines (machine scope). `target` is
-    the name given by the user, for the reason. `vms_by_machine` are the VMs of a placement group, by machine.
+    """Affinity (`is_affinity`) or anti-affinity to a target: machines or racks by name.
+
+    Hard hints reject machines; soft ones count as violated or not, in the first key of racks (rack
+    scope) or machines (machine scope). `target` is the name given by the user, for the reason.
+    `vms_by_machine` are the VMs of a placement group, by machine.
     """
 
     is_affinity: bool
@@ -200,9 +215,10 @@ class Hint(Struct, frozen=True):
 
 
 class PlacementConstraints(Struct, frozen=True):
-    """Constraints of a pool (or a VM) for the placement rule besides its SKU: the arguments of the rules. `zones` None
-    = all; `image` is the name of the VM's image, "" if unknown. Pools pass their constraints as a whole, so a new
-    argument is one more field.
+    """Constraints of a pool (or a VM) for the placement rule besides its SKU.
+
+    The arguments of the rules. `zones` None = all; `image` is the name of the VM's image, "" if
+    unknown. Pools pass their constraints as a whole, so a new argument is one more field.
     """
 
     zones: frozenset[str] | None = None
@@ -214,7 +230,10 @@ NO_CONSTRAINTS = PlacementConstraints()
 
 
 class Demand(Struct, frozen=True):
-    """VM to be placed. `last_resort` is a machine used only if no other candidate remains (heal)."""
+    """VM to be placed.
+
+    `last_resort` is a machine used only if no other candidate remains (heal).
+    """
 
     vm: VmName
     sku: VmSku
@@ -235,12 +254,18 @@ class Demand(Struct, frozen=True):
 def build_standalone_demand(
     sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS
 ) -> Demand:
-    """Build a demand to count free capacity: of a VM without a cluster or pool, so no other VM belongs to it."""
+    """Build a demand to count free capacity.
+
+    Of a VM without a cluster or pool, so no other VM belongs to it.
+    """
     return Demand(VmName("", "", "", 0), sku, constraints)
 
 
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
-    """Return the constraints of all pools without zones and hints; NO_CONSTRAINTS if these pools differ in them."""
+    """Return the constraints of all pools without zones and hints.
+
+    NO_CONSTRAINTS if these pools differ in them.
+    """
     distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
     return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 
@@ -267,12 +292,18 @@ NONE_FITS = Interval(0, 0)
 
 
 def sum_count_intervals(intervals: Iterable[Interval]) -> Interval:
-    """Sum independent counts: the minimums, and the maximums. The sum of no counts is 0."""
+    """Sum independent counts: the minimums, and the maximums.
+
+    The sum of no counts is 0.
+    """
     return sum(intervals, NONE_FITS)
 
 
 class Placement(ObjectLocation, frozen=True):
-    """Placement of a VM. `cells` ascending, numbered from 0; () if unknown."""
+    """Placement of a VM.
+
+    `cells` ascending, numbered from 0; () if unknown.
+    """
 
     machine: str
     rack: str

@@ -51,7 +51,10 @@ _LOCAL_KINDS: Final = ("local", "memory")
 
 
 class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "given"}):
-    """A kind of backend and its settings; `from_flags` are those of -backend-config only. Saved with other names."""
+    """A kind of backend and its settings; `from_flags` are those of -backend-config only.
+
+    Saved with other names.
+    """
 
     kind: str
     settings: Mapping[str, Any]
@@ -65,8 +68,10 @@ DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})
 def choose_backend(
     settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend for the default workspace. Without -backend-config, settings other than those recorded by `init`
-    are an error, because the state would seem to be missing. -state applies to the local backend only.
+    """Open the backend for the default workspace.
+
+    Without -backend-config, settings other than those recorded by `init` are an error, because the
+    state would seem to be missing. -state applies to the local backend only.
     """
     from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
@@ -120,14 +125,20 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
 
 
 def _is_record_used(context: CommandContext, path: Path) -> bool:
-    """Return whether a file of `init` exists and is used: not with -backend-config or in an untrusted directory."""
+    """Return whether a file of `init` exists and is used.
+
+    Not with -backend-config or in an untrusted directory.
+    """
     return (
         context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
     )
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
-    """Return an error if the file of the choice saved by `init` exists. Called only if this file could not be read."""
+    """Return an error if the file of the choice saved by `init` exists.
+
+    Called only if this file could not be read.
+    """
     choice_path = Path(context.data_directory, _CHOICE_FILE)
     if not _is_record_used(context, choice_path):
         return None
@@ -143,7 +154,10 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 def _check_default_backend(
     choice: BackendChoice, settings: Settings, context: CommandContext
 ) -> Diagnostic | None:
-    """Return an error if init never ran, and the unused default backend has objects: a plan would create them again."""
+    """Return an error if init never ran, and the unused default backend has objects.
+
+    A plan would create them again.
+    """
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:
         return None
@@ -179,7 +193,10 @@ def _get_block_span(settings: Settings) -> Span | None:
 
 
 def _has_objects(document: bytes | None) -> bool:
-    """Return whether a state document (None: no state) has objects; True if it is encrypted or cannot be parsed."""
+    """Return whether a state document (None: no state) has objects.
+
+    True if it is encrypted or cannot be parsed.
+    """
     if document is None:
         return False
     try:
@@ -197,7 +214,10 @@ def get_migration_path(data_directory: str) -> Path:
 def read_configured_choice(
     settings: Settings, from_flags: Mapping[str, str], context: CommandContext
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
-    """Read the choice from the `backend` block, overridden by `from_flags` (-backend-config); None with errors."""
+    """Read the choice from the `backend` block, overridden by `from_flags` (-backend-config).
+
+    None with errors.
+    """
     kind, block = settings.backend_type, settings.backend
     backend = BACKENDS.get(kind)
     if backend is None:
@@ -252,7 +272,10 @@ def read_configured_choice(
 def _evaluate_backend_block(
     block: Block, schema: BlockSchema
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Evaluate the arguments of a `backend` block. All are optional here: -backend-config may set a missing one."""
+    """Evaluate the arguments of a `backend` block.
+
+    All are optional here: -backend-config may set a missing one.
+    """
     optional_attributes = {
         name: replace(attribute, required=False, optional=True)
         for name, attribute in schema.attributes.items()
@@ -269,9 +292,11 @@ def explain_rejected_settings(
     context: CommandContext,
     from_flags: Mapping[str, str] = NO_FLAGS,
 ) -> str:
-    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all. An untrusted configuration
-    could send the state to another server by its settings. Accepted are settings typed by the operator (`from_flags`),
-    and address settings if -allow-remote covers all addresses.
+    """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all.
+
+    An untrusted configuration could send the state to another server by its settings. Accepted are
+    settings typed by the operator (`from_flags`), and address settings if -allow-remote covers all
+    addresses.
     """
     # The confinement itself limits paths.
     if kind in _LOCAL_KINDS or not context.confinement.root:
@@ -297,7 +322,10 @@ def explain_rejected_settings(
 
 
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:
-    """Parse the text of a -backend-config setting: a bool or a text. None with an error for an invalid bool."""
+    """Parse the text of a -backend-config setting: a bool or a text.
+
+    None with an error for an invalid bool.
+    """
     if value_type != BOOL:
         return text, []
     if text in ("true", "false"):
@@ -358,8 +386,10 @@ def open_chosen_backend(
 def parse_backend_flags(
     context: CommandContext, kind: str
 ) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Parse -backend-config: settings `K=V`, or files of settings. Later settings win. In a sandboxed run, a file of
-    the work tree may only name the location of the state within the backend, and no other server or credentials.
+    """Parse -backend-config: settings `K=V`, or files of settings.
+
+    Later settings win. In a sandboxed run, a file of the work tree may only name the location of
+    the state within the backend, and no other server or credentials.
     """
     values: dict[str, str] = {}
     problems: list[Diagnostic] = []
@@ -439,7 +469,10 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
-    """Save a choice for later commands, readable by the owner only. Raises OSError."""
+    """Save a choice for later commands, readable by the owner only.
+
+    Raises OSError.
+    """
     path = Path(data_directory, _CHOICE_FILE)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
@@ -467,7 +500,10 @@ def record_backend_choice(settings: Settings, context: CommandContext) -> None:
 def _check_backend_kind(
     saved_choice: BackendChoice | None, settings: Settings
 ) -> Diagnostic | None:
-    """Return an error if the block has another kind of backend than the last init. Unknown kinds are reported later."""
+    """Return an error if the block has another kind of backend than the last init.
+
+    Unknown kinds are reported later.
+    """
     kind = settings.backend_type
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
         return None
@@ -475,7 +511,10 @@ def _check_backend_kind(
 
 
 def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
-    """Build the error for a backend changed since the last init; `change_text` is a clause about the change."""
+    """Build the error for a backend changed since the last init.
+
+    `change_text` is a clause about the change.
+    """
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init or apply ({change_text}). "

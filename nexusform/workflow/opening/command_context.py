@@ -67,12 +67,15 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
 
 
 class CommandContext(Struct, frozen=True):
-    """Directory and external inputs of a command. `directory` is that of the root module, and `environment` are the
-    variables of the process. `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in
-    typed order, each with its name. The configuration may use paths within `confinement`, and addresses with a prefix
-    in `allow_remote`. `limits` are the operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub
-    accepted instead of the recorded one. `unsaved_files` are texts of an editor, by real path. A state that the backend
-    rejects is written to `rescue_path` ("": next to the configuration).
+    """Directory and external inputs of a command.
+
+    `directory` is that of the root module, and `environment` are the variables of the process.
+    `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in typed
+    order, each with its name. The configuration may use paths within `confinement`, and addresses
+    with a prefix in `allow_remote`. `limits` are the operator's maximums for plans, by name.
+    `allow_other_hub` is the uid of a hub accepted instead of the recorded one. `unsaved_files` are
+    texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
+    ("": next to the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -98,13 +101,19 @@ class CommandContext(Struct, frozen=True):
         return self.merge_limits(configured_limits).file_bytes
 
     def get_planning_seconds(self, configured_limits: Mapping[str, int]) -> int:
-        """Return the time limit of planning; 0 = none. An unconfined run has none unless the operator set one."""
+        """Return the time limit of planning; 0 = none.
+
+        An unconfined run has none unless the operator set one.
+        """
         if not self.confinement.root and "seconds" not in self.limits:
             return 0
         return self.merge_limits(configured_limits).seconds
 
     def is_allowed(self, address: str) -> bool:
-        """Return whether the configuration may use a remote address: any if unconfined, else those of -allow-remote."""
+        """Return whether the configuration may use a remote address.
+
+        Any if unconfined, else those of -allow-remote.
+        """
         return not self.confinement.root or any(
             _is_below(address, prefix) for prefix in self.allow_remote
         )
@@ -125,7 +134,10 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def confinement_note(self) -> str:
-        """The reason of a confinement without -confine, as a sentence in brackets after a space; otherwise ""."""
+        """The reason of a confinement without -confine, as a sentence in brackets after a space.
+
+        Otherwise "".
+        """
         note = _CONFINEMENT_NOTES.get(self.confinement_source, "")
         return f" ({note[0].upper()}{note[1:]}.)" if note else ""
 
@@ -139,12 +151,18 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def directory_confinement(self) -> Confinement:
-        """The confinement for files of the directory. An unverified plan file confines only its own configuration."""
+        """The confinement for files of the directory.
+
+        An unverified plan file confines only its own configuration.
+        """
         return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether the data directory is trusted: outside of -confine, or with only a plan's configuration confined."""
+        """Whether the data directory is trusted.
+
+        Outside of -confine, or with only a plan's configuration confined.
+        """
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(
             self.data_directory
         )
@@ -168,8 +186,10 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`). A
-    URL with an unusual form is not below any prefix, because a client may send it to another server or path.
+    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`).
+
+    A URL with an unusual form is not below any prefix, because a client may send it to another
+    server or path.
     """
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
@@ -190,8 +210,9 @@ def _is_below(address: str, prefix: str) -> bool:
 def intersect_prefixes(
     first_prefixes: Sequence[str], second_prefixes: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the address prefixes allowed by both lists: the longer of each matching pair. Of ["https://a"] and
-    ["https://a/b", "https://c"] this is ["https://a/b"].
+    """Return the address prefixes allowed by both lists: the longer of each matching pair.
+
+    Of ["https://a"] and ["https://a/b", "https://c"] this is ["https://a/b"].
     """
     pairs = chain(
         product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes)
@@ -200,7 +221,10 @@ def intersect_prefixes(
 
 
 def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -> ConfinementSource:
-    """Return the source of the confinement. `flag_value` is -confine, else NF_CONFINE, "" without both."""
+    """Return the source of the confinement.
+
+    `flag_value` is -confine, else NF_CONFINE, "" without both.
+    """
     if flag_value in _DISABLED_WORDS:
         return ConfinementSource.DISABLED
     if flag_value:
@@ -215,9 +239,11 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 def parse_confinement(
     flag_value: str, environment: Mapping[str, str], directory: str = "."
 ) -> Confinement:
-    """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message. "false" is no
-    confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it is as "true"
-    under NF_IN_AUTOMATION, otherwise as "false".
+    """Parse `flag_value`, the value of -confine or NF_CONFINE.
+
+    Raises ValueError with a message. "false" is no confinement, "true" the top of the work tree,
+    and any other value a directory. Without a value ("") it is as "true" under NF_IN_AUTOMATION,
+    otherwise as "false".
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):
@@ -227,7 +253,10 @@ def parse_confinement(
 
 
 def restrict_context_to_plan(context: CommandContext) -> CommandContext:
-    """Return the context for the configuration of an unverified plan: confined to the work tree. Raises ValueError."""
+    """Return the context for the configuration of an unverified plan: confined to the work tree.
+
+    Raises ValueError.
+    """
     confinement = _build_confinement("true", context.environment, context.directory)
     confinement = replace(confinement, reason=_CONFINEMENT_NOTES[ConfinementSource.PLAN])
     return replace(context, confinement=confinement, confinement_source=ConfinementSource.PLAN)
@@ -236,8 +265,9 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 def _build_confinement(
     flag_value: str, environment: Mapping[str, str], directory: str
 ) -> Confinement:
-    """Restrict access to files to the directory `flag_value` ("true" or "1": the work tree). The data directory of
-    nexusform is hidden even there. Raises ValueError.
+    """Restrict access to files to the directory `flag_value` ("true" or "1": the work tree).
+
+    The data directory of nexusform is hidden even there. Raises ValueError.
     """
     root = (
         find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
@@ -264,8 +294,10 @@ def _build_confinement(
 def create_editor_context(
     directory: str, environment: Mapping[str, str], unsaved: Mapping[str, str] | None = None
 ) -> CommandContext:
-    """Create the context of a directory opened in an editor. It is confined by the environment only, because editors
-    pass no flags. An invalid confinement becomes the directory itself.
+    """Create the context of a directory opened in an editor.
+
+    It is confined by the environment only, because editors pass no flags. An invalid confinement
+    becomes the directory itself.
     """
     try:
         confinement = parse_confinement(environment.get("NF_CONFINE", ""), environment, directory)
@@ -301,7 +333,10 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user; None in automation or if unset."""
+    """Return the directory of the parser cache: NF_CACHE_DIR, else one of the user.
+
+    None in automation or if unset.
+    """
     if environment.get("NF_IN_AUTOMATION"):
         return None
     if environment.get("NF_CACHE_DIR"):
@@ -321,7 +356,10 @@ def get_selection_path(context: CommandContext) -> Path:
 def load_project_configuration(
     context: CommandContext, extra: Sequence[SourceFile] = ()
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Load and check the configuration of the directory. `extra` are further texts of the root module."""
+    """Load and check the configuration of the directory.
+
+    `extra` are further texts of the root module.
+    """
     type_registries = build_registries()
     with log_duration("configuration read", directory=context.directory):
         configuration, problems = load_configuration(

@@ -49,8 +49,10 @@ class DirectoryValidation(Struct, frozen=True):
 def validate_directory(
     context: CommandContext, test_directory: str | None = None, *, portable: bool = False
 ) -> DirectoryValidation:
-    """Check the configuration of a directory, and the test files in `test_directory` (None: skip them). `portable`
-    adds warnings about syntax unsupported by tools based on the hcl2 package.
+    """Check the configuration of a directory, and the test files in `test_directory`.
+
+    None: skip them. `portable` adds warnings about syntax unsupported by tools based on the hcl2
+    package.
     """
     configuration, problems = load_project_configuration(context)
     problems += find_planning_problems(context, configuration, problems)
@@ -69,7 +71,10 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return problems of planning without a state, except `known_problems`; without any error, also lint findings."""
+    """Return problems of planning without a state, except `known_problems`.
+
+    Without any error, also lint findings.
+    """
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(

@@ -19,9 +19,10 @@ from nexusform.workflow.opening.command_context import CommandContext
 def merge_encryption(
     settings: Settings, context: CommandContext
 ) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION. The key
-    providers, methods and targets of the environment win. Return None without either, or with errors. A key vault in
-    the configuration, if it is not allowed, is an error.
+    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION.
+
+    The key providers, methods and targets of the environment win. Return None without either, or
+    with errors. A key vault in the configuration, if it is not allowed, is an error.
     """
     configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []
@@ -67,7 +68,10 @@ def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[D
 def wrap_backend(
     backend: StateBackend, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return the backend with encryption, or unchanged if states are not encrypted. Return None with errors."""
+    """Return the backend with encryption, or unchanged if states are not encrypted.
+
+    Return None with errors.
+    """
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
@@ -79,7 +83,10 @@ def wrap_backend(
 def wrap_remote_backend(
     backend: StateBackend, reader: str, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Add decryption to the backend of another configuration, read by the data block `reader`; None with errors."""
+    """Add decryption to the backend of another configuration, read by the data block `reader`.
+
+    None with errors.
+    """
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
@@ -95,7 +102,10 @@ def wrap_remote_backend(
 def encrypt_plan(
     document: bytes, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
-    """Return the plan file, encrypted if plans are encrypted. With errors the result must not be written."""
+    """Return the plan file, encrypted if plans are encrypted.
+
+    With errors the result must not be written.
+    """
     cipher, diagnostics = _create_document_cipher(PLAN, configuration, context)
     if cipher is None:
         return document, diagnostics
@@ -128,7 +138,10 @@ def decrypt_file(
 def _create_document_cipher(
     purpose: str, configuration: Configuration, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
-    """Create the cipher of plans (purpose PLAN) or state. Return None if they are not encrypted, or with errors."""
+    """Create the cipher of plans (purpose PLAN) or state.
+
+    Return None if they are not encrypted, or with errors.
+    """
     encryption, diagnostics = merge_encryption(configuration.settings, context)
     if encryption is None:
         return None, diagnostics
@@ -137,7 +150,10 @@ def _create_document_cipher(
 
 
 def format_missing_settings(name: str, block_name: str) -> str:
-    """Format the error for an encrypted file without encryption settings; `block_name` is `state` or `plan`."""
+    """Format the error for an encrypted file without encryption settings.
+
+    `block_name` is `state` or `plan`.
+    """
     return (
         f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption "
         "settings. Add "

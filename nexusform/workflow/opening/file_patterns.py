@@ -1,6 +1,8 @@
-"""File patterns of fileset() with Terraform's semantics. `*` and `?` match within one name, `[a-z]` and `[^a-z]` match
-a character, `{a,b}` are alternatives, `**` matches any directories, and a backslash escapes the next character. `.`,
-`..` and repeated slashes are as in paths. Links to directories are followed without cycles.
+"""File patterns of fileset() with Terraform's semantics.
+
+`*` and `?` match within one name, `[a-z]` and `[^a-z]` match a character, `{a,b}` are alternatives,
+`**` matches any directories, and a backslash escapes the next character. `.`, `..` and repeated
+slashes are as in paths. Links to directories are followed without cycles.
 """
 
 import os
@@ -38,22 +40,33 @@ class DirectoryReader(Protocol):
     """File system operations needed for matching."""
 
     def is_start_directory(self, path: Path) -> bool:
-        """Return whether the directory to search exists. Raises FileProblem outside of the confinement."""
+        """Return whether the directory to search exists.
+
+        Raises FileProblem outside of the confinement.
+        """
         ...
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether a path found by the search is a readable directory; False outside of the confinement."""
+        """Return whether a path found by the search is a readable directory.
+
+        False outside of the confinement.
+        """
         ...
 
     def is_readable_file(self, path: Path) -> bool:
-        """Return whether a regular file exists. Raises FileProblem outside of the confinement."""
+        """Return whether a regular file exists.
+
+        Raises FileProblem outside of the confinement.
+        """
         ...
 
 
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
-    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory. Braces are expanded
-    first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from
-    its start directory on.
+    """Return the matching files, sorted, relative to `base`.
+
+    Raises FileProblem, MissingDirectory. Braces are expanded first: `{a,b}/*.yaml` are the patterns
+    `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from its start directory
+    on.
     """
     paths: set[str] = set()
     # patterns without braces.
@@ -89,9 +102,10 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 def _find_files(
     root: Path, segments: list[_Segment], directories: DirectoryReader
 ) -> Iterator[str]:
-    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`. A segment matches
-    the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does not follow links to a
-    parent.
+    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`.
+
+    A segment matches the names of one level, and None (written `**`) any number of levels:
+    `a/**/*.yaml`. `**` does not follow links to a parent.
     """
     visited: set[tuple[str, int]] = set()
     # directories, each with the position of the segment for its names.
@@ -122,8 +136,10 @@ def _find_files(
 
 
 def _list_names(directory: Path, segment: _Segment) -> list[str]:
-    """List the names in a directory that match a segment: a literal name, a function that checks a name, or None (`**`)
-    for all names. A literal name is returned unchecked, so it may not exist.
+    """List the names in a directory that match a segment.
+
+    A literal name, a function that checks a name, or None (`**`) for all names. A literal name is
+    returned unchecked, so it may not exist.
     """
     if isinstance(segment, str):
         return [segment]
@@ -151,8 +167,10 @@ def _create_pattern_error(pattern: str) -> FileProblem:
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    """Replace the first pair of braces by each of its alternatives: `a{b,c}d` gives `abd` and `acd`. Return None
-    without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
+    """Replace the first pair of braces by each of its alternatives.
+
+    `a{b,c}d` gives `abd` and `acd`. Return None without braces. Raises FileProblem, about the whole
+    `pattern`, for a brace without its end.
     """
     depth = 0
     # The offsets of the outermost `{`, its commas and `}`.
@@ -175,8 +193,10 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem. A
-    segment has the wildcards `*`, `?` and `[...]`; a backslash before a character makes it a plain one.
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`.
+
+    Raises FileProblem. A segment has the wildcards `*`, `?` and `[...]`; a backslash before a
+    character makes it a plain one.
     """
     import re2
 
@@ -205,7 +225,10 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
 
 
 def _convert_character_class(ranges: str, *, is_negated: bool) -> str:
-    r"""Return the regular expression of a character class, here for `a-c_`: `[\x{61}-\x{63}\x{5f}-\x{5f}]`."""
+    r"""Return the regular expression of a character class, here for `a-c_`.
+
+    `[\x{61}-\x{63}\x{5f}-\x{5f}]`.
+    """
     content = ""
     for first, last in _RANGE.findall(ranges):
         # Without backslashes; a single character is its own range.

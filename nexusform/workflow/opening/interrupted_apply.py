@@ -18,9 +18,11 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read from the providers whether the changes begun by an interrupted run (open intents) were made. Return the
-    state with these outcomes; None with errors. With `write` (the lock is held), also save this state. A plan does not
-    write: its configuration may be untrusted, and answers of its providers must not affect the recorded state.
+    """Read from the providers whether the changes begun by an interrupted run were made.
+
+    Open intents. Return the state with these outcomes; None with errors. With `write` (the lock is
+    held), also save this state. A plan does not write: its configuration may be untrusted, and
+    answers of its providers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     # No open intents.
@@ -52,7 +54,10 @@ def recover_interrupted_apply(
 def _build_interrupted_warning(
     open_intents: Sequence[OpenStepIntent], *, write: bool
 ) -> Diagnostic:
-    """Build the warning about objects with an unfinished step. With `write`, the state has their current values."""
+    """Build the warning about objects with an unfinished step.
+
+    With `write`, the state has their current values.
+    """
     consequence = "this run uses their current values; the next apply records them."
     if write:
         consequence = "the state has their current values."

@@ -15,7 +15,10 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Apply the journal `name` to a state. Return the new state (None with errors), and the records changing it."""
+    """Apply the journal `name` to a state.
+
+    Return the new state (None with errors), and the records changing it.
+    """
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems
@@ -32,7 +35,10 @@ def replay_journal(
 def _validate_replayed_attributes(
     state: State, known: Mapping[str, BlockSchema], name: str
 ) -> list[Diagnostic]:
-    """Return errors for replayed attributes outside of their schema; resource types not in `known` are skipped."""
+    """Return errors for replayed attributes outside of their schema.
+
+    Resource types not in `known` are skipped.
+    """
     diagnostics: list[Diagnostic] = []
     for address, current in state.list_current_objects():
         if address.type not in known:

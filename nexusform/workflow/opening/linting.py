@@ -23,7 +23,10 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
-    """Lint a plan made without a state, by the rules about arguments. Return [] after errors other than of capacity."""
+    """Lint a plan made without a state, by the rules about arguments.
+
+    Return [] after errors other than of capacity.
+    """
     error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
     if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
@@ -37,9 +40,11 @@ def lint_plan(
     everything: bool = False,
     literal_only: bool = False,
 ) -> list[Diagnostic]:
-    """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
-    objects as if created now: existing ones in creation order, then new ones. Advice without a gain of capacity today
-    is then included. With `literal_only`, only rules about arguments run.
+    """Return the findings of the lint rules for the objects placed by a plan.
+
+    With `everything`, the rules evaluate all objects as if created now: existing ones in creation
+    order, then new ones. Advice without a gain of capacity today is then included. With
+    `literal_only`, only rules about arguments run.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
@@ -59,8 +64,10 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
-    `evaluated_pools`, on the site after the plan, without the VMs of these pools.
+    """Build the facts of a site for the lint rules.
+
+    The rules simulate placements on the site before the plan; with `evaluated_pools`, on the site
+    after the plan, without the VMs of these pools.
     """
     # The site before the plan.
     scheduler = site.base
@@ -74,8 +81,10 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles (ids in the scheduler) of removed VMs by pool, then by the number of its VMs placed before.
-    For example, `{pool: {2: [17]}}`: the VM with handle 17 is removed after two VMs of the pool were placed.
+    """Return the handles of removed VMs by pool, then by the number of its VMs placed before.
+
+    Ids in the scheduler. For example, `{pool: {2: [17]}}`: the VM with handle 17 is removed after
+    two VMs of the pool were placed.
     """
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
@@ -99,7 +108,10 @@ def _build_lint_pools(
     *,
     everything: bool,
 ) -> Iterable[LintPool]:
-    """Yield the pools to lint: those with a configurable count. With `everything`, they are sorted by age of object."""
+    """Yield the pools to lint: those with a configurable count.
+
+    With `everything`, they are sorted by age of object.
+    """
     entries = (
         sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1]))
         if everything
@@ -121,7 +133,10 @@ def _build_lint_pools(
 
 
 def _build_age_sort_key(vm_object: VmObject) -> tuple[bool, int]:
-    """Return the sort key of an object: existing ones by creation number, then new and replaced ones."""
+    """Return the sort key of an object.
+
+    Existing ones by creation number, then new and replaced ones.
+    """
     prior = vm_object.instance.prior
     if prior is None or vm_object.instance.is_replaced:
         # True sorts last.
@@ -132,9 +147,11 @@ def _build_age_sort_key(vm_object: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vm_object: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool for the lint rules. A VM is known by its number in the pool. `new_numbers` are those
-    of the VMs placed by this plan; with `everything`, all VMs count as new. The spans of the pool and of its zones are
-    for the findings; an object without configuration has none.
+    """Build the facts about a pool for the lint rules.
+
+    A VM is known by its number in the pool. `new_numbers` are those of the VMs placed by this plan;
+    with `everything`, all VMs count as new. The spans of the pool and of its zones are for the
+    findings; an object without configuration has none.
     """
     instance, placements = vm_object.instance, vm_object.placements
     # placements are by pool and number.

@@ -31,8 +31,11 @@ NO_ANSWERS: Final[Mapping[str, str]] = {}
 
 
 class Project(Struct, frozen=True):
-    """An opened configuration. `sources` are all files read, for source lines in messages; `data_values` override data
-    sources in tests. `remote_states` reads states of other configurations, `servers` queries servers for data sources.
+    """An opened configuration.
+
+    `sources` are all files read, for source lines in messages; `data_values` override data sources
+    in tests. `remote_states` reads states of other configurations, `servers` queries servers for
+    data sources.
     """
 
     context: CommandContext
@@ -62,7 +65,10 @@ class OpenResult(Struct, frozen=True):
 
 
 def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> OpenResult:
-    """Open all inputs of a plan except the state; None with errors. `extra` are texts of the root module."""
+    """Open all inputs of a plan except the state; None with errors.
+
+    `extra` are texts of the root module.
+    """
     configuration, problems = load_project_configuration(context, extra)
     sources = configuration.files
     variables, new_problems = read_project_variables(context, configuration)
@@ -85,7 +91,10 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
 def select_variable_values(
     configuration: Configuration, variables: Mapping[str, tuple[Value, VariableValueSource]]
 ) -> dict[str, Value]:
-    """Return the values of variables, without unset ephemeral ones: plans record only the names of the set ones."""
+    """Return the values of variables, without unset ephemeral ones.
+
+    Plans record only the names of the set ones.
+    """
     declared = configuration.root.variables
     return {
         name: value
@@ -102,7 +111,10 @@ def create_project(
     backend: StateBackend,
     answers: Mapping[str, str] = NO_ANSWERS,
 ) -> Project:
-    """Create the project of a configuration. `answers` are the saved server responses of a plan, for data sources."""
+    """Create the project of a configuration.
+
+    `answers` are the saved server responses of a plan, for data sources.
+    """
     remote_states, servers = None, None
     # Only these read states and servers.
     if _has_data_blocks(configuration.root):
@@ -148,7 +160,10 @@ def open_backend(
 def prepare_backend(
     backend: StateBackend, problems: list[Diagnostic], settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Add encryption if configured, and select the workspace; None with errors. `problems` are returned, too."""
+    """Add encryption if configured, and select the workspace; None with errors.
+
+    `problems` are returned, too.
+    """
     if settings.encryption or context.environment.get(ENCRYPTION_VARIABLE):
         from nexusform.workflow.opening.encryption_settings import wrap_backend
 
@@ -166,8 +181,10 @@ def prepare_backend(
 def find_backend(
     context: CommandContext,
 ) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the backend for commands needing only the state, and the files read; None with errors. Errors elsewhere
-    in the configuration are ignored; a directory without configuration has the default backend.
+    """Return the backend for commands needing only the state, and the files read; None with errors.
+
+    Errors elsewhere in the configuration are ignored; a directory without configuration has the
+    default backend.
     """
     configuration, _ = load_project_configuration(context)
     backend, problems = open_backend(context, configuration)

@@ -49,7 +49,9 @@ def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
     """Return the valid providers by the name used in resources (`name` or `name.alias`), and problems of their blocks.
-    `request` has the configuration and referenced values. `exit_stack` closes the providers after the run.
+
+    `request` has the configuration and referenced values. `exit_stack` closes the providers after
+    the run.
     """
     providers: dict[str, Provider] = {}
     blocks = request.configuration.root.providers
@@ -87,7 +89,10 @@ def _create_configured_provider(
     context: CommandContext,
     exit_stack: ExitStack,
 ) -> tuple[Provider | None, list[Diagnostic]]:
-    """Create the provider of a block; None with errors. With a sensitive setting, its messages are hidden."""
+    """Create the provider of a block; None with errors.
+
+    With a sensitive setting, its messages are hidden.
+    """
     settings, problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
     if settings is None:
         return None, problems
@@ -123,8 +128,10 @@ def _create_provider(
     context: CommandContext,
     exit_stack: ExitStack,
 ) -> Provider:
-    """Create a provider, and give it the parts of the state and the permissions that it uses. `name` is its kind, and
-    `key` its name in resources, with an alias if it has one. Raises ProviderProblem.
+    """Create a provider, and give it the parts of the state and the permissions that it uses.
+
+    `name` is its kind, and `key` its name in resources, with an alias if it has one. Raises
+    ProviderProblem.
     """
     provider = PROVIDERS[name].make(settings, context.directory, exit_stack, context.confinement)
     if isinstance(provider, StateUser):
@@ -142,7 +149,10 @@ def check_provider_addresses(
     *,
     is_sensitive: bool = False,
 ) -> list[Diagnostic]:
-    """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones. Raises ProviderProblem."""
+    """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones.
+
+    Raises ProviderProblem.
+    """
     definition = PROVIDERS[block.name]
     errors: list[Diagnostic] = []
     # They receive credentials.
@@ -160,7 +170,10 @@ def check_provider_addresses(
 
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
-    """Check the names and settings of provider blocks without creating providers. Unset variables are unknown."""
+    """Check the names and settings of provider blocks without creating providers.
+
+    Unset variables are unknown.
+    """
     # For validate only.
     from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown
 

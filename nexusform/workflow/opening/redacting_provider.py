@@ -33,7 +33,10 @@ HIDDEN_MESSAGE: Final = (
 
 
 def redact_provider(provider: Provider) -> Provider:
-    """Wrap a provider to hide its messages. The wrapper implements the same optional protocols as the provider."""
+    """Wrap a provider to hide its messages.
+
+    The wrapper implements the same optional protocols as the provider.
+    """
     bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
     wrapper_class = type("RedactingProvider", (*bases, _RedactingProvider), {})
     return cast("Provider", wrapper_class(provider))
@@ -55,7 +58,10 @@ def _hide_messages() -> Iterator[None]:
 
 
 def _forward(name: str, *, hides_messages: bool = True) -> Callable[..., Any]:
-    """Build a method to call the provider's method of this name. With `hides_messages`, an error has HIDDEN_MESSAGE."""
+    """Build a method to call the provider's method of this name.
+
+    With `hides_messages`, an error has HIDDEN_MESSAGE.
+    """
 
     def call_provider(self: _RedactingProvider, *arguments: Any) -> Any:
         method = getattr(self._provider, name)

@@ -30,9 +30,11 @@ Answer = tuple[State | None, list[Problem]]
 
 
 class RemoteStateReader(Struct, frozen=True):
-    """Reader of remote states. Each state is read once, so that re-planning uses the same data. `settings`
-    are those of the reading configuration; they define how encrypted states are opened. `locations` are the
-    kinds and locations of the requested states.
+    """Reader of remote states.
+
+    Each state is read once, so that re-planning uses the same data. `settings` are those of the
+    reading configuration; they define how encrypted states are opened. `locations` are the kinds
+    and locations of the requested states.
     """
 
     context: CommandContext
@@ -41,14 +43,20 @@ class RemoteStateReader(Struct, frozen=True):
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def read(self, query: RemoteStateQuery) -> Answer:
-        """Return the requested state (read once); None with problems if it is missing or unreadable."""
+        """Return the requested state (read once).
+
+        None with problems if it is missing or unreadable.
+        """
         key = repr(query)
         if key not in self.answers:
             self.answers[key] = self._read_remote_state(query)
         return self.answers[key]
 
     def _read_remote_state(self, query: RemoteStateQuery) -> Answer:
-        """Read a state without cache, and record its location. None with problems if it is missing or unreadable."""
+        """Read a state without cache, and record its location.
+
+        None with problems if it is missing or unreadable.
+        """
         backend, problems = self._open_backend(query)
         if backend is None:
             return None, problems
@@ -80,7 +88,10 @@ class RemoteStateReader(Struct, frozen=True):
         return stored.state, problems
 
     def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:
-        """Open the backend of the state's workspace with the decryption configured here; None with problems."""
+        """Open the backend of the state's workspace with the decryption configured here.
+
+        None with problems.
+        """
         settings, problems = _evaluate_settings(query)
         if settings is None:
             return None, problems
@@ -121,7 +132,10 @@ class RemoteStateReader(Struct, frozen=True):
 
 
 def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """Check the settings of `config` and convert them to plain data; None with problems. Null settings are omitted."""
+    """Check the settings of `config` and convert them to plain data; None with problems.
+
+    Null settings are omitted.
+    """
     kind = BACKENDS.get(query.backend)
     if kind is None:
         suggestion = suggest_name(query.backend, BACKENDS)
@@ -181,13 +195,19 @@ Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
 
 
 class ServerResponseCache(Struct, frozen=True):
-    """Server responses, fetched once for all re-planning. `answers` may start with saved ones."""
+    """Server responses, fetched once for all re-planning.
+
+    `answers` may start with saved ones.
+    """
 
     context: CommandContext
     answers: dict[str, str] = field(default_factory=dict)
 
     def query(self, question: ServerQuery) -> str:
-        """Return the response to a query, from `answers` if fetched before. Raises ExternalQueryProblem."""
+        """Return the response to a query, from `answers` if fetched before.
+
+        Raises ExternalQueryProblem.
+        """
         key = build_query_key(question)
         if key not in self.answers:
             # MODULE:FUNCTION, loaded on first use.

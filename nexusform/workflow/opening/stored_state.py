@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class StoredState(Struct, frozen=True):
-    """The state with its journal replayed. `open_intents` have no outcome; `has_journal` means that a compaction would
-    change the document. `digest` is that of the state document, to detect changes. `remaining` is an unfinished apply.
+    """The state with its journal replayed.
+
+    `open_intents` have no outcome; `has_journal` means that a compaction would change the document.
+    `digest` is that of the state document, to detect changes. `remaining` is an unfinished apply.
     """
 
     state: State
@@ -31,7 +33,10 @@ class StoredState(Struct, frozen=True):
     remaining: UnfinishedApply | None = None
 
     def list_preserved_lines(self) -> list[bytes]:
-        """Return the journal lines to keep when the state is written: those of an unfinished apply, else []."""
+        """Return the journal lines to keep when the state is written.
+
+        Those of an unfinished apply, else [].
+        """
         return [] if self.remaining is None else self.remaining.encode_lines()
 
 
@@ -43,7 +48,10 @@ def compute_state_digest(state: State) -> str:
 
 
 def load_schemas() -> Mapping[str, BlockSchema]:
-    """Load the schemas of all resource types by name. Commands only listing the state do not need them."""
+    """Load the schemas of all resource types by name.
+
+    Commands only listing the state do not need them.
+    """
     from nexusform.resource_types.registry import build_registries
 
     return build_registries().schemas["managed"]
@@ -52,9 +60,12 @@ def load_schemas() -> Mapping[str, BlockSchema]:
 def read_stored_state(
     backend: StateBackend, *, checks_objects: bool = True
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read the state and its journal. Return an empty state if there is none, and None with errors. The journal has the
-    changes of an apply since the document was written; replaying it gives the current state. `checks_objects` validates
-    all attributes by their schemas. Without it, a state with invalid objects can be inspected and repaired.
+    """Read the state and its journal.
+
+    Return an empty state if there is none, and None with errors. The journal has the changes of an
+    apply since the document was written; replaying it gives the current state. `checks_objects`
+    validates all attributes by their schemas. Without it, a state with invalid objects can be
+    inspected and repaired.
     """
     types = load_schemas() if checks_objects else None
     try:

@@ -48,7 +48,10 @@ _FOREIGN_DOCUMENT: Final = re.compile(
 def read_file(
     path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = ""
 ) -> bytes:
-    """Read a file of at most `max_bytes`; `hint` explains how to allow more. Raises FileProblem."""
+    """Read a file of at most `max_bytes`; `hint` explains how to allow more.
+
+    Raises FileProblem.
+    """
     log_event("debug", "file read", path=path)
     with _convert_os_errors_to_file_problems(path, max_bytes, hint):
         return read_regular(confinement.resolve(path), max_bytes)
@@ -93,8 +96,10 @@ class ConfinedFileAccess:
         self._read_bytes = 0
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileProblem for missing, special or too large files. Raises
-        DiagnosticsError if the read budget is exhausted; this ends the run even inside `try` or `can`.
+        """Return the whole content.
+
+        Raises FileProblem for missing, special or too large files. Raises DiagnosticsError if the
+        read budget is exhausted; this ends the run even inside `try` or `can`.
         """
         remaining_bytes = (self._budget_mib << 20) - self._read_bytes
         if remaining_bytes <= 0:
@@ -110,7 +115,10 @@ class ConfinedFileAccess:
         return content
 
     def is_file(self, path: str) -> bool:
-        """Return whether a file exists. Raises FileProblem for other kinds, or outside of the confinement."""
+        """Return whether a file exists.
+
+        Raises FileProblem for other kinds, or outside of the confinement.
+        """
         try:
             status = Path(self._confinement.resolve(path)).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +139,10 @@ class ConfinedFileAccess:
         return find_matching_files(base or ".", pattern, self)
 
     def is_start_directory(self, path: Path) -> bool:
-        """Return whether a directory exists. Raises FileProblem outside of the confinement."""
+        """Return whether a directory exists.
+
+        Raises FileProblem outside of the confinement.
+        """
         return self._check_path(path, Path.is_dir)
 
     def resolve_path(self, path: str) -> str:
@@ -139,7 +150,10 @@ class ConfinedFileAccess:
         return os.path.normpath(Path.cwd() / path).replace(os.sep, "/")
 
     def expand_home(self, path: str) -> str:
-        """Replace a leading `~` with the home directory. Raises FileProblem if confined or for unknown users."""
+        """Replace a leading `~` with the home directory.
+
+        Raises FileProblem if confined or for unknown users.
+        """
         if not path.startswith("~"):
             return path
         if self._confinement.root:
@@ -159,11 +173,17 @@ class ConfinedFileAccess:
             return False
 
     def is_readable_file(self, path: Path) -> bool:
-        """Return whether a readable regular file exists. Raises FileProblem outside of the confinement."""
+        """Return whether a readable regular file exists.
+
+        Raises FileProblem outside of the confinement.
+        """
         return self._check_path(path, Path.is_file)
 
     def _check_path(self, path: Path, check: Callable[[Path], bool]) -> bool:
-        """Return the result of a check of a path; False if it fails. Raises FileProblem outside of the confinement."""
+        """Return the result of a check of a path; False if it fails.
+
+        Raises FileProblem outside of the confinement.
+        """
         try:
             return check(Path(self._confinement.resolve(path)))
         except OutsideConfinement as problem:
@@ -192,8 +212,10 @@ class SystemClock:
 def find_commit(
     directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED
 ) -> str:
-    """Return the checked-out commit from the CI environment, else (if unconfined) from .git; "" if unknown. The
-    program git does not run, because its configuration in a work tree may start programs.
+    """Return the checked-out commit from the CI environment, else (if unconfined) from .git.
+
+    "" if unknown. The program git does not run, because its configuration in a work tree may start
+    programs.
     """
     commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
     if _COMMIT_PATTERN.fullmatch(commit):
@@ -233,7 +255,10 @@ def _read_line(path: Path) -> str:
 
 
 def _find_branch_commit(git: Path, common: Path, name: str) -> str:
-    """Return the commit of a branch (`refs/heads/NAME`): of this work tree, else of the repository; "" if not found."""
+    """Return the commit of a branch (`refs/heads/NAME`): of this work tree, else of the repository.
+
+    "" if not found.
+    """
     for directory in (git, common):
         if (directory / name).is_file():
             return _read_line(directory / name)
@@ -247,9 +272,11 @@ def _find_branch_commit(git: Path, common: Path, name: str) -> str:
 def write_output(
     path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
 ) -> None:
-    """Write a file atomically, also in pieces; `private` restricts access to the owner. A file not `durable` is for
-    this command only, so it is not synced. A link is replaced, not followed, because an untrusted work tree may
-    contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
+    """Write a file atomically, also in pieces; `private` restricts access to the owner.
+
+    A file not `durable` is for this command only, so it is not synced. A link is replaced, not
+    followed, because an untrusted work tree may contain any link. A pipe or /dev/stdout is written
+    directly. Raises OSError.
     """
     target = Path(path)
     if is_stream_or_directory(target):
@@ -263,7 +290,10 @@ def write_output(
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
-    """Return whether the file at an output path may be the user's: not empty, and unlike the outputs of nexusform."""
+    """Return whether the file at an output path may be the user's.
+
+    Not empty, and unlike the outputs of nexusform.
+    """
     target = Path(path)
     if is_stream_or_directory(target):
         return False
@@ -282,7 +312,10 @@ def may_be_input(path: str, confinement: Confinement) -> bool:
 
 
 def remove_older_output(path: str) -> None:
-    """Delete the older file at an output path; a stream or a directory stays. Raises OSError."""
+    """Delete the older file at an output path; a stream or a directory stays.
+
+    Raises OSError.
+    """
     target = Path(path)
     if not is_stream_or_directory(target):
         target.unlink(missing_ok=True)
@@ -302,8 +335,10 @@ def explain_unwritable_file(path: str) -> str:
 
 
 def is_stream_or_directory(path: Path) -> bool:
-    """Return whether a path must not be replaced: a pipe, a device, a directory or a system link such as /dev/stdout
-    (possibly to a file). False for files (also in /dev/shm), other links and missing paths.
+    """Return whether a path must not be replaced.
+
+    A pipe, a device, a directory or a system link such as /dev/stdout (possibly to a file). False
+    for files (also in /dev/shm), other links and missing paths.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

@@ -18,7 +18,9 @@ def import_with_new_file(
     write_objects: Callable[[Run], list[Diagnostic]],
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the configuration with its new file `path`, and let `write_objects` write the objects to the locked state.
-    If that fails, the file is deleted, unless the state may have the objects: without blocks, a plan would delete them.
+
+    If that fails, the file is deleted, unless the state may have the objects: without blocks, a
+    plan would delete them.
     """
     opened = open_project(location)
     problems = list(opened.diagnostics)

@@ -62,14 +62,19 @@ _MAX_LISTED: Final = 5
 
 
 class PlanApplyOptions(ExecutionOptions, frozen=True):
-    """Options of an apply. `plan_digest` is that of a saved plan, "" for a new one."""
+    """Options of an apply.
+
+    `plan_digest` is that of a saved plan, "" for a new one.
+    """
 
     plan_digest: str = ""
 
 
 class ApplyOutcome(Struct, frozen=True):
-    """The result of an apply. `wrong_outputs` are outputs that changed because of wrong predictions. `sends`
-    means that a provider of the plan sends to a site; `provider_names` are the short names of the involved
+    """The result of an apply.
+
+    `wrong_outputs` are outputs that changed because of wrong predictions. `sends` means that a
+    provider of the plan sends to a site; `provider_names` are the short names of the involved
     providers. `wrong_certain_predictions` were certain in the plan and are wrong.
     """
 
@@ -99,7 +104,10 @@ class ApplyOutcome(Struct, frozen=True):
 def apply_plan(
     run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions
 ) -> ApplyOutcome:
-    """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
+    """Apply a plan to the state of the run.
+
+    With errors before the first step, return them with the unchanged state.
+    """
     state, earlier_apply = run.stored.state, run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
     # Only steps use providers.
@@ -189,9 +197,11 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, verify its predictions, compute outputs, and save the state. Also after a failed step,
-    predictions are verified and the state is saved, with the results of the completed steps. `unverified` are the steps
-    completed before an interruption: their predictions are verified now.
+    """Execute the plan, verify its predictions, compute outputs, and save the state.
+
+    Also after a failed step, predictions are verified and the state is saved, with the results of
+    the completed steps. `unverified` are the steps completed before an interruption: their
+    predictions are verified now.
     """
     # Write-only arguments are not in the plan, so they are evaluated here.
     write_only, problems = evaluate_write_only(
@@ -263,8 +273,10 @@ def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagn
 def _verify_predictions(
     run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
-    """Compare predictions with the sites and record the results. Return texts about wrong ones of certainty `certain`.
-    `unverified` are the steps completed by an interrupted run.
+    """Compare predictions with the sites and record the results.
+
+    Return texts about wrong ones of certainty `certain`. `unverified` are the steps completed by an
+    interrupted run.
     """
     state = recorder.get_state()
     completed_addresses = list_completed_objects(applied.end_events, plan, unverified)
@@ -289,7 +301,10 @@ def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
 
 
 def _build_missing_machine_warning(run: Run, plan: Plan, applied: ApplyResult) -> list[Diagnostic]:
-    """Build a warning about VMs placed by this apply for which the provider reported no machine; [] without any."""
+    """Build a warning about VMs placed by this apply for which the provider reported no machine.
+
+    [] without any.
+    """
     completed = list_completed_objects(applied.end_events, plan)
     names = list_vms_without_machine(
         plan, completed, applied.state, run.project.registries.resource_types
@@ -324,7 +339,10 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
 
 
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
-    """Build a diagnostic about steps not done; [] if there are none. It is a warning if only manual steps are left."""
+    """Build a diagnostic about steps not done; [] if there are none.
+
+    It is a warning if only manual steps are left.
+    """
     counts = Counter(end.outcome for end in applied.end_events)
     waiting, failed, skipped = (
         counts[StepOutcome.WAITING],
@@ -374,7 +392,10 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
-    """Build the warning about `count` changes to make by hand; an error if this apply `skipped` further steps."""
+    """Build the warning about `count` changes to make by hand.
+
+    An error if this apply `skipped` further steps.
+    """
     changes = select_word_form(count, "this change", "these changes")
     detail = (
         f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the "
@@ -393,7 +414,10 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and check results to record. A failed apply keeps the earlier outputs and planned checks."""
+    """Compute the outputs and check results to record.
+
+    A failed apply keeps the earlier outputs and planned checks.
+    """
     # objects may be unfinished.
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
@@ -431,7 +455,10 @@ def _build_check_record(check: CheckResult) -> dict[str, Any]:
 def _save_state(
     run: Run, recorder: ApplyRecorder, state: State, *, complete: bool
 ) -> list[Diagnostic]:
-    """Write the state and keep journal records of remaining steps; if the backend fails, write a local file."""
+    """Write the state and keep journal records of remaining steps.
+
+    If the backend fails, write a local file.
+    """
     document = state_codec.encode_state(state)
     try:
         recorder.flush()
@@ -468,7 +495,10 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
 
 
 def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
-    """Write a state rejected by the backend to a local file; return the error with the way to recover it."""
+    """Write a state rejected by the backend to a local file.
+
+    Return the error with the way to recover it.
+    """
     context = run.project.context
     # A run of one of several sites has a path of its own, and its next apply reads this file.
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE

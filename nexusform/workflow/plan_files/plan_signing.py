@@ -32,7 +32,10 @@ _MAX_NAMES: Final = 3
 def create_signer(
     key_file: str, confinement: Confinement
 ) -> tuple[Signer | None, list[Diagnostic]]:
-    """Create a signer with the key in a file; None with an error. A trial signature checks the key."""
+    """Create a signer with the key in a file; None with an error.
+
+    A trial signature checks the key.
+    """
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file(
             "The private key", key_file, "a pull request could replace it"
@@ -62,8 +65,10 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 def check_plan_signable(
     saved: SavedPlan, path: str, *, is_unconfined_accepted: bool
 ) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed: it has errors, exceeds a guard rail, was made without a sandbox, or
-    has unrecorded inputs. With `is_unconfined_accepted` (-confine=false), the last two are accepted.
+    """Return errors for a plan unfit to be signed.
+
+    It has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs. With
+    `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
@@ -94,8 +99,10 @@ def check_plan_signable(
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Sign the plan in a file, and write its statement. Return the plan (None if unusable), and the problems. A file
-    stays encrypted. With `is_unconfined_accepted` (-confine=false), a plan made without a sandbox is signed, too.
+    """Sign the plan in a file, and write its statement.
+
+    Return the plan (None if unusable), and the problems. A file stays encrypted. With
+    `is_unconfined_accepted` (-confine=false), a plan made without a sandbox is signed, too.
     """
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:

@@ -1,5 +1,7 @@
-"""Provenance statement of a signed plan: an in-toto Statement with SLSA provenance in a DSSE envelope. Tools
-such as cosign and slsa-verifier read it. Sources: in-toto.io/Statement/v1, slsa.dev/provenance/v0.2, DSSE 1.0.
+"""Provenance statement of a signed plan.
+
+An in-toto Statement with SLSA provenance in a DSSE envelope. Tools such as cosign and slsa-verifier
+read it. Sources: in-toto.io/Statement/v1, slsa.dev/provenance/v0.2, DSSE 1.0.
 """
 
 import base64
@@ -34,7 +36,10 @@ class Signer(Struct, frozen=True):
     key_file: str
 
     def sign_digest(self, digest: str) -> dict[str, str]:
-        """Return the signature of a plan with this digest. Raises EncryptionProblem."""
+        """Return the signature of a plan with this digest.
+
+        Raises EncryptionProblem.
+        """
         return sign_digest(digest, self.key, self.key_file)
 
 
@@ -48,9 +53,11 @@ class StatementContent(Struct, frozen=True):
 
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
-    """Write the statement of a signed plan next to its file, as PATH.intoto.jsonl; return an error if it fails. An
-    in-toto statement names the results of a build (`subject`: the plan) and its inputs (`materials`: the commits and
-    the files that planning read), each with a digest. It is signed in an envelope.
+    """Write the statement of a signed plan next to its file, as PATH.intoto.jsonl.
+
+    Return an error if it fails. An in-toto statement names the results of a build (`subject`: the
+    plan) and its inputs (`materials`: the commits and the files that planning read), each with a
+    digest. It is signed in an envelope.
     """
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
     # paths and digests; several plans may read the same file.
@@ -101,7 +108,10 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
 
 
 def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnostic]:
-    """Return an error if a plan's statement (a file next to it) is forged or for another digest; [] without one."""
+    """Return an error if a plan's statement (a file next to it) is forged or for another digest.
+
+    [] without one.
+    """
     statement_path = f"{path}{_SUFFIX}"
     if not Path(statement_path).exists():
         return []
@@ -129,7 +139,10 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
 
 
 def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:
-    """Describe the evaluation of all plans together: confined only if every one was, with all roots and sources."""
+    """Describe the evaluation of all plans together.
+
+    Confined only if every one was, with all roots and sources.
+    """
     if not evaluations:
         return {}
     description: dict[str, Any] = {

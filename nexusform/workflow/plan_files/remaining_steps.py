@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class RemainingSteps(Struct, frozen=True):
-    """The remaining steps of an apply: `plan` has only these, `saved_plan` all; `was_interrupted`: it was killed."""
+    """The remaining steps of an apply: `plan` has only these, `saved_plan` all.
+
+    `was_interrupted`: it was killed.
+    """
 
     saved_plan: SavedPlan
     plan: Plan
@@ -54,7 +57,10 @@ def count_steps(plan: Plan) -> int:
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply or None, and errors: an unreadable plan, or a changed state."""
+    """Return the remaining steps of the last apply or None, and errors.
+
+    An unreadable plan, or a changed state.
+    """
     remaining = stored.remaining
     if remaining is None:
         return None, []
@@ -109,7 +115,10 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
-    """Build the warning about a killed apply; without remaining steps only its end is to be recorded."""
+    """Build the warning about a killed apply.
+
+    Without remaining steps only its end is to be recorded.
+    """
     pronoun = select_word_form(remaining_steps.step_count, "it", "them")
     effect = "records it"
     if remaining_steps.step_count:
@@ -124,7 +133,10 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 
 def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Diagnostic]:
-    """Return an error if configuration or variables changed; then only an explicit -resume continues the apply."""
+    """Return an error if configuration or variables changed.
+
+    Then only an explicit -resume continues the apply.
+    """
     # imported on demand.
     from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged
 
@@ -150,8 +162,10 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 def open_remaining_steps(
     context: CommandContext,
 ) -> tuple[RemainingSteps | None, StateBackend | None, list[Diagnostic]]:
-    """Return the remaining steps in the state, None with errors or without any. Also return the backend of the state:
-    the plan of the steps may name another one, if the state was migrated since.
+    """Return the remaining steps in the state, None with errors or without any.
+
+    Also return the backend of the state: the plan of the steps may name another one, if the state
+    was migrated since.
     """
     backend, problems, _ = find_backend(context)
     if backend is None:
@@ -172,7 +186,10 @@ def open_remaining_steps(
 
 
 def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
-    """Drop the remaining steps from the journal; return their number, None without an unfinished apply or on errors."""
+    """Drop the remaining steps from the journal.
+
+    Return their number, None without an unfinished apply or on errors.
+    """
     remaining = run.stored.remaining
     if remaining is None:
         return None, []

@@ -23,7 +23,10 @@ _TIMEOUT_SECONDS: Final = 120
 
 
 class Graph(Struct, frozen=True):
-    """Names and (from, to) pairs: `from` depends on `to`. `is_drawable` is false after errors."""
+    """Names and (from, to) pairs: `from` depends on `to`.
+
+    `is_drawable` is false after errors.
+    """
 
     nodes: tuple[str, ...] = ()
     edges: tuple[Edge, ...] = ()
@@ -33,7 +36,10 @@ class Graph(Struct, frozen=True):
 
 
 def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
-    """Build the graph of the blocks, or of the changes in a saved plan. `destroy` reverses the edges."""
+    """Build the graph of the blocks, or of the changes in a saved plan.
+
+    `destroy` reverses the edges.
+    """
     if plan_path:
         saved, problems = read_complete_plan(plan_path, context)
         if saved is None:
@@ -49,8 +55,10 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
 
 
 def _build_plan_graph(plan: Plan) -> Graph:
-    """Build the graph of changes. A dependency on a resource is one on all of its changed instances. The nodes are
-    addresses of instances, such as `nexus_rack.r["a"]`. An edge is an instance and a dependency of it.
+    """Build the graph of changes.
+
+    A dependency on a resource is one on all of its changed instances. The nodes are addresses of
+    instances, such as `nexus_rack.r["a"]`. An edge is an instance and a dependency of it.
     """
     addresses_by_resource: dict[str, list[str]] = defaultdict(list)
     for change in plan.changes:
@@ -89,7 +97,10 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
 
 
 def render_dot_svg(dot: str) -> str:
-    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError for any failure."""
+    """Render a DOT graph as SVG with graphviz, with a final newline.
+
+    Raises OSError for any failure.
+    """
     program = shutil.which("dot")
     if program is None:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")

@@ -35,8 +35,9 @@ from nexusform.workflow.plan_files.saved_plans import (
 
 
 class ShownContent(Struct, frozen=True):
-    """Contents to show: a saved plan with configuration and prior state, or a state. `is_of_address`: the state has
-    only the objects at an address, and no outputs.
+    """Contents to show: a saved plan with configuration and prior state, or a state.
+
+    `is_of_address`: the state has only the objects at an address, and no outputs.
     """
 
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -48,7 +49,10 @@ class ShownContent(Struct, frozen=True):
 
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
-    """Find the contents to show. `target` is an existing file, or an address of objects; "" is the whole state."""
+    """Find the contents to show.
+
+    `target` is an existing file, or an address of objects; "" is the whole state.
+    """
     if not target:
         return _read_state(context)
     if Path(target).is_file():

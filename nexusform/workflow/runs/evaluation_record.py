@@ -15,8 +15,10 @@ from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of the inputs of its evaluation: files (with digests, and whether they are in the
-    work tree), servers, programs, and variables of the environment by name, without their values.
+    """Return the plan with a record of the inputs of its evaluation.
+
+    Files (with digests, and whether they are in the work tree), servers, programs, and variables of
+    the environment by name, without their values.
     """
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
@@ -47,7 +49,10 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 def _list_evaluated_files(
     plan: Plan, project: Project, accessed_files: Mapping[str, str], work_tree: Confinement
 ) -> list[EvaluatedFile]:
-    """List the files read for a plan with digests. `accessed_files`, by path, are those of settings and variables."""
+    """List the files read for a plan with digests.
+
+    `accessed_files`, by path, are those of settings and variables.
+    """
     directory = os.path.abspath(project.context.directory)  # noqa: PTH100
     digests: dict[str, str] = {}  # by path
     for path, digest in accessed_files.items():

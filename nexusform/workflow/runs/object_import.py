@@ -1,4 +1,7 @@
-"""Import of existing objects: import blocks, the import command, and whole sites with a new configuration file."""
+"""Import of existing objects.
+
+Import blocks, the import command, and whole sites with a new configuration file.
+"""
 
 import os
 import re
@@ -82,7 +85,10 @@ class ImportBlocksResult(Struct):
 
 
 class ImportResult(Struct, frozen=True):
-    """The result of importing everything of a source: lines, number of new objects, diagnostics, files read."""
+    """The result of importing everything of a source.
+
+    Lines, number of new objects, diagnostics, files read.
+    """
 
     lines: tuple[str, ...] = ()
     imported: int = 0
@@ -100,7 +106,10 @@ DIRECTORY: Final = "DIR"
 
 
 def find_source_importer(source: str) -> SourceImporter | None:
-    """Return the importer for the value of `-from`: of the source with this name, else of directories, else None."""
+    """Return the importer for the value of `-from`.
+
+    Of the source with this name, else of directories, else None.
+    """
     # A directory of this name wins.
     if source in SOURCE_IMPORTERS and not Path(source).is_dir():
         return SOURCE_IMPORTERS[source]
@@ -125,7 +134,10 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
 def find_imports(
     request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool
 ) -> ImportBlocksResult:
-    """Find the objects of import blocks at their providers. `generate` renders missing blocks of the root module."""
+    """Find the objects of import blocks at their providers.
+
+    `generate` renders missing blocks of the root module.
+    """
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     blocks: list[str] = []
@@ -177,8 +189,9 @@ def find_imports(
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Return the attributes of objects with those computed from VMs, such as a cluster's capacity. An attribute is
-    added only if it is absent or null; all others keep their values.
+    """Return the attributes of objects with those computed from VMs, such as a cluster's capacity.
+
+    An attribute is added only if it is absent or null; all others keep their values.
     """
     vm_objects = [
         SiteObject(address, attributes, creation=0) for address, attributes in objects.items()
@@ -253,7 +266,10 @@ def _build_import_error(diagnostic_id: str, detail: str, target: ImportTarget) -
 def _evaluate_arguments(
     target: ImportTarget, request: PlanRequest, kind: ResourceType
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Evaluate the arguments of the block to import into. They are complete only without errors."""
+    """Evaluate the arguments of the block to import into.
+
+    They are complete only without errors.
+    """
     block, address = target.block, target.address
     if block is None or address.module or address.key is not None:
         detail = f"{address} must be a block of the root module without count and for_each."
@@ -287,7 +303,10 @@ def check_generated_path(path: str) -> Diagnostic | None:
 def add_generated_configuration(
     project: Project, path: str, text: str
 ) -> tuple[Project | None, list[Diagnostic]]:
-    """Write the generated configuration to a file, and return the project with it; None with errors."""
+    """Write the generated configuration to a file, and return the project with it.
+
+    None with errors.
+    """
     problems = write_new_file(path, text)
     if problems:
         return None, problems
@@ -317,8 +336,10 @@ def render_resource_block(
     references: Mapping[ValuePath, str] = NO_REFERENCES,
     provider: str = "",
 ) -> str:
-    """Render a resource block for an existing object, without null and default arguments. Arguments in `references`
-    (by path) are written as these expressions. With `provider`, observed facts are omitted, too.
+    """Render a resource block for an existing object, without null and default arguments.
+
+    Arguments in `references` (by path) are written as these expressions. With `provider`, observed
+    facts are omitted, too.
     """
     if provider:
         observed = {name for name, attribute in schema.attributes.items() if attribute.observed}
@@ -343,8 +364,10 @@ def _build_body(
     references: Mapping[ValuePath, str],
     path: ValuePath = (),
 ) -> dict[str, Any]:
-    """Build a body for the hcl2 package: arguments, then nested blocks by name. `references` are expressions to write
-    instead of values, by path. `mark` is the package's key of blocks (not maps); `path` locates this body.
+    """Build a body for the hcl2 package: arguments, then nested blocks by name.
+
+    `references` are expressions to write instead of values, by path. `mark` is the package's key of
+    blocks (not maps); `path` locates this body.
     """
     arguments = {
         name: references.get((*path, name)) or _build_hcl2_expression(attributes[name])
@@ -375,7 +398,10 @@ def _build_body(
 def _list_blocks(
     nesting: Nesting, name: str, value: Any, attributes: Mapping[str, Any]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the blocks of one name with their labels in source order; the label is "" for single blocks and lists."""
+    """Return the blocks of one name with their labels in source order.
+
+    The label is "" for single blocks and lists.
+    """
     if nesting is Nesting.SINGLE:
         return [("", value)]
     if nesting is Nesting.LIST:
@@ -386,7 +412,10 @@ def _list_blocks(
 
 
 def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
-    """Return whether an argument is written: it is configurable and not null, and required or not the default."""
+    """Return whether an argument is written.
+
+    It is configurable and not null, and required or not the default.
+    """
     if value is None or not attribute.is_configurable:
         return False
     if attribute.predicted:
@@ -411,7 +440,10 @@ def _build_hcl2_expression(value: Any) -> Any:
 
 
 def _quote_text(text: str) -> str:
-    """Quote a text. A quotation mark before `$${` is written by its number: the hcl2 package would drop it."""
+    """Quote a text.
+
+    A quotation mark before `$${` is written by its number: the hcl2 package would drop it.
+    """
     return quote_string(text).replace('\\"$${', "\\u0022$${")
 
 
@@ -449,7 +481,10 @@ def import_object(
     object_id: str,
     preserved_lines: Sequence[bytes],
 ) -> list[Diagnostic]:
-    """Find one object and write it to the state; the caller holds the lock. `preserved_lines` stay in the journal."""
+    """Find one object and write it to the state; the caller holds the lock.
+
+    `preserved_lines` stay in the journal.
+    """
     state = request.state
     if address in state.instances:
         detail = (

@@ -20,7 +20,10 @@ _MAX_WAITS: Final = 8
 
 @contextmanager
 def limit_time(seconds: int) -> Iterator[None]:
-    """Raise DiagnosticsError in the block after the seconds: by a signal in the main thread, else by another thread."""
+    """Raise DiagnosticsError in the block after the seconds.
+
+    By a signal in the main thread, else by another thread.
+    """
     failure = DiagnosticsError(
         build_error(
             "time-budget",
@@ -81,8 +84,10 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 
 class _PlanningWatch:
-    """Watch of the planning thread by another thread, which runs `run`. The planning thread calls `stop`. Python raises
-    an exception of another thread late: at the next step of the thread, perhaps only after its planning.
+    """Watch of the planning thread by another thread, which runs `run`.
+
+    The planning thread calls `stop`. Python raises an exception of another thread late: at the next
+    step of the thread, perhaps only after its planning.
     """
 
     def __init__(self, planning_thread: int, exception: type[Exception]) -> None:
@@ -107,7 +112,10 @@ class _PlanningWatch:
                 _raise_in_thread(self._planning_thread, self._exception)
 
     def stop(self) -> None:
-        """Stop the watch. The exception may arrive late, at any line of this function, and is suppressed here."""
+        """Stop the watch.
+
+        The exception may arrive late, at any line of this function, and is suppressed here.
+        """
         # again, if the exception arrives before the assignment.
         while not self._has_ended:
             with suppress(self._exception):
@@ -137,5 +145,8 @@ def _raise_in_thread(thread: int, kind: type[BaseException]) -> None:
 
 
 def _is_own_code(frame: FrameType | None) -> bool:
-    """Return whether the frame is code of nexusform, and not of a library or finaliser; False without a frame."""
+    """Return whether the frame is code of nexusform, and not of a library or finaliser.
+
+    False without a frame.
+    """
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nexusform.")

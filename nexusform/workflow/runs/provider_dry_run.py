@@ -1,5 +1,7 @@
-"""Validation of a plan by providers and their servers. Only changes without errors are validated, because
-their values are final. Changes with errors, or dependent on them, are skipped and reported.
+"""Validation of a plan by providers and their servers.
+
+Only changes without errors are validated, because their values are final. Changes with errors, or
+dependent on them, are skipped and reported.
 """
 
 from collections import defaultdict
@@ -50,7 +52,10 @@ def validate_changes_at_providers(
     request: PlanRequest,
     errors: Iterable[Diagnostic],
 ) -> list[Diagnostic]:
-    """Validate the changes of a plan at the providers, and return their errors. `errors` are those outside the plan."""
+    """Validate the changes of a plan at the providers, and return their errors.
+
+    `errors` are those outside the plan.
+    """
     # "": the change can be validated.
     explain_flaw = create_validation_check(result, request.configuration, errors)
     write_only, diagnostics = evaluate_write_only(result.plan, request)
@@ -77,7 +82,10 @@ def validate_changes_at_providers(
 def build_skipped_checks_diagnostics(
     result: PlanResult, providers: Mapping[str, Provider], reason: str
 ) -> list[Diagnostic]:
-    """Return the diagnostics of providers about their skipped dry run; `reason` is a clause without a full stop."""
+    """Return the diagnostics of providers about their skipped dry run.
+
+    `reason` is a clause without a full stop.
+    """
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():
         if isinstance(provider, DryRunProvider):
@@ -113,7 +121,10 @@ def _build_diagnostics(
 
 
 def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
-    """Build the request of a change for its provider. `skip_reason`: why it cannot be validated, "" if it can."""
+    """Build the request of a change for its provider.
+
+    `skip_reason`: why it cannot be validated, "" if it can.
+    """
     key = ObjectKey(change.address.type, change.id, change.creation)
     # None: a new object is created.
     prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
@@ -138,9 +149,11 @@ def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can). A change cannot be validated after an
-    error in its block or in a dependency. An error outside of all resources prevents every change, except in `locals`,
-    `output` and `check` blocks: only references to these become unknown.
+    """Create a function to explain why a change cannot be validated ("": it can).
+
+    A change cannot be validated after an error in its block or in a dependency. An error outside of
+    all resources prevents every change, except in `locals`, `output` and `check` blocks: only
+    references to these become unknown.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
@@ -163,7 +176,10 @@ def create_validation_check(
 
 
 def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) -> set[str]:
-    """Return the addresses of the blocks with an error: around its source position, and of its own address."""
+    """Return the addresses of the blocks with an error.
+
+    Around its source position, and of its own address.
+    """
     addresses: set[str] = set()
     if error.subject is not None:
         for block in blocks:
@@ -183,7 +199,10 @@ def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) ->
 def _explain_error(
     blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change
 ) -> str:
-    """Return why a change cannot be validated: an error in its block or a (transitive) dependency; "" for neither."""
+    """Return why a change cannot be validated: an error in its block or a (transitive) dependency.
+
+    "" for neither.
+    """
     address = str(change.address.config_address)
     if address in blocks_with_errors:
         return "it has an error"

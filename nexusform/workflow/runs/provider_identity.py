@@ -1,4 +1,7 @@
-"""Identity of the systems behind providers, recorded in state and plans; no command continues with another."""
+"""Identity of the systems behind providers, recorded in state and plans.
+
+No command continues with another.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,8 +40,10 @@ def check_identities(
     *,
     connects: bool = True,
 ) -> IdentityCheck:
-    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system permitted in place
-    of a recorded one (-allow-other-hub), or "". Without `connects` only settings are compared. Raises ProviderProblem.
+    """Compare the recorded identities with those of the providers.
+
+    `accepted` is the uid of a system permitted in place of a recorded one (-allow-other-hub), or
+    "". Without `connects` only settings are compared. Raises ProviderProblem.
     """
     check = IdentityCheck()
     for name, provider in sorted(providers.items()):
@@ -68,8 +73,9 @@ def _check_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
-    """Compare the identity of a provider's system with the `recorded` one, and add the result to `check`. `accepted` is
-    the uid of another system permitted by -allow-other-hub. Raises ProviderProblem.
+    """Compare the identity of a provider's system with the `recorded` one, and add the result to `check`.
+
+    `accepted` is the uid of another system permitted by -allow-other-hub. Raises ProviderProblem.
     """
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
@@ -110,7 +116,10 @@ def _check_provider_identity(
 
 
 def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diagnostic:
-    """Build the error for the provider `name` of another system; it names the flag that permits the system."""
+    """Build the error for the provider `name` of another system.
+
+    It names the flag that permits the system.
+    """
     detail = (
         f'Provider "{name}" reaches another system than the state records: '
         f"{comparison.difference}. No changes "
@@ -122,8 +131,9 @@ def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diag
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed identity, completed by recorded parts if they were not readable now. A part is a value, empty
-    if unreadable, or a mapping of values.
+    """Return the observed identity, completed by recorded parts if they were not readable now.
+
+    A part is a value, empty if unreadable, or a mapping of values.
     """
     parts: dict[str, Any] = {}
     for name, value in observed.items():
@@ -137,8 +147,9 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
 def add_new_identities(
     providers: Mapping[str, Provider], check: IdentityCheck, state: State
 ) -> State:
-    """Return the state after an apply with identities read again, if they were incomplete before it. For example, the
-    identity of a hub may depend on a namespace created by this apply.
+    """Return the state after an apply with identities read again, if they were incomplete before it.
+
+    For example, the identity of a hub may depend on a namespace created by this apply.
     """
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():

@@ -1,5 +1,7 @@
-"""One run on a state: lock, read, recover, refresh, plan, apply, save, unlock. `begin_run` yields a Run with the lock
-held until the end of its block. A run that could not begin is not `is_ready` and has the reasons in its diagnostics.
+"""One run on a state: lock, read, recover, refresh, plan, apply, save, unlock.
+
+`begin_run` yields a Run with the lock held until the end of its block. A run that could not begin
+is not `is_ready` and has the reasons in its diagnostics.
 """
 
 from __future__ import annotations
@@ -84,11 +86,13 @@ _NO_IDENTITIES: Final[Records] = {}
 
 
 class PlanOptions(Struct, frozen=True):
-    """Options of a plan; see PlanRequest. `dry_run_skip_reason` explains why a run without `refresh` has no
-    server-side dry run; "" if none is expected. `generate_config_out` is the file for generated configuration
-    of imported objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
-    to import besides those of import blocks. `allows_state_only`: without an answer of a provider, the plan
-    starts from the state. Without `verifies_certainty` every pod counts as certain.
+    """Options of a plan; see PlanRequest.
+
+    `dry_run_skip_reason` explains why a run without `refresh` has no server-side dry run; "" if
+    none is expected. `generate_config_out` is the file for generated configuration of imported
+    objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
+    to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
+    the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
     """
 
     mode: Mode = Mode.NORMAL
@@ -111,9 +115,11 @@ class PlanOptions(Struct, frozen=True):
 
 
 class Run(Struct):
-    """A run in progress. `stored` is the state of the backend with interrupted changes resolved.
-    `has_unfinished_apply`: the last run left its journal or lock. `unreachable` is why a system behind a
-    provider has no usable answer, "" otherwise.
+    """A run in progress.
+
+    `stored` is the state of the backend with interrupted changes resolved. `has_unfinished_apply`:
+    the last run left its journal or lock. `unreachable` is why a system behind a provider has no
+    usable answer, "" otherwise.
     """
 
     project: Project
@@ -135,9 +141,11 @@ class Run(Struct):
     def check_identities(
         self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True
     ) -> list[Diagnostic]:
-        """Compare the systems behind the providers with the recorded ones; return errors and warnings. `recorded` are
-        the systems in a saved plan: they replace those in the state. Without `connects` only settings are compared. A
-        run does not repeat a comparison with connections: its result is kept in `identities`.
+        """Compare the systems behind the providers with the recorded ones.
+
+        Return errors and warnings. `recorded` are the systems in a saved plan: they replace those
+        in the state. Without `connects` only settings are compared. A run does not repeat a
+        comparison with connections: its result is kept in `identities`.
         """
         has_identities = any(
             hasattr(provider, "read_identity") for provider in self.providers.values()
@@ -169,7 +177,10 @@ class Run(Struct):
             self.stored = replace(self.stored, state=replace(state, providers=providers))
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of a system not comparable before, if all objects exist there: it is the same system."""
+        """Record the identity of a system not comparable before, if all objects exist there.
+
+        It is the same system.
+        """
         check = self.identities
         if check is None:
             return
@@ -196,7 +207,10 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Check state and providers, import, refresh, plan and dry-run. Errors of a step end it with a failed plan."""
+        """Check state and providers, import, refresh, plan and dry-run.
+
+        Errors of a step end it with a failed plan.
+        """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
@@ -268,8 +282,10 @@ class Run(Struct):
         return replace(plan, providers=observed, provider_titles=titles)
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
-        """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
-        only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
+        """Compare the systems behind the providers after a plan with -refresh=false.
+
+        Usually no connection is made, and only settings are compared. If a data source has just
+        connected (`is_connected`), servers are identified, too.
         """
         # The reason: -refresh=false.
         is_refresh_disabled = not options.refresh and options.dry_run_skip_reason
@@ -286,7 +302,10 @@ class Run(Struct):
         return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, since a server is unreachable. Add a warning; the server validates no change."""
+        """Plan from the state alone, since a server is unreachable.
+
+        Add a warning; the server validates no change.
+        """
         reason = "the plan is made from the state"
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
@@ -355,6 +374,7 @@ class Run(Struct):
         self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]
     ) -> PlanResult:
         """Return the result with `further_diagnostics`, lint findings of a normal plan, and the capacity of the sites.
+
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
@@ -377,7 +397,10 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def _add_lint_findings(self, result: PlanResult) -> PlanResult:
-        """Return the result with the findings of the lint rules, and the disabled rules. Errors prevent all rules."""
+        """Return the result with the findings of the lint rules, and the disabled rules.
+
+        Errors prevent all rules.
+        """
         findings: list[Diagnostic] = []
         # The rules are about pools with a count and VMs placed by this plan.
         planned_objects = [item for item in result.objects.values() if item.placements.new_handles]
@@ -394,8 +417,10 @@ class Run(Struct):
         )
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: providers read nothing. Samples, schedules with random
-        choices, are planned only if the saved plan has results based on them.
+        """Plan again with the recorded inputs of a saved plan: providers read nothing.
+
+        Samples, schedules with random choices, are planned only if the saved plan has results based
+        on them.
         """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
@@ -431,7 +456,10 @@ class Run(Struct):
     def _find_imports(
         self, request: PlanRequest, options: PlanOptions
     ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
-        """Find the objects of import blocks. The configuration generated for them becomes part of the project."""
+        """Find the objects of import blocks.
+
+        The configuration generated for them becomes part of the project.
+        """
         path = options.generate_config_out
         # An invalid path is an error even if there is nothing to generate.
         if path:
@@ -482,7 +510,10 @@ class Run(Struct):
 
 
 def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
-    """Query a server. A failure has the severity of a warning, since the plan is made from the state anyway."""
+    """Query a server.
+
+    A failure has the severity of a warning, since the plan is made from the state anyway.
+    """
     try:
         return query(question)
     except ExternalQueryProblem as failure:
@@ -503,9 +534,11 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
-    """Build the import recorded in a change. The change has the attributes of the object before the plan, so no
-    provider is read. `recorded` is the object in the state, if it is there and only gets another provider. Its other
-    data is kept, and the private note in the change is added to its own.
+    """Build the import recorded in a change.
+
+    The change has the attributes of the object before the plan, so no provider is read. `recorded`
+    is the object in the state, if it is there and only gets another provider. Its other data is
+    kept, and the private note in the change is added to its own.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(
@@ -568,7 +601,10 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, create providers, and recover an interrupted run (saved with `records_recovery`)."""
+    """Lock and read the state, create providers, and recover an interrupted run.
+
+    Saved with `records_recovery`.
+    """
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -580,7 +616,10 @@ def begin_run(
 def _acquire_state_lock(
     run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack
 ) -> None:
-    """Acquire the lock of the state, and release it when `exit_stack` closes; problems go to the run's diagnostics."""
+    """Acquire the lock of the state, and release it when `exit_stack` closes.
+
+    Problems go to the run's diagnostics.
+    """
     backend, environment, on_wait = (
         run.project.backend,
         run.project.context.environment,
@@ -597,9 +636,10 @@ def _acquire_state_lock(
 
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
-    """Read the state into `run`, create its providers, and recover the steps of an interrupted run. Errors are added to
-    `run.diagnostics`, and end the preparation: `run.is_ready` is then false. With `records_recovery`, a run with the
-    lock also writes the outcomes of the recovered steps.
+    """Read the state into `run`, create its providers, and recover the steps of an interrupted run.
+
+    Errors are added to `run.diagnostics`, and end the preparation: `run.is_ready` is then false.
+    With `records_recovery`, a run with the lock also writes the outcomes of the recovered steps.
     """
     with log_duration("state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)
@@ -645,7 +685,10 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
-    """Return a warning in automation if a new state is local: it is lost with the machine. [] for a shared backend."""
+    """Return a warning in automation if a new state is local: it is lost with the machine.
+
+    [] for a shared backend.
+    """
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []

@@ -1,4 +1,7 @@
-"""Checks whether a saved plan may be applied: re-planning gives the same plan, and nothing prevents it."""
+"""Checks whether a saved plan may be applied.
+
+re-planning gives the same plan, and nothing prevents it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -48,9 +51,11 @@ class CheckedPlan(Struct, frozen=True):
 def check_saved_plan(
     run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False
 ) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
-    to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be irreproducible here.
-    With `replan` the new plan also reads the providers.
+    """Check whether a saved plan may be applied to the current state.
+
+    Otherwise reject it with an error. A new plan has to be the same, see `_compare_plan`. A plan
+    with a verified signature (`is_verified`) may be irreproducible here. With `replan` the new plan
+    also reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
@@ -66,9 +71,10 @@ def check_saved_plan(
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
     """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
 
-    If the state has another serial or an input changed, a plan from current values must have the same changes, and is
-    applied. Otherwise the plan is made again from the values recorded in its file, and must be equal. With `replan`, a
-    plan from current values must also have the same changes. `is_verified`: the file has a verified signature.
+    If the state has another serial or an input changed, a plan from current values must have the
+    same changes, and is applied. Otherwise the plan is made again from the values recorded in its
+    file, and must be equal. With `replan`, a plan from current values must also have the same
+    changes. `is_verified`: the file has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
@@ -104,7 +110,10 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
 
 
 def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
-    """Plan again for the current serial of the state. Accept the new plan if it has the same changes as `plan`."""
+    """Plan again for the current serial of the state.
+
+    Accept the new plan if it has the same changes as `plan`.
+    """
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
         return CheckedPlan(
             None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
@@ -125,7 +134,10 @@ def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
 
 
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if its recorded inputs give the same plan. An irreproducible one needs a verified signature."""
+    """Accept the plan if its recorded inputs give the same plan.
+
+    An irreproducible one needs a verified signature.
+    """
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
@@ -157,8 +169,10 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 
 
 def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    """Accept the plan if all of its parts equal those of a new plan. The figures of confidence need samples (schedules
-    with random choices), so they are compared only if the new plan has them, too.
+    """Accept the plan if all of its parts equal those of a new plan.
+
+    The figures of confidence need samples (schedules with random choices), so they are compared
+    only if the new plan has them, too.
     """
     if has_sampled_verdicts(plan):
         differing_parts = list_different_parts(plan, new_plan)
@@ -170,7 +184,10 @@ def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
-    """Return why a new plan may differ: another version, or changed files read by functions; "" if it may not."""
+    """Return why a new plan may differ: another version, or changed files read by functions.
+
+    "" if it may not.
+    """
     plan = saved.plan
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
@@ -183,7 +200,10 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
-    """Return whether all files of the plan are readable here; False if it also read another configuration's state."""
+    """Return whether all files of the plan are readable here.
+
+    False if it also read another configuration's state.
+    """
     try:
         for path in (*plan.basis.files, *plan.basis.data_files):
             run.project.files.read(path)
@@ -240,7 +260,10 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
 
 
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
-    """Return the visible differences of a new plan, or its first error, as text; "" if it looks the same."""
+    """Return the visible differences of a new plan, or its first error, as text.
+
+    "" if it looks the same.
+    """
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]
         # A key may be secret here.
@@ -262,7 +285,10 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
 
 
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
-    """Return an error if a sandboxed run cannot read all inputs of the plan to check them; otherwise None."""
+    """Return an error if a sandboxed run cannot read all inputs of the plan to check them.
+
+    Otherwise None.
+    """
     context = run.project.context
     if not context.confinement.root:
         return None
@@ -292,14 +318,20 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
 
 
 def _read_remote_states(run: Run) -> Mapping[str, str]:
-    """Read the states of other configurations. Return lineage and serial of readable ones by address of data block."""
+    """Read the states of other configurations.
+
+    Return lineage and serial of readable ones by address of data block.
+    """
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)
     return evaluation.settings.reads.states
 
 
 def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
-    """List the changed inputs of the plan: its state (same serial, other content), inventories, other states."""
+    """List the changed inputs of the plan.
+
+    Its state (same serial, other content), inventories, other states.
+    """
     plan, changed_inputs = saved.plan, []
     if plan.prior_digest != run.stored.digest:
         changed_inputs.append(f"the state under serial {plan.serial}")

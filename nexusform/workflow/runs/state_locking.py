@@ -38,8 +38,10 @@ STALE_LOCK_TAKEN: Final = "stale-lock-removed"
 
 
 class LockOptions(Struct, frozen=True):
-    """Whether to lock, and the seconds to wait for another process's lock. `is_exclusive`: no other process
-    can reach the state, so no lock is needed. `info` is recorded in the lock.
+    """Whether to lock, and the seconds to wait for another process's lock.
+
+    `is_exclusive`: no other process can reach the state, so no lock is needed. `info` is recorded
+    in the lock.
     """
 
     enabled: bool = True
@@ -70,7 +72,10 @@ def build_lock_info(
     environment: Mapping[str, str],
     info: str = "",
 ) -> LockInfo:
-    """Build the description of this process, shown to others waiting for the lock; `info` is any text to show."""
+    """Build the description of this process, shown to others waiting for the lock.
+
+    `info` is any text to show.
+    """
     host = os.uname().nodename
     return LockInfo(
         id=str(uuid.uuid4()),
@@ -96,9 +101,11 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout. Return None with an error, or if locking is off. If it is off, also return
-    a warning, unless no other process can reach the state (`is_exclusive`). `on_wait` is called once after a short
-    wait. `remedy` is the advice for a lock of a dead process.
+    """Acquire the lock within the timeout.
+
+    Return None with an error, or if locking is off. If it is off, also return a warning, unless no
+    other process can reach the state (`is_exclusive`). `on_wait` is called once after a short wait.
+    `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
@@ -178,7 +185,10 @@ def describe_lock_holder(holder: LockInfo) -> str:
 
 
 def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> Diagnostic:
-    """Build the error for a lock held by another process. `remedy` contains the placeholder ID."""
+    """Build the error for a lock held by another process.
+
+    `remedy` contains the placeholder ID.
+    """
     holder_text = ""
     if holder:
         holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}"

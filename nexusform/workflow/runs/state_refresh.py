@@ -37,7 +37,10 @@ Refreshed = dict[Address, ObjectState | None]
 def refresh_request(
     request: PlanRequest, providers: Mapping[str, Provider], on_read: Callable[[str, str], None]
 ) -> tuple[PlanRequest, list[Diagnostic]]:
-    """Return the request with refreshed objects and imports, and diagnostics. Raises ProviderProblem."""
+    """Return the request with refreshed objects and imports, and diagnostics.
+
+    Raises ProviderProblem.
+    """
     types = request.registries.resource_types
     with log_duration("objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
@@ -54,8 +57,10 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects changed since the state was written; None for a missing one. Only providers of a site are
-    read: others know just the state. `on_read` is called with address and id of each object. Raises ProviderProblem.
+    """Return the objects changed since the state was written; None for a missing one.
+
+    Only providers of a site are read: others know just the state. `on_read` is called with address
+    and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
     for name, provider in providers.items():
@@ -73,9 +78,10 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones by address (None: no longer there). An object is changed
-    if an attribute has another value, or if its private note differs: data of the provider besides the attributes.
-    Raises ProviderProblem.
+    """Read objects from one provider; return the changed ones by address (None: no longer there).
+
+    An object is changed if an attribute has another value, or if its private note differs: data of
+    the provider besides the attributes. Raises ProviderProblem.
     """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
@@ -134,7 +140,10 @@ class ProviderChanges(Struct):
 def find_provider_changes(
     request: PlanRequest, providers: Mapping[str, Provider]
 ) -> ProviderChanges:
-    """Read simulated objects now assigned to a real provider: found ones become imports. Raises ProviderProblem."""
+    """Read simulated objects now assigned to a real provider: found ones become imports.
+
+    Raises ProviderProblem.
+    """
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
         # Not the provider of a real site.
@@ -170,8 +179,10 @@ def find_provider_changes(
 def _list_changed_objects(
     name: str, request: PlanRequest
 ) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`. Each is a
-    tuple: the address of the object, its recorded state, and the block that names the new provider.
+    """Yield the objects that a block moves from the default provider to the provider `name`.
+
+    simulated. Each is a tuple: the address of the object, its recorded state, and the block that
+    names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return

@@ -95,7 +95,10 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
-    """Read the state of the selected workspace; None with errors. `checks_objects`: see read_stored_state."""
+    """Read the state of the selected workspace; None with errors.
+
+    `checks_objects`: see read_stored_state.
+    """
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
@@ -122,7 +125,10 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
 def decode_document(
     data: bytes, name: str
 ) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Decode the state of a document to push; with errors, also return the document for source lines."""
+    """Decode the state of a document to push.
+
+    With errors, also return the document for source lines.
+    """
     state, problems = state_codec.decode_state(data, name)
     text = data.decode("utf-8", "replace")
     return state, problems, {} if state else {name: SourceFile(name, text)}
@@ -138,8 +144,10 @@ def change_state(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Lock the state, read, change and write it with the next serial, then unlock it. A state with unresolved steps of
-    an interrupted apply is rejected unless `force`. If `rescued` is the result of this apply, it is written unchanged.
+    """Lock the state, read, change and write it with the next serial, then unlock it.
+
+    A state with unresolved steps of an interrupted apply is rejected unless `force`. If `rescued`
+    is the result of this apply, it is written unchanged.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -160,9 +168,11 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is a state that an
-    apply could not save. If the journal is of this apply, write `rescued` instead of a change. With `force`, open steps
-    of an interrupted apply, or an invalid document, do not prevent the change.
+    """Change the state, and write it with the next serial.
+
+    The caller holds the lock. `rescued` is a state that an apply could not save. If the journal is
+    of this apply, write `rescued` instead of a change. With `force`, open steps of an interrupted
+    apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
     # Only `state push` has -force.
@@ -198,7 +208,10 @@ def _change_locked_state(
 
 
 def _build_open_steps_error(stored: StoredState) -> Diagnostic:
-    """Build the error for a state with steps of unknown outcome: of a killed apply, or of one that waits."""
+    """Build the error for a state with steps of unknown outcome.
+
+    Of a killed apply, or of one that waits.
+    """
     addresses = sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})
     error_id, cause = "apply-interrupted", "It was interrupted while it changed"
     if stored.remaining is not None and stored.remaining.has_ended:
@@ -227,9 +240,11 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal. `stored` is the document of the
-    backend with the journal replayed. The document itself must be older than this apply, and the rescued state must
-    have all changes of the journal. The journal may lack the last ones.
+    """Return whether the rescued state is the result of the apply in the journal.
+
+    `stored` is the document of the backend with the journal replayed. The document itself must be
+    older than this apply, and the rescued state must have all changes of the journal. The journal
+    may lack the last ones.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -282,8 +297,10 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
 def create_remove_change(
     patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`. VMs of removed objects keep running, so they are recorded at their racks or
-    machines. `vms` (pattern of rack or machine, name of VM) are such records to remove, of VMs deleted since.
+    """Create the change of `state rm`.
+
+    VMs of removed objects keep running, so they are recorded at their racks or machines. `vms`
+    (pattern of rack or machine, name of VM) are such records to remove, of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -312,7 +329,10 @@ def create_remove_change(
 def _drop_forgotten_vms(
     state: State, vms: Sequence[tuple[AddressPattern, str]]
 ) -> tuple[State, list[Diagnostic]]:
-    """Return the state without these forgotten VMs (still recorded at racks), and an error for each unknown one."""
+    """Return the state without these forgotten VMs, and an error for each unknown one.
+
+    Still recorded at racks.
+    """
     from nexusform.planning.vm_planning.forgotten_vms import (
         list_forgotten_vms,
         release_forgotten_vm,
@@ -338,7 +358,10 @@ def _drop_forgotten_vms(
 
 
 def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -> list[Diagnostic]:
-    """Return a warning about VMs of removed objects: they keep running, unmanaged. [] without such VMs."""
+    """Return a warning about VMs of removed objects: they keep running, unmanaged.
+
+    [] without such VMs.
+    """
     types = build_registries().resource_types
     rows = []
     vm_count = 0
@@ -373,7 +396,10 @@ def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
 
 
 def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> StateChange:
-    """Create the change of `untaint`. A missing object is an error, or with `allow_missing` a warning."""
+    """Create the change of `untaint`.
+
+    A missing object is an error, or with `allow_missing` a warning.
+    """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         """Return the state without the taint; None with errors."""
@@ -395,7 +421,10 @@ def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> St
 
 
 def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
-    """Create the change of `state push` of file `name`. Reject another lineage and an older state unless forced."""
+    """Create the change of `state push` of file `name`.
+
+    Reject another lineage and an older state unless forced.
+    """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         """Return the pushed state, unless it must not replace the current one."""
@@ -411,7 +440,10 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 
 
 def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
-    """Return an error if `pushed` must not replace the state: unrelated, older, or changed under the same serial."""
+    """Return an error if `pushed` must not replace the state.
+
+    Unrelated, older, or changed under the same serial.
+    """
     if not has_been_written(state):
         return None
     remedy = "No changes were made. To replace the current state anyway, use -force."
@@ -442,7 +474,10 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with its problems and, with `reads_providers`, drift. State None: a check was not possible."""
+    """Return the state with its problems and, with `reads_providers`, drift.
+
+    State None: a check was not possible.
+    """
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(state=None, diagnostics=tuple(problems), sources=sources)
@@ -465,7 +500,10 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read the providers. Return a warning about drift ([]: none), the problems of reading, and the source files."""
+    """Read the providers.
+
+    Return a warning about drift ([]: none), the problems of reading, and the source files.
+    """
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources

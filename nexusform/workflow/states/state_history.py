@@ -39,7 +39,10 @@ class StateHistory(Struct, frozen=True):
 
 
 def read_history(context: CommandContext) -> StateHistory:
-    """Read every version of the selected workspace's state in its backend; an empty state has no current version."""
+    """Read every version of the selected workspace's state in its backend.
+
+    An empty state has no current version.
+    """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return StateHistory(versions=(), diagnostics=tuple(diagnostics), sources=sources)
@@ -57,7 +60,10 @@ def read_history(context: CommandContext) -> StateHistory:
 
 
 def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
-    """Return the versions before the current one, newest first; with a warning if the backend keeps none."""
+    """Return the versions before the current one, newest first.
+
+    With a warning if the backend keeps none.
+    """
     if not isinstance(backend, VersionedBackend):
         return [], [
             build_warning("no-state-history", f"{backend.describe()} has no version history.")
@@ -81,7 +87,10 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], li
 def create_rollback_change(
     context: CommandContext, serial: int
 ) -> tuple[StateChange | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Create the change to restore the version with this serial; None with errors. Also return the files read."""
+    """Create the change to restore the version with this serial; None with errors.
+
+    Also return the files read.
+    """
     history = read_history(context)
     if has_errors(history.diagnostics):
         return None, list(history.diagnostics), history.sources

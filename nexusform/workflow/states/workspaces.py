@@ -67,7 +67,10 @@ def list_workspaces(context: CommandContext) -> Workspaces:
 
 
 def select_workspace(context: CommandContext, name: str, *, create: bool = False) -> Workspaces:
-    """Select a workspace for later commands; with `create`, create a missing one. NF_WORKSPACE must not override it."""
+    """Select a workspace for later commands; with `create`, create a missing one.
+
+    NF_WORKSPACE must not override it.
+    """
     if context.environment.get(WORKSPACE_VARIABLE):
         return Workspaces(names=(), diagnostics=(_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
@@ -128,7 +131,10 @@ def _run_locked(
     locking: LockOptions,
     action: Callable[[StateBackend], list[Diagnostic]],
 ) -> list[Diagnostic]:
-    """Run an action on a workspace under its lock. Return the problems of the lock, the action and the release."""
+    """Run an action on a workspace under its lock.
+
+    Return the problems of the lock, the action and the release.
+    """
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
         try:
@@ -152,7 +158,10 @@ def delete_workspace(
     force: bool = False,
     session: StateCommandContext = DEFAULT_SESSION,
 ) -> Workspaces:
-    """Delete an empty workspace, or any with `force`; the default and the selected one are never deleted."""
+    """Delete an empty workspace, or any with `force`.
+
+    The default and the selected one are never deleted.
+    """
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -194,7 +203,10 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
 
 
 def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
-    """Return an error for a workspace with objects. With `force` it is a warning, and the state may be unreadable."""
+    """Return an error for a workspace with objects.
+
+    With `force` it is a warning, and the state may be unreadable.
+    """
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
         return [] if force else problems
@@ -223,7 +235,10 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
 def _save_selected_workspace(
     context: CommandContext, name: str, workspaces: Workspaces
 ) -> Workspaces:
-    """Record the selected workspace for later commands; return `workspaces`, with an error if it fails."""
+    """Record the selected workspace for later commands.
+
+    Return `workspaces`, with an error if it fails.
+    """
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""A simple scheduler for scoring: select the first node, by name, with enough free CPU and memory; ignore taints."""
+"""A simple scheduler for scoring: select the first node, by name, with enough free CPU and memory.
+
+Ignore taints.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Tests of `nexusform conformance`: recorded decisions predicted by nexusform, by another program, or without an
-answer."""
+"""Tests of `nexusform conformance`.
+
+Recorded decisions predicted by nexusform, by another program, or without an answer.
+"""
 
 from __future__ import annotations
 

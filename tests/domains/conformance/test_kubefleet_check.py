@@ -1,4 +1,7 @@
-"""Tests of `plan -check-with=kubefleet`: a running hub agent picks the clusters of new placements again."""
+"""Tests of `plan -check-with=kubefleet`.
+
+A running hub agent picks the clusters of new placements again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of `plan -check-with=nova`: Nova's filters, weighers and Placement decide the hosts of VMs again."""
+"""Tests of `plan -check-with=nova`.
+
+Nova's filters, weighers and Placement decide the hosts of VMs again.
+"""
 
 from __future__ import annotations
 

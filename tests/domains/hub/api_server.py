@@ -1,4 +1,7 @@
-"""A hub with a real API server: requests are forwarded to it, and the controller of the tests acts on it."""
+"""A hub with a real API server.
+
+Requests are forwarded to it, and the controller of the tests acts on it.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,10 @@ class ApiServer(Front):
         self._forgets = True
 
     def _compute_activity_mark(self) -> Any:
-        """Return a value with a change on any activity: the server's version and the controller's settings."""
+        """Return a value with a change on any activity.
+
+        The server's version and the controller's settings.
+        """
         self._listed.clear()
         answer = self._send_request("GET", "/api/v1/namespaces", {"limit": "1"})
         return answer.json()["metadata"]["resourceVersion"], repr(

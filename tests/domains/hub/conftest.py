@@ -46,7 +46,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a sixteenth of the cases beside a real API server for each commit; `.ci/crashes` runs all."""
+    """Keep a sixteenth of the cases beside a real API server for each commit.
+
+    `.ci/crashes` runs all.
+    """
     if not tries_all():
         items[:] = [item for item in items if not _is_for_other_commits(item)]
 

@@ -1,4 +1,7 @@
-"""`python -m tests.domains.hub.example`: run the example examples/fleet-hub against our own hub server."""
+"""`python -m tests.domains.hub.example`.
+
+Run the example examples/fleet-hub against our own hub server.
+"""
 
 from __future__ import annotations
 

@@ -40,11 +40,14 @@ def build_member(name: str, **labels: str) -> Body:
 
 
 class Controller:
-    """`evicts`: it deletes the bindings named by evictions. `picks`: placement to clusters (default: the last
-    members by name). `stuck`: clusters without progress. `asleep`: it does nothing at all. `holding`: clusters that
-    keep removed resources. `overrides_wait`: it ignores overrides. `late`: for this many further requests it picks
-    as before. `holds_back`: rollouts apply no override and no new content to existing bindings. `sees_nothing`: it
-    does not know any selectable object."""
+    """`evicts`: it deletes the bindings named by evictions.
+
+    `picks`: placement to clusters (default: the last members by name). `stuck`: clusters without
+    progress. `asleep`: it does nothing at all. `holding`: clusters that keep removed resources.
+    `overrides_wait`: it ignores overrides. `late`: for this many further requests it picks as
+    before. `holds_back`: rollouts apply no override and no new content to existing bindings.
+    `sees_nothing`: it does not know any selectable object.
+    """
 
     def __init__(self) -> None:
         self.picks: dict[str, list[str]] = {}
@@ -146,7 +149,10 @@ class Controller:
     def _report(
         self, server: Front, placement: Body, clusters: list[str], *, external: bool
     ) -> None:
-        """Write the status of a placement with the messages of a hub when it is complete; before, the decision."""
+        """Write the status of a placement with the messages of a hub when it is complete.
+
+        Before, the decision.
+        """
         generation, number = placement["metadata"]["generation"], len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
         name = placement["metadata"]["name"]

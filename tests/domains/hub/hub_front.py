@@ -1,5 +1,7 @@
-"""Front end of every hub of the tests, our own or a real API server: HTTP in the format of a hub, a request log,
-configured faults, and a controller between requests."""
+"""Front end of every hub of the tests, our own or a real API server.
+
+HTTP in the format of a hub, a request log, configured faults, and a controller between requests.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,11 @@ class RequestRejection(Exception):
 
 
 class Front:
-    """`faults` are called before each request: a returned status is the answer; None for no fault. `carried_out` is
-    called with each executed request, before its answer is sent. `log` has every request: method, path, whether it
-    is a dry run, the status."""
+    """`faults` are called before each request: a returned status is the answer; None for no fault.
+
+    `carried_out` is called with each executed request, before its answer is sent. `log` has every
+    request: method, path, whether it is a dry run, the status.
+    """
 
     def __init__(self) -> None:
         self.may_watch = True
@@ -125,7 +129,10 @@ class Front:
         raise NotImplementedError
 
     def judge(self, deny: Callable[[Body], str] | None) -> None:
-        """Let the webhook WEBHOOK deny writes of a fleet's objects with a reason; None: let it not answer."""
+        """Let the webhook WEBHOOK deny writes of a fleet's objects with a reason.
+
+        None: let it not answer.
+        """
         raise NotImplementedError
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
@@ -139,11 +146,17 @@ class Front:
     def respond(
         self, method: str, path: str, query: dict[str, str], token: str, content: bytes
     ) -> tuple[int, Any]:
-        """Return the answer to a request. Raises RequestRejection."""
+        """Return the answer to a request.
+
+        Raises RequestRejection.
+        """
         raise NotImplementedError
 
     def events(self, path: str, query: dict[str, str], token: str) -> Iterable[Body]:
-        """Yield the events of a watch. Raises RequestRejection."""
+        """Yield the events of a watch.
+
+        Raises RequestRejection.
+        """
         raise NotImplementedError
 
     # --- requests --------------------------------------------------------------------------------
@@ -283,7 +296,10 @@ def get_collection_path(kind: str, namespace: str = "") -> str:
 
 
 def copy_body(body: Any) -> Any:
-    """Return a deep copy of a JSON value. `copy.deepcopy` takes ten times as long."""
+    """Return a deep copy of a JSON value.
+
+    `copy.deepcopy` takes ten times as long.
+    """
     return msgspec.json.decode(msgspec.json.encode(body))
 
 

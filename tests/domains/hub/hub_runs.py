@@ -14,7 +14,10 @@ Update = Callable[[str], bool]
 
 
 def execute_run(hub: Front, run: Body, clusters: list[str], index: int, update: Update) -> None:
-    """Advance a run as far as possible: `clusters` are those of its placement, `index` is its snapshot."""
+    """Advance a run as far as possible.
+
+    `clusters` are those of its placement, `index` is its snapshot.
+    """
     if run["spec"].get("state") != "Run" or _has_condition(run.get("status") or {}, "Succeeded"):
         return
     strategy = hub.get("ClusterStagedUpdateStrategy", run["spec"]["stagedRolloutStrategyName"])

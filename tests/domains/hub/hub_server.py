@@ -1,5 +1,7 @@
-"""Our own API server of a hub: objects with versions, field owners, dry runs, finalizers and pages; and a
-configurable controller. Its reference is the recorded answers of a real one."""
+"""Our own API server of a hub: objects with versions, field owners, dry runs, finalizers and pages.
+
+And a configurable controller. Its reference is the recorded answers of a real one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from tests.domains.hub.hub_watches import EventLog, is_selected, watch_events
 
 
 class HubServer(Front):
-    """The server. `happened` is the source of watch events."""
+    """The server.
+
+    `happened` is the source of watch events.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str, str], Body] = {}
@@ -332,7 +337,10 @@ def _get_key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _list_owned_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of values with owners of their own: a list counts as one value, and so does a label selector."""
+    """Yield the paths of values with owners of their own.
+
+    A list counts as one value, and so does a label selector.
+    """
     if isinstance(value, dict) and value and path[-1:] != ("labelSelector",):
         for name, each in value.items():
             skipped = not path and name in ("apiVersion", "kind", "status")

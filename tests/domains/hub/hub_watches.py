@@ -17,7 +17,10 @@ _ACTS = 0.5
 
 
 class EventLog:
-    """Events of a hub, in order. Versions before `oldest` are forgotten: their readers have to list again."""
+    """Events of a hub, in order.
+
+    Versions before `oldest` are forgotten: their readers have to list again.
+    """
 
     def __init__(self) -> None:
         self.oldest = 0

@@ -1,5 +1,4 @@
-"""Pods of members: one API server with kube-scheduler and controllers runs the pods of all members, each on its own
-nodes and in its own namespaces."""
+"""Pods of members: one API server with kube-scheduler and controllers runs the pods of all members, each on its own nodes and in its own namespaces."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ class MemberRuntime(Protocol):
 
 
 class RealHub(ApiPrograms):
-    """Start all programs in a directory; `close` ends them. Without a `runtime`, all Works are available at once."""
+    """Start all programs in a directory; `close` ends them.
+
+    Without a `runtime`, all Works are available at once.
+    """
 
     def __init__(self, programs: Path, crds: Path, where: Path) -> None:
         super().__init__(programs, crds, where)

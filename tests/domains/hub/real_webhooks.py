@@ -1,5 +1,8 @@
-"""Webhooks of a real API server: a local server with configurable validation and defaults, its own TLS authority,
-and its registration."""
+"""Webhooks of a real API server.
+
+A local server with configurable validation and defaults, its own TLS authority, and its
+registration.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,10 @@ Ask = Callable[..., Any]
 
 
 class Webhooks:
-    """`deny` returns the reason against a write: user, object before, and object after; `change` fills in missing
-    fields. `is_silent`: no server listens at their address."""
+    """`deny` returns the reason against a write: user, object before, and object after.
+
+    `change` fills in missing fields. `is_silent`: no server listens at their address.
+    """
 
     def __init__(
         self,

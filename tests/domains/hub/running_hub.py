@@ -1,4 +1,7 @@
-"""A running hub behind a proxy: requests are logged, delayed and failed as configured; the hub agent decides."""
+"""A running hub behind a proxy: requests are logged, delayed and failed as configured.
+
+The hub agent decides.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,10 @@ from tests.domains.hub.hub_front import Front
 
 
 class SlowWrite:
-    """Delays the first write of a path until the arrival of one of its followers, or for `seconds`. `arrivals` are
-    all writes in order, with "done" after the delayed one."""
+    """Delays the first write of a path until the arrival of one of its followers, or for `seconds`.
+
+    `arrivals` are all writes in order, with "done" after the delayed one.
+    """
 
     def __init__(self, hub: Front, path: str, *followers: str, seconds: float = 0.5) -> None:
         self.arrivals: list[str] = []

@@ -1,5 +1,8 @@
-"""Replay of a recorded story on a hub of the tests: requests of users are sent as recorded, and writes of the hub
-agent are repeated. The events of the hub's watches are then compared with the recording."""
+"""Replay of a recorded story on a hub of the tests.
+
+Requests of users are sent as recorded, and writes of the hub agent are repeated. The events of the
+hub's watches are then compared with the recording.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,11 @@ Key = tuple[str, str, str]
 
 
 class ObservedEvent(Struct, frozen=True):
-    """The comparable part of an object's event in a recording and in its replay. `steps`: the increase of its
-    generation since the previous event. `owners`: the managers of parts of the spec."""
+    """The comparable part of an object's event in a recording and in its replay.
+
+    `steps`: the increase of its generation since the previous event. `owners`: the managers of
+    parts of the spec.
+    """
 
     event: str
     spec: Any = None
@@ -59,7 +65,10 @@ def get_object_key(body: Body) -> Key:
 
 
 def add_transition_times(value: Any) -> Any:
-    """Add transition times to conditions: a sparse recording lacks them, and an API server requires them."""
+    """Add transition times to conditions.
+
+    A sparse recording lacks them, and an API server requires them.
+    """
     if isinstance(value, list):
         return [add_transition_times(each) for each in value]
     if not isinstance(value, dict):
@@ -73,7 +82,10 @@ def add_transition_times(value: Any) -> Any:
 
 
 class StoryReplay:
-    """Replays the events of a recording on a hub, and collects `answers`: the recorded and the actual ones."""
+    """Replays the events of a recording on a hub, and collects `answers`.
+
+    The recorded and the actual ones.
+    """
 
     def __init__(self, events: list[Body], hub: Front) -> None:
         self._events, self._hub = events, hub
@@ -266,7 +278,10 @@ def _build_merge_patch(before: Body, after: Body) -> Body:
 
 
 def list_recorded_events(story: StoryReplay, events: list[Body]) -> dict[Key, list[ObservedEvent]]:
-    """Return the recorded events of each object in order; for a pre-existing object, those after the first."""
+    """Return the recorded events of each object in order.
+
+    For a pre-existing object, those after the first.
+    """
     shown = [each for each in events if "object" in each]
     before = {
         key: body["metadata"]["generation"] - ("deletionTimestamp" in body["metadata"])
@@ -344,9 +359,11 @@ def _group_events(
 def find_missing_events(
     came: list[ObservedEvent], seen: list[ObservedEvent]
 ) -> list[ObservedEvent]:
-    """Return the events of a sparse recording missing from the replay in their order. Such a recording has only the
-    last of several changes: object and status may have changed together, and generations may grow by more. It has no
-    owners."""
+    """Return the events of a sparse recording missing from the replay in their order.
+
+    Such a recording has only the last of several changes: object and status may have changed
+    together, and generations may grow by more. It has no owners.
+    """
     rest = iter(each.reduce_to_sparse() for each in came)
     return [each for each in seen if each.reduce_to_sparse() not in rest]
 

@@ -1,5 +1,7 @@
-"""Tests of a blocked rolling update without unavailable budget: every plan reports the clusters with the old
-content."""
+"""Tests of a blocked rolling update without unavailable budget.
+
+Every plan reports the clusters with the old content.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tests of an apply through provider fleet, killed at any request before or after its execution, or at any durable
-call of its disk, or with a failing disk: the next apply continues, and the hub ends as after an undisturbed one.
+"""Tests of an apply through provider fleet, killed at any request before or after its execution, or at any durable call of its disk, or with a failing disk: the next apply continues, and the hub ends as after an undisturbed one.
 
 Every run tests some points of each change; NEXUSFORM_CRASH_POINTS=all tests every point.
 """
@@ -36,7 +35,10 @@ KINDS = ("Namespace", "ConfigMap", "ClusterResourcePlacement", "ClusterResourceB
 
 
 def send_heartbeats(hub: HubServer) -> None:
-    """Send heartbeats for all members: placements do not pick a member without heartbeats for minutes."""
+    """Send heartbeats for all members.
+
+    Placements do not pick a member without heartbeats for minutes.
+    """
     for name in ("ams1", "fra1", "lon1", "par1"):
         hub.put(build_member(name, env="prod"), "join")
 
@@ -164,7 +166,10 @@ class CrashScenario:
         self.hub.carried_out = lambda _method, _target: None
 
     def finish(self, where: Path, point: tuple[Any, ...]) -> None:
-        """Resume as an operator would: the hub ends as after an undisturbed apply, and no changes are left."""
+        """Resume as an operator would.
+
+        The hub ends as after an undisturbed apply, and no changes are left.
+        """
         if (where / "errored.nfstate").exists():
             self.good(where, "state", "push", "errored.nfstate")
         code, told = self.runner.run(where, "apply", "-resume")

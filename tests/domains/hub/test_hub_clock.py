@@ -1,4 +1,7 @@
-"""Tests of hub time and deletions: the hub's clock counts, and objects in deletion are reported before any write."""
+"""Tests of hub time and deletions.
+
+The hub's clock counts, and objects in deletion are reported before any write.
+"""
 
 from __future__ import annotations
 

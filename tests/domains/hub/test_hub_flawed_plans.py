@@ -1,4 +1,7 @@
-"""Tests of plans with errors: errors of the plan and dry-run results of its valid part are reported together."""
+"""Tests of plans with errors.
+
+Errors of the plan and dry-run results of its valid part are reported together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Content and placements wait for overrides without a placement name: a rollout applies only existing ones."""
+"""Content and placements wait for overrides without a placement name.
+
+A rollout applies only existing ones.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Tests of the order of runs and evictions: a hub evaluates them once, so they are sent after all their
-dependencies."""
+"""Tests of the order of runs and evictions.
+
+A hub evaluates them once, so they are sent after all their dependencies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of override changes: an apply ends after their rollout to the clusters, not after their snapshot."""
+"""Tests of override changes.
+
+An apply ends after their rollout to the clusters, not after their snapshot.
+"""
 
 from __future__ import annotations
 

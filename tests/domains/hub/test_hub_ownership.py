@@ -1,4 +1,7 @@
-"""Tests of fields of other managers on a hub: they are written only if requested by the operator or the block."""
+"""Tests of fields of other managers on a hub.
+
+They are written only if requested by the operator or the block.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Tests of staged runs and evictions: an apply waits for a run up to a required approval, and sends an eviction
-once."""
+"""Tests of staged runs and evictions.
+
+An apply waits for a run up to a required approval, and sends an eviction once.
+"""
 
 from __future__ import annotations
 

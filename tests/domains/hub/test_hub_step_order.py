@@ -1,5 +1,7 @@
-"""Tests of the order of removed content, new labels, general overrides and a switch to staged runs: it matches the
-prediction."""
+"""Tests of the order of removed content, new labels, general overrides and a switch to staged runs.
+
+It matches the prediction.
+"""
 
 from __future__ import annotations
 

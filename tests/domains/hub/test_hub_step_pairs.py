@@ -1,5 +1,8 @@
-"""Tests of steps evaluated once by a hub: they wait for their inputs in the same plan, whichever write is slow: 46
-pairs. Each write is delayed by NEXUSFORM_HUB_DELAY seconds."""
+"""Tests of steps evaluated once by a hub.
+
+They wait for their inputs in the same plan, whichever write is slow: 46 pairs. Each write is
+delayed by NEXUSFORM_HUB_DELAY seconds.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ resource "fleet_cluster_approval_request" "canary" {
 
 
 def _build_configuration(n: int) -> str:
-    """Return the configuration of a plan: the first one, or one with objects evaluated once by a hub."""
+    """Return the configuration of a plan.
+
+    The first one, or one with objects evaluated once by a hub.
+    """
     placements = [
         _PLACEMENT.format(name=name, n=n, strategy=strategy)
         for name, strategy in (("web", "External"), ("api", "RollingUpdate"))

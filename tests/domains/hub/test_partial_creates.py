@@ -1,5 +1,7 @@
-"""Tests of a create that fails after its first object: the state records the existing one, and plan, apply and
--resume continue."""
+"""Tests of a create that fails after its first object.
+
+The state records the existing one, and plan, apply and -resume continue.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def crash_scenario(tmp_path: Path) -> Iterator[CrashScenario]:
 
 @pytest.fixture
 def denied_directory(crash_scenario: CrashScenario) -> Path:
-    """Return a work directory after an apply with a denied ConfigMap. Its Namespace exists."""
+    """Return a work directory after an apply with a denied ConfigMap.
+
+    Its Namespace exists.
+    """
     denied_directory = crash_scenario.begin("denied")
 
     def deny(_method: str, path: str) -> None:

@@ -157,7 +157,10 @@ def pods(real_hub: RealHub, tmp_path: Path) -> Iterator[MemberPods]:
 
 
 def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
-    """Wait until each placement has this number of ready pods: a member removes pods after the hub's removal."""
+    """Wait until each placement has this number of ready pods.
+
+    A member removes pods after the hub's removal.
+    """
     hub._until(lambda: all(pods.count_ready(name) == count for name, count in expected.items()))
 
 

@@ -1,4 +1,7 @@
-"""Tests of the pairs of steps on a running hub: each write is delayed by NEXUSFORM_HUB_DELAY seconds in turn."""
+"""Tests of the pairs of steps on a running hub.
+
+Each write is delayed by NEXUSFORM_HUB_DELAY seconds in turn.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Tests of recorded rollouts of a real hub, checked after each event: a placement counts as done once the hub has no
-further work for it, and not before."""
+"""Tests of recorded rollouts of a real hub, checked after each event.
+
+A placement counts as done once the hub has no further work for it, and not before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of connection errors: an unreachable hub is reported in plain words, without Python and OpenSSL terms."""
+"""Tests of connection errors.
+
+An unreachable hub is reported in plain words, without Python and OpenSSL terms.
+"""
 
 from __future__ import annotations
 

@@ -251,7 +251,10 @@ def draw_cells(flavor: dict[str, Any], prefix: str, draw: Random) -> dict[str, s
 
 
 def add_cells(host: dict[str, Any], draw: Random) -> None:
-    """Add NUMA cells with random use; dedicated CPUs are PCPU in Placement, except on hosts of the old style."""
+    """Add NUMA cells with random use.
+
+    Dedicated CPUs are PCPU in Placement, except on hosts of the old style.
+    """
     resources = host["resources"]
     count, threads = draw.choice((1, 2, 2, 4)), draw.choice((1, 2, 2))
     cpus, memory = resources["VCPU"]["total"] // count, resources["MEMORY_MB"]["total"] // count
@@ -398,7 +401,10 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 @contextmanager
 def start_nova() -> Iterator[subprocess.Popen[str]]:
-    """Start a process of Nova and Placement: it reads a site per line, and writes its decisions per line."""
+    """Start a process of Nova and Placement.
+
+    It reads a site per line, and writes its decisions per line.
+    """
     assert NOVA is not None
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     script = str(Path(nova_check.__file__).with_name("nova_driver.py"))

@@ -291,8 +291,7 @@ def wrap_nova_object(name: str, **values: Any) -> dict[str, Any]:
 
 
 def describe_hosts(**by_host: dict[str, Any]) -> None:
-    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, except in
-    `full_cells`."""
+    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, except in `full_cells`."""
     rows = []
     for host in ("compute01", "compute02", "compute03"):
         values = {
@@ -436,7 +435,10 @@ def test_flavor_precedes_image() -> None:
 
 @pytest.mark.parametrize(("attempts", "is_fit"), [(1, False), (2, True)])
 def test_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
-    """Nova's cache of cell pairs keeps the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
+    """Nova's cache of cell pairs keeps the ids of the first attempt.
+
+    A cell of 7 CPUs then fits into 4.
+    """
     numa = parse_flavor(
         Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}
     ).numa

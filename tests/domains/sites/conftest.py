@@ -94,7 +94,10 @@ strategy {
 
 @pytest.fixture(autouse=True)
 def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork worker processes from one preloaded process; tests with killed workers start new processes."""
+    """Fork worker processes from one preloaded process.
+
+    Tests with killed workers start new processes.
+    """
     if request.path.name == "test_lost_workers.py":
         return
 
@@ -109,7 +112,10 @@ def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that writes a fleet (lon1, and the sites of a JSON file) into an empty working directory."""
+    """Return a function that writes a fleet into an empty working directory.
+
+    lon1, and the sites of a JSON file.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path.parent / "cache"))

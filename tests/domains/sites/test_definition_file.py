@@ -1,4 +1,7 @@
-"""Tests of errors in nexusform.sites.hcl: all are reported at once with their lines, before anything is planned."""
+"""Tests of errors in nexusform.sites.hcl.
+
+All are reported at once with their lines, before anything is planned.
+"""
 
 from __future__ import annotations
 

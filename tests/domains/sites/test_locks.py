@@ -1,4 +1,7 @@
-"""Tests of locks of a dead host: all of a wave are reported at once and released in one command, and apply resumes."""
+"""Tests of locks of a dead host.
+
+All of a wave are reported at once and released in one command, and apply resumes.
+"""
 
 from __future__ import annotations
 

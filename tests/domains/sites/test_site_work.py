@@ -1,4 +1,7 @@
-"""Tests of one worker with many sites: no data is carried over between sites, and no secrets leave the worker."""
+"""Tests of one worker with many sites.
+
+No data is carried over between sites, and no secrets leave the worker.
+"""
 
 from __future__ import annotations
 

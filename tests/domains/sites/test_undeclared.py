@@ -1,5 +1,7 @@
-"""Tests of undeclared sites: every command reports their existing objects, and only an explicit request destroys
-them."""
+"""Tests of undeclared sites.
+
+Every command reports their existing objects, and only an explicit request destroys them.
+"""
 
 from __future__ import annotations
 

@@ -247,7 +247,10 @@ def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("can_ask", [True, False])
 def test_wave_without_possible_approval_stops_without_soak(can_ask: bool, tmp_path: Path) -> None:
-    """A CI job must not wait an hour to report that an approval is missing. In a terminal the soak comes first."""
+    """A CI job must not wait an hour to report that an approval is missing.
+
+    In a terminal the soak comes first.
+    """
     fixture = WaveFixture(tmp_path, Wave("one", soak=3600))
     fixture.waves = (fixture.waves[0], Wave("two", needs_approval=True))
     fixture.approval, fixture.can_ask, began = False, can_ask, fixture.clock.time

@@ -1,4 +1,7 @@
-"""Tests of existing findings: a warning the plan would give without its changes is not caused by it."""
+"""Tests of existing findings.
+
+A warning the plan would give without its changes is not caused by it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of placement accounting: a plan accounts for every pre-existing VM, for any edit and selection."""
+"""Tests of placement accounting.
+
+A plan accounts for every pre-existing VM, for any edit and selection.
+"""
 
 from __future__ import annotations
 

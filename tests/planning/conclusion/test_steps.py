@@ -1,5 +1,4 @@
-"""Tests of plan steps after random edits of small sites, with references, create_before_destroy and selections:
-steps have no cycles, pass the current objects to providers, and keep machines within their capacity.
+"""Tests of plan steps after random edits of small sites, with references, create_before_destroy and selections: steps have no cycles, pass the current objects to providers, and keep machines within their capacity.
 
 NF_TEST_SITES sets how many sites are tested.
 """
@@ -139,8 +138,11 @@ def edit_site(draw: st.DrawFn, small: SmallSite) -> SmallSite:
 
 
 def can_check_capacity(small: SmallSite, before: SmallSite, plan_: Any) -> bool:
-    """Return whether capacity is respected in every order. It is not if references require another order, or if old
-    and new VMs of a rolling or replaced cluster compete for cells."""
+    """Return whether capacity is respected in every order.
+
+    It is not if references require another order, or if old and new VMs of a rolling or replaced
+    cluster compete for cells.
+    """
     rolling = any(r.trigger == "kubernetes_version_changed" for r in plan_.placements)
     related = any(p.needs or p.first for p in (*small.parts, *before.parts))
     return not rolling and not related

@@ -99,7 +99,10 @@ def test_changed_sku_re_creates_pool_at_once() -> None:
 
 @pytest.mark.of_domains("fleet")
 def test_pods_on_other_pools_are_not_affected() -> None:
-    """The only pod of the shop runs on one of the two pools: it is down only when that pool is re-created."""
+    """The only pod of the shop runs on one of the two pools.
+
+    It is down only when that pool is re-created.
+    """
     small = pool("q", 3, more=IN_PLACE)
     other = pool("p", 4)
     changed_q = build_configuration(OLD, SHOP).replace(

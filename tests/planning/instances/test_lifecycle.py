@@ -1,5 +1,4 @@
-"""Tests of create_before_destroy, ignore_changes, prevent_destroy, replace_triggered_by, conditions, moved, removed,
-deposed objects and taint, in relation to placements."""
+"""Tests of create_before_destroy, ignore_changes, prevent_destroy, replace_triggered_by, conditions, moved, removed, deposed objects and taint, in relation to placements."""
 
 from __future__ import annotations
 

@@ -51,7 +51,10 @@ moved {
 
 
 def test_resource_prefix_of_a_reference_has_no_meaning() -> None:
-    """As in Terraform: `resource.TYPE.NAME` is `TYPE.NAME`; a variable of a `for` may have this name."""
+    """As in Terraform: `resource.TYPE.NAME` is `TYPE.NAME`.
+
+    A variable of a `for` may have this name.
+    """
     prefixed, plain = plan(PREFIXED), plan(PREFIXED.replace("resource.nexus_", "nexus_"))
     assert not list_errors(prefixed)
     assert [each.after for each in prefixed.plan.changes] == [

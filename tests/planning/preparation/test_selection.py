@@ -1,4 +1,7 @@
-"""Tests of -target, -exclude, -replace and -destroy: objects outside the selection keep their place and capacity."""
+"""Tests of -target, -exclude, -replace and -destroy.
+
+Objects outside the selection keep their place and capacity.
+"""
 
 from __future__ import annotations
 

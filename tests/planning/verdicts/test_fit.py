@@ -449,7 +449,10 @@ SMALL_MACHINE = """machine {
 
 
 def plan_evacuation(text: str, more: str = "") -> tuple[PlanResult, str, State]:
-    """Evacuate the machine of `first`; return the plan (with `more`), its configuration, and the state before."""
+    """Evacuate the machine of `first`.
+
+    Return the plan (with `more`), its configuration, and the state before.
+    """
     state = build_state(text)
     stood = list_places(state)["first"][0]
     block = text.index(f'name    = "{stood}"')

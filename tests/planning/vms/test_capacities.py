@@ -1,4 +1,7 @@
-"""Tests of machine properties: hints, pinned VMs, occupied machines, described slots and planned racks."""
+"""Tests of machine properties.
+
+Hints, pinned VMs, occupied machines, described slots and planned racks.
+"""
 
 from __future__ import annotations
 

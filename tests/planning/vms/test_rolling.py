@@ -1,4 +1,7 @@
-"""Tests of a new kubernetes_version: batches keep old VMs until new ones are created; separate pools."""
+"""Tests of a new kubernetes_version: batches keep old VMs until new ones are created.
+
+Separate pools.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of kubernetes_version changes: the plan and `simulate kubernetes-upgrade` give the same verdict."""
+"""Tests of kubernetes_version changes.
+
+The plan and `simulate kubernetes-upgrade` give the same verdict.
+"""
 
 from __future__ import annotations
 

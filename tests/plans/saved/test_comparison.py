@@ -67,8 +67,7 @@ def build_configuration(count: int = 4, vms: int = 3, version: str = "v1.29") ->
 
 @cache
 def build_cases() -> list[tuple[Plan, str, State]]:
-    """Return a first plan, then a scale-in with a scale-out, an upgrade, the reverse scaling, and the deletion of
-    everything."""
+    """Return a first plan, then a scale-in with a scale-out, an upgrade, the reverse scaling, and the deletion of everything."""
     first = plan(build_configuration())
     state = build_state_after(first)
     later = [

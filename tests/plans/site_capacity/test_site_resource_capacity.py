@@ -1,5 +1,7 @@
-"""Tests of other site capacity (addresses, storage): demand is counted, and unknown capacity is never reported as
-sufficient."""
+"""Tests of other site capacity (addresses, storage).
+
+Demand is counted, and unknown capacity is never reported as sufficient.
+"""
 
 from __future__ import annotations
 

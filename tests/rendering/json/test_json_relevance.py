@@ -1,7 +1,7 @@
 """Tests of `relevant_attributes` against Terraform 1.11 with terraform_data in the same configuration.
 
-`relevant_attributes/expected.json` is its output, with terraform_data read as nexus_vm_sku and `input` as
-`disk_gib`.
+`relevant_attributes/expected.json` is its output, with terraform_data read as nexus_vm_sku and
+`input` as `disk_gib`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests of pages of plans over several sites: each part names its site, and changed sites come first."""
+"""Tests of pages of plans over several sites.
+
+Each part names its site, and changed sites come first.
+"""
 
 from __future__ import annotations
 

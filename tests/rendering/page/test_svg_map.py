@@ -57,7 +57,10 @@ def test_document_site_is_drawn_before_and_after(examples: Mapping[str, RealPlan
 
 
 def test_boxes_have_labels_only_if_they_fit(examples: Mapping[str, RealPlan]) -> None:
-    """A letter needs 6 pixels, and the sides 4. A kept VM too narrow for the key of its cluster has no label."""
+    """A letter needs 6 pixels, and the sides 4.
+
+    A kept VM too narrow for the key of its cluster has no label.
+    """
     fits = []
     for group in render_and_parse(examples["nexus-document"]).iter():
         for box, label in pairwise(group):

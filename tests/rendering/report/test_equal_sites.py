@@ -38,8 +38,10 @@ resource "nexus_kubernetes_cluster" "NAME" {
 
 
 def make_plan(*clusters: str, last_count: int = 3, different: int = 40, rack: str = "rack") -> Plan:
-    """Plan 40 sites with these cluster names in turn; NUMBER is the number of the site. The site with number
-    `different` has `last_count` nodes."""
+    """Plan 40 sites with these cluster names in turn; NUMBER is the number of the site.
+
+    The site with number `different` has `last_count` nodes.
+    """
     texts = []
     for number in range(1, 41):
         cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace(

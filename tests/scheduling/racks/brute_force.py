@@ -1,5 +1,8 @@
-"""Brute-force placement by the five steps, written from the text of the rule: every VM scans every machine. It
-shares no decision code with the product, only its types (Machine, VmSku, Demand, ...)."""
+"""Brute-force placement by the five steps, written from the text of the rule.
+
+Every VM scans every machine. It shares no decision code with the product, only its types (Machine,
+VmSku, Demand, ...).
+"""
 
 from __future__ import annotations
 

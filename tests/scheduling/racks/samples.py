@@ -95,8 +95,10 @@ def run_random_site(seed: int) -> list[Any]:
 
 
 def _draw_constraints(draw: Random, machines: list[Machine]) -> PlacementConstraints:
-    """Return the constraints of one batch. They have their own random generator, so an additional argument changes
-    nothing else."""
+    """Return the constraints of one batch.
+
+    They have their own random generator, so an additional argument changes nothing else.
+    """
     zones = draw.choice([None, None, frozenset("1"), frozenset("23")])
     return PlacementConstraints(zones, _draw_hints(draw, machines))
 

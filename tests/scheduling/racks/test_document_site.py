@@ -1,4 +1,7 @@
-"""Tests of the site and clusters of the product document: the rows of its tables, by rack and by machine."""
+"""Tests of the site and clusters of the product document.
+
+The rows of its tables, by rack and by machine.
+"""
 
 from __future__ import annotations
 

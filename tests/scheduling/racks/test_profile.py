@@ -1,4 +1,7 @@
-"""Tests of the scheduling profile: every entry affects placements, and an additional rule applies everywhere."""
+"""Tests of the scheduling profile.
+
+Every entry affects placements, and an additional rule applies everywhere.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,10 @@ Story = tuple[list[Machine], list[Event]]
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """Return a site and its events: pools placed, single VMs with hints, existing VMs, and removed VMs."""
+    """Return a site and its events.
+
+    Pools placed, single VMs with hints, existing VMs, and removed VMs.
+    """
     machines = draw(sites())
     owners = st.sampled_from(["a", "b", "c"])
     pools = st.sampled_from(["control-plane", "p1"])

@@ -1,4 +1,7 @@
-"""Tests of saved plans and their inputs: configuration, commit, state, inventories and other states."""
+"""Tests of saved plans and their inputs.
+
+Configuration, commit, state, inventories and other states.
+"""
 
 from __future__ import annotations
 

@@ -15,13 +15,19 @@ from nexusform.workflow.runs.planning_time_limit import limit_time
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise the exception again soon: code of tests is not code of nexusform, so it is raised only at the ninth try."""
+    """Raise the exception again soon.
+
+    Code of tests is not code of nexusform, so it is raised only at the ninth try.
+    """
     monkeypatch.setattr(planning_time_limit, "_REPEAT_SECONDS", 0.05)
 
 
 def work(seconds: float) -> None:
-    """Run steps for some seconds. An exception for this thread arrives between two of them. Short sleeps take most of
-    the processor time of these tests."""
+    """Run steps for some seconds.
+
+    An exception for this thread arrives between two of them. Short sleeps take most of the
+    processor time of these tests.
+    """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(0.01)

@@ -1,4 +1,7 @@
-"""Checks of placements for checkov. Every check reads the plan file of checkov."""
+"""Checks of placements for checkov.
+
+Every check reads the plan file of checkov.
+"""
 
 from __future__ import annotations
 

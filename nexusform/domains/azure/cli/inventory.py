@@ -33,7 +33,9 @@ class ScriptArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("script", ScriptArguments)
 def script(arguments: ScriptArguments) -> int:
-    """Print the commands that export a site with `az` and `kubectl`. Runs nothing.
+    """Print the commands that export a site with `az` and `kubectl`.
+
+    Runs nothing.
 
     Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
     az extension networkcloud, and kubectl for the creation times of nodes. With -for=kubernetes or

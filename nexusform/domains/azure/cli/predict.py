@@ -89,9 +89,9 @@ def predict(arguments: PredictArguments) -> int:
 
     Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud. Sources are a
     Terraform plan (azapi) and Azure's what-if of a deployment or deployment stack. Bicep and ARM
-    templates need the what-if. Writes nothing; needs no configuration and no state. -inventory=azure
-    reads the subscription of the provider block azure, else of AZURE_SUBSCRIPTION_ID. Reports,
-    -fail-on and exit codes are those of `plan`.
+    templates need the what-if. Writes nothing; needs no configuration and no state.
+    -inventory=azure reads the subscription of the provider block azure, else of
+    AZURE_SUBSCRIPTION_ID. Reports, -fail-on and exit codes are those of `plan`.
     """
     if arguments.file:
         raise click.UsageError(
@@ -124,7 +124,10 @@ def predict(arguments: PredictArguments) -> int:
 
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
-    """Return the other tool's file and its reader. Raises UsageError unless one file and an inventory are given."""
+    """Return the other tool's file and its reader.
+
+    Raises UsageError unless one file and an inventory are given.
+    """
     files = {
         _TERRAFORM: arguments.terraform_plan,
         _WHAT_IF: arguments.arm_what_if,

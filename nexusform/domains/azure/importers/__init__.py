@@ -1,1 +1,4 @@
-"""Readers of Azure exports and of the plans of other tools: `az` lists, what-if results, Terraform plans."""
+"""Readers of Azure exports and of the plans of other tools.
+
+`az` lists, what-if results, Terraform plans.
+"""

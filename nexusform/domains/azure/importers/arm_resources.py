@@ -1,6 +1,8 @@
-"""Azure Resource Manager documents: ids, times and lists of resources. `az ... list` prints a bare list with
-`properties` flattened into each item; the REST API returns `{"value": [{..., "properties": {...}}],
-"nextLink": ...}`. Both forms are read alike. The age of an export is its newest recorded change.
+"""Azure Resource Manager documents: ids, times and lists of resources.
+
+`az ... list` prints a bare list with `properties` flattened into each item; the REST API returns
+`{"value": [{..., "properties": {...}}], "nextLink": ...}`. Both forms are read alike. The age of an
+export is its newest recorded change.
 """
 
 from __future__ import annotations
@@ -63,8 +65,10 @@ def extract_parent_id(arm_id: str) -> str:
 
 
 class ArmItem:
-    """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its JSON path
-    and reads as absent, like an explicit null. `properties` take precedence over fields next to them.
+    """One JSON object of a document, read field by field.
+
+    A field of the wrong type adds a finding with its JSON path and reads as absent, like an
+    explicit null. `properties` take precedence over fields next to them.
     """
 
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")
@@ -72,7 +76,10 @@ class ArmItem:
     def __init__(
         self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]
     ) -> None:
-        """Wrap the JSON object `fields`, at `path` in a file. Problems of its fields are added to `findings`."""
+        """Wrap the JSON object `fields`, at `path` in a file.
+
+        Problems of its fields are added to `findings`.
+        """
         self.file = file
         self.path = path
         self._fields = fields
@@ -84,7 +91,10 @@ class ArmItem:
         )
 
     def build_path(self, key: str) -> Path:
-        """Return the path of a field in the document: in `properties` if the field is there, else at the top level."""
+        """Return the path of a field in the document.
+
+        In `properties` if the field is there, else at the top level.
+        """
         inside = ("properties", key) if key in self._properties else (key,)
         return (*self.path, *inside)
 
@@ -125,7 +135,10 @@ class ArmItem:
     def read_number(self, key: str, default: int) -> int: ...
 
     def read_number(self, key: str, default: int | None = None) -> int | None:
-        """Return a whole number from 0 to MAX_NUMBER; the default if it is absent, and after a finding if invalid."""
+        """Return a whole number from 0 to MAX_NUMBER.
+
+        The default if it is absent, and after a finding if invalid.
+        """
         value = self.read_value(key)
         if value is None:
             return default
@@ -173,7 +186,10 @@ class ArmItem:
     def _read_typed_field(
         self, key: str, shape: FieldKind, expected: str, default: Any = None
     ) -> Any:
-        """Return a field of the expected shape, else the default. A field of another shape is also reported."""
+        """Return a field of the expected shape, else the default.
+
+        A field of another shape is also reported.
+        """
         value = self.read_value(key)
         if shape.is_valid(value):
             return value
@@ -200,7 +216,10 @@ class ArmItem:
 
 
 def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[str, ArmItem]]:
-    """Yield each item with its name. Add a finding for an item without a name, or with the name of an earlier item."""
+    """Yield each item with its name.
+
+    Add a finding for an item without a name, or with the name of an earlier item.
+    """
     names: set[str] = set()
     for name, item in iterate_named_items(items):
         if name in names:
@@ -228,8 +247,10 @@ def read_arm_resources(
     *,
     has_next_page: bool = False,
 ) -> list[ArmItem]:
-    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
-    document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
+    """Return the resources of a document.
+
+    A list, an object with a list, a list of pages, or one resource. Any other document is reported
+    in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
     document is a page in a list of pages, but not the last one.
     """
     if isinstance(document, list):
@@ -265,7 +286,10 @@ def read_arm_resources(
 
 
 def _explain_missing_resources(document: Any) -> str:
-    """Return why a document has no resources. It may be an error of Azure: {"error": {"code": ..., "message": ...}}."""
+    """Return why a document has no resources.
+
+    It may be an error of Azure: {"error": {"code": ..., "message": ...}}.
+    """
     parts = [get_value_at_path(document, "error", name) for name in ("code", "message")]
     error_message = ": ".join(part.rstrip(".") for part in parts if _is_valid_unicode_string(part))
     if error_message:
@@ -274,8 +298,10 @@ def _explain_missing_resources(document: Any) -> str:
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the name of the field marking a page of resources as one of several, "" if there is none. `is_joined`:
-    several pages are in one file. A total then counts the records of all pages, so it is not compared.
+    """Return the name of the field marking a page of resources as one of several, "" if there is none.
+
+    `is_joined`: several pages are in one file. A total then counts the records of all pages, so it
+    is not compared.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"
@@ -323,7 +349,10 @@ def _flatten_paged_list(
 def _wrap_objects(
     file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0
 ) -> list[ArmItem]:
-    """Wrap the objects of a list as items with paths numbered from `first`; add a finding for anything else."""
+    """Wrap the objects of a list as items with paths numbered from `first`.
+
+    Add a finding for anything else.
+    """
     items = []
     for index, value in enumerate(values, first):
         entry_path = (*path, index)
@@ -341,8 +370,10 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object. Examples: `null`,
-    `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    """Describe JSON data for messages.
+
+    Type and value of a scalar, only the type of a list or object. Examples: `null`, `the text
+    "abc"`, `the number 1.5`, `a list`. Long values are shortened.
     """
     if isinstance(value, bool | None):
         return json.dumps(value)

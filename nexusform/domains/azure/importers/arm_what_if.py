@@ -1,6 +1,7 @@
-"""Results of `az deployment group what-if --no-pretty-print` and of deployment stacks, as changes of
-clusters, agent pools and VMs. Both list resources with their state before and after. Neither has a creation
-order, and both leave unevaluated expressions in place.
+"""Results of `az deployment group what-if --no-pretty-print` and of deployment stacks, as changes of clusters, agent pools and VMs.
+
+Both list resources with their state before and after. Neither has a creation order, and both leave
+unevaluated expressions in place.
 """
 
 import re
@@ -95,7 +96,10 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
 def _parse_document(
     file: str, content: bytes, command: str
 ) -> tuple[Mapping[str, Any], Problem | None]:
-    """Parse a what-if. Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem."""
+    """Parse a what-if.
+
+    Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem.
+    """
     document, problem = parse_json(file, content)
     if problem is not None:
         return {}, problem
@@ -118,8 +122,10 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Return the changes of a document, and its problems. Resources not predicted by Azure are warnings, or errors if
-    there are no changes. `command` creates a valid document. `is_stack`: it is of a deployment stack.
+    """Return the changes of a document, and its problems.
+
+    Resources not predicted by Azure are warnings, or errors if there are no changes. `command`
+    creates a valid document. `is_stack`: it is of a deployment stack.
     """
     error = document.get("error")
     if isinstance(error, Mapping):
@@ -163,8 +169,10 @@ class _WhatIfChangeReader:
     def collect_resource_changes(
         self, list_name: str, values: Sequence[Any], *, is_potential: bool = False
     ) -> None:
-        """Add the changes in a list. Skip types without effect on placement. Warn about unread types and uncertain
-        changes, without adding them. `is_potential`: all changes of the list are uncertain.
+        """Add the changes in a list.
+
+        Skip types without effect on placement. Warn about unread types and uncertain changes,
+        without adding them. `is_potential`: all changes of the list are uncertain.
         """
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
@@ -202,7 +210,10 @@ class _WhatIfChangeReader:
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type. Skip an expression ("[...]") with only types not read here."""
+        """Report an id without a readable type.
+
+        Skip an expression ("[...]") with only types not read here.
+        """
         if "[" in arm_id:
             # The expression may read values of a deployment: the type of the deployment is not its
             # own.
@@ -228,7 +239,10 @@ class _WhatIfChangeReader:
     def _add_change(
         self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str
     ) -> None:
-        """Add `change` with the action and body of its `document` (at `path`). Report an unusable one instead."""
+        """Add `change` with the action and body of its `document` (at `path`).
+
+        Report an unusable one instead.
+        """
         title = change.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -271,8 +285,10 @@ class _WhatIfChangeReader:
         self._changes.append(replace(change, action=action, body=known_body, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Return the changes in the predicted order: existing objects first, clusters before pools, then by id. Report
-        and omit pools of clusters unsupported by Azure's prediction.
+        """Return the changes in the predicted order.
+
+        Existing objects first, clusters before pools, then by id. Report and omit pools of clusters
+        unsupported by Azure's prediction.
         """
         changes: list[ToolChange] = []
         for change in self._changes:
@@ -333,8 +349,9 @@ class _WhatIfChangeReader:
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
-    """Return True if two of the objects may be created in either order, which affects their placement. A cluster always
-    precedes its pools, so a cluster with one new pool has a defined order.
+    """Return True if two of the objects may be created in either order, which affects their placement.
+
+    A cluster always precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
     # names[0] of a pool is its cluster.
@@ -345,7 +362,10 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
 
 
 def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse the lower-case type and the names in an ARM id. Return ("", ()) for a scope or an expression ("[...]")."""
+    """Parse the lower-case type and the names in an ARM id.
+
+    Return ("", ()) for a scope or an expression ("[...]").
+    """
     if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
     start = arm_id.lower().rfind("/providers/") + len("/providers/")

@@ -1,5 +1,6 @@
-"""Capture of a site: the commands, the files of an export directory by kind, and warnings about kinds that
-were not captured. A missing file means unknown; an empty list means none.
+"""Capture of a site: the commands, the files of an export directory by kind, and warnings about kinds that were not captured.
+
+A missing file means unknown; an empty list means none.
 """
 
 import re
@@ -92,7 +93,10 @@ class AzExport(Struct, frozen=True):
     def add_file(
         self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()
     ) -> None:
-        """Read one file with resources of a kind, or add a problem at `argument`, a path such as ("directory",)."""
+        """Read one file with resources of a kind, or add a problem at `argument`, a path such as.
+
+        "directory",.
+        """
         try:
             content = read(name)
         except FileProblem as problem:
@@ -104,8 +108,10 @@ class AzExport(Struct, frozen=True):
 def read_export_directory(
     directory: str, names: Iterable[str], read: Callable[[str], bytes]
 ) -> AzExport:
-    """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
-    Report missing files of racks or machines, unless a file of mixed kinds or a Nexus cluster may have them.
+    """Read every file of an export directory.
+
+    `names` are the files in the directory; `read` may raise FileProblem. Report missing files of
+    racks or machines, unless a file of mixed kinds or a Nexus cluster may have them.
     """
     export = AzExport()
     base = directory.rstrip("/") or "/"
@@ -139,8 +145,9 @@ def is_export_file(name: str) -> bool:
 def find_irregular_files(
     directory: str, names: Sequence[str], exists: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield the standard export files present as directories, pipes or other special files. `names` are the regular
-    files of the directory; `exists` raises FileProblem for a special one.
+    """Yield the standard export files present as directories, pipes or other special files.
+
+    `names` are the regular files of the directory; `exists` raises FileProblem for a special one.
     """
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
@@ -152,9 +159,11 @@ def find_irregular_files(
 
 
 def _find_resource_kind_of_file(name: str) -> str | None:
-    """Find the kind of resources in a file of an export by its name: `racks.json`, or `agent_pools.core.json` for one
-    cluster. Return ANY for other names; the content decides then. Return None for a file not to be read: of the
-    configuration, or of another format.
+    """Find the kind of resources in a file of an export by its name.
+
+    `racks.json`, or `agent_pools.core.json` for one cluster. Return ANY for other names; the
+    content decides then. Return None for a file not to be read: of the configuration, or of another
+    format.
     """
     if name.endswith(_CONFIGURATION_SUFFIXES):
         return None
@@ -200,7 +209,10 @@ CAPTURE_NODES: Final = (
 
 
 def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
-    """Return a warning if an export is later than `now` (both RFC 3339) by more than clocks may differ; else []."""
+    """Return a warning if an export is later than `now` by more than clocks may differ; else [].
+
+    Both RFC 3339.
+    """
     export_time, current_time = parse_time(exported_at or ""), parse_time(now)
     if (
         export_time is None
@@ -217,7 +229,10 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
-    """Build an error for each missing list of racks or machines; [] for both if a Nexus cluster defines them."""
+    """Build an error for each missing list of racks or machines.
+
+    [] for both if a Nexus cluster defines them.
+    """
     # A kind may be captured without resources: as an empty list, or in a file with errors of its
     # own.
     captured_kinds = items.listed_kinds | items.unreadable_kinds
@@ -242,8 +257,10 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, needs_node_times: bool = True
 ) -> Iterator[Problem]:
-    """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
-    `needs_node_times`: the caller numbers nodes by creation time, so missing times are reported, too.
+    """Yield warnings about data missing in the capture of a site.
+
+    Lists of workloads, pools of clusters, and nodes. `needs_node_times`: the caller numbers nodes
+    by creation time, so missing times are reported, too.
     """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources(
         "bare_metal_machines"
@@ -283,7 +300,10 @@ def find_uncaptured_kind_warnings(
 
 
 def _warn_about_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterator[Problem]:
-    """Warn of clusters with several nodes without a creation time in one pool: the order of these is unknown."""
+    """Warn of clusters with several nodes without a creation time in one pool.
+
+    The order of these is unknown.
+    """
     without_times: list[AzCluster] = []
     for cluster in clusters:
         pools = [node.pool for node in cluster.nodes if not node.created_at]
@@ -319,8 +339,10 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
 def _warn_about_incomplete_list(
     kind: str, plural: str, consequence: str, items: AzResources
 ) -> Iterator[Problem]:
-    """Yield a warning about a kind of workload without a complete list: captured in part or not at all. `plural` names
-    the kind; `consequence` is the effect of a missing list.
+    """Yield a warning about a kind of workload without a complete list.
+
+    Captured in part or not at all. `plural` names the kind; `consequence` is the effect of a
+    missing list.
     """
     command = build_capture_command(kind)
     if not items.list_resources(kind):

@@ -1,4 +1,5 @@
 """Changes planned by another tool to clusters, agent pools and VMs, merged into the resources of an export.
+
 Template bodies and exported bodies have the same properties, so the same readers read both.
 """
 
@@ -71,7 +72,10 @@ _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 class AzAction(StrEnum):
-    """Action on an object. CREATE and UPDATE imply if the object exists; PUT does either."""
+    """Action on an object.
+
+    CREATE and UPDATE imply if the object exists; PUT does either.
+    """
 
     CREATE = "make"
     UPDATE = "change"
@@ -81,9 +85,11 @@ class AzAction(StrEnum):
 
 
 class ToolChange(Struct, frozen=True):
-    """Change of one object by another tool. `names`: parent and own name. `id`: ARM id, "" if only names identify the
-    object. `body`: requested values without the `unknown` ones (reason by path, () = all). `address`: the object in the
-    other tool, `file` its document; `dependencies`: addresses of objects created earlier.
+    """Change of one object by another tool.
+
+    `names`: parent and own name. `id`: ARM id, "" if only names identify the object. `body`:
+    requested values without the `unknown` ones (reason by path, () = all). `address`: the object in
+    the other tool, `file` its document; `dependencies`: addresses of objects created earlier.
     """
 
     kind: str
@@ -111,9 +117,11 @@ class NewAgentPool(Struct, frozen=True):
 
 
 class ResourcesAfterChanges(Struct, frozen=True):
-    """Resources of a site after the changes; ids in lower case. `pools`: new agent pools. `recreated_ids`: re-created
-    clusters and VMs. `addresses`: address in the other tool by id of new objects, in creation order. `affected_ids`:
-    new and changed objects in execution order; an existing pool counts as its cluster.
+    """Resources of a site after the changes; ids in lower case.
+
+    `pools`: new agent pools. `recreated_ids`: re-created clusters and VMs. `addresses`: address in
+    the other tool by id of new objects, in creation order. `affected_ids`: new and changed objects
+    in execution order; an existing pool counts as its cluster.
     """
 
     items: AzResources
@@ -134,7 +142,10 @@ def apply_changes(
 
 
 def _list_extended_locations(items: AzResources) -> list[str]:
-    """Return the extended locations of a site, each once: those of its racks, machines and Nexus clusters."""
+    """Return the extended locations of a site, each once.
+
+    Those of its racks, machines and Nexus clusters.
+    """
     locations = [read_extended_location(item) for item in items.list_resources("racks")]
     locations += [
         read_extended_location(item) for item in items.list_resources("bare_metal_machines")
@@ -246,8 +257,10 @@ class _ChangedSite:
         )
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
-        deleted with its cluster. Report an ambiguous object or a pool without cluster, and return None.
+        """Return the lower-case ARM id of the changed object; a new one gets a made-up id.
+
+        Return None for a pool deleted with its cluster. Report an ambiguous object or a pool
+        without cluster, and return None.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -274,8 +287,10 @@ class _ChangedSite:
     def _find_or_build_id_key(
         self, kind: str, name: str, arm_id: str, change: ToolChange
     ) -> str | None:
-        """Return the lower-case ARM id of an object: `arm_id`, else the id found by name, else a made-up one. Among
-        objects of the same name choose by location; report the change and return None if several remain.
+        """Return the lower-case ARM id of an object.
+
+        `arm_id`, else the id found by name, else a made-up one. Among objects of the same name
+        choose by location; report the change and return None if several remain.
         """
         if arm_id:
             return normalize_id(arm_id)
@@ -317,7 +332,10 @@ class _ChangedSite:
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
+        """Return False (reported) if the inventory lacks an object to change or remove.
+
+        Warn if a new one exists.
+        """
         if change.action is not AzAction.CREATE and not exists:
             missing_object = (
                 f'"{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
@@ -336,8 +354,10 @@ class _ChangedSite:
         return True
 
     def _has_known_placement_values(self, change: ToolChange, *, is_update: bool) -> bool:
-        """Return True if all values for placement are known and, for a new object, present; report any other.
-        `is_update`: the object exists and is not replaced, so it keeps its values of absent properties.
+        """Return True if all values for placement are known and, for a new object, present.
+
+        Report any other. `is_update`: the object exists and is not replaced, so it keeps its values
+        of absent properties.
         """
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
@@ -382,7 +402,10 @@ class _ChangedSite:
         return not missing
 
     def _has_known_skus(self, change: ToolChange) -> bool:
-        """Return True if the catalogue or the site has all VM SKUs of the body; report the unknown ones."""
+        """Return True if the catalogue or the site has all VM SKUs of the body.
+
+        Report the unknown ones.
+        """
         properties = get_mapping(change.body, "properties")
         unknown = [
             sku for sku in dict.fromkeys(_list_vm_skus_of_body(properties)) if sku not in self.skus
@@ -410,8 +433,10 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Set the location in the body of a new object. A location of the inventory stays. A missing one becomes
-        the one of the only site. Otherwise the body has no location; report this if the inventory has locations.
+        """Set the location in the body of a new object.
+
+        A location of the inventory stays. A missing one becomes the one of the only site. Otherwise
+        the body has no location; report this if the inventory has locations.
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
@@ -435,8 +460,10 @@ class _ChangedSite:
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties. Azure
-        ignores initial pools after a cluster's creation: do not merge them, but report counts unlike the existing ones.
+        """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties.
+
+        Azure ignores initial pools after a cluster's creation: do not merge them, but report counts
+        unlike the existing ones.
         """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -485,8 +512,9 @@ class _ChangedSite:
                 )
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
-        """Update an existing pool, else add a new one to `self.pools`. A replaced one is removed first.
-        `key`: lower-case ARM id.
+        """Update an existing pool, else add a new one to `self.pools`.
+
+        A replaced one is removed first. `key`: lower-case ARM id.
         """
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
@@ -552,7 +580,10 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
-    """Return True if one path is a prefix of the other (zip ends with the shorter one); "*" matches any step."""
+    """Return True if one path is a prefix of the other (zip ends with the shorter one).
+
+    "*" matches any step.
+    """
     return all(
         step in {"*", path_step} or path_step == "*"
         for step, path_step in zip(pattern, path, strict=False)

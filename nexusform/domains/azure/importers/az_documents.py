@@ -56,11 +56,13 @@ _BYTE_ORDER_MARKS: Final = (
 
 
 class AzResources(Struct, frozen=True):
-    """Resources of an export by kind, in file order. `export_times`: `exported_at` values with their file.
-    `unreadable_kinds`: kinds with an unreadable file; references to them cannot be checked. `listed_kinds`:
-    kinds with a complete list, possibly empty. `incomplete_kinds`: kinds with a truncated list.
-    `clusters_with_pool_files`: clusters with a file of agent pools, in lower case. `unlisted_clusters`:
-    clusters with captured agent pools but missing in the list of clusters.
+    """Resources of an export by kind, in file order.
+
+    `export_times`: `exported_at` values with their file. `unreadable_kinds`: kinds with an
+    unreadable file; references to them cannot be checked. `listed_kinds`: kinds with a complete
+    list, possibly empty. `incomplete_kinds`: kinds with a truncated list.
+    `clusters_with_pool_files`: clusters with a file of agent pools, in lower case.
+    `unlisted_clusters`: clusters with captured agent pools but missing in the list of clusters.
     """
 
     by_kind: Mapping[str, list[ArmItem]]
@@ -77,7 +79,10 @@ class AzResources(Struct, frozen=True):
 
 
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
-    """Read every resource of an export, and the completeness of each kind; add findings about unreadable files."""
+    """Read every resource of an export, and the completeness of each kind.
+
+    Add findings about unreadable files.
+    """
     reader = _ExportReader(findings)
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
@@ -105,7 +110,10 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
 
 
 class _ExportReader:
-    """Reader of the files of an export; collects resources, and kinds with such a file (fields of AzResources)."""
+    """Reader of the files of an export.
+
+    Collects resources, and kinds with such a file (fields of AzResources).
+    """
 
     def __init__(self, findings: list[Problem]) -> None:
         """Start without resources; problems of the files are added to `findings`."""
@@ -125,8 +133,10 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file, and record the kinds with complete, incomplete or unreadable lists. The name of
-        the file determines `kind`. With ANY, the name is unknown, and the type of each resource decides.
+        """Read the resources of a file, and record the kinds with complete, incomplete or unreadable lists.
+
+        The name of the file determines `kind`. With ANY, the name is unknown, and the type of each
+        resource decides.
         """
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
@@ -173,8 +183,9 @@ class _ExportReader:
             self.listed_kinds |= kinds
 
     def _add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Add the resources under the kind of their type, or else of the file (`kind`). Return the kinds of the added
-        ones. Resources of unsupported types are reported.
+        """Add the resources under the kind of their type, or else of the file (`kind`).
+
+        Return the kinds of the added ones. Resources of unsupported types are reported.
         """
         # The first item of each unsupported ARM type or Kubernetes kind.
         unread: dict[str, ArmItem] = {}
@@ -223,7 +234,10 @@ class _ExportReader:
 def _find_unlisted_clusters(
     by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of clusters missing in the list of clusters, but with captured agent pools. Case is ignored."""
+    """Return the names of clusters missing in the list of clusters, but with captured agent pools.
+
+    Case is ignored.
+    """
     if "kubernetes_clusters" not in listed_kinds:
         # Without a list, none is missing in it.
         return ()
@@ -240,7 +254,10 @@ def _find_unlisted_clusters(
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
-    """Parse a JSON file, or a YAML file by its suffix. Return its data (a list for several documents) and problems."""
+    """Parse a JSON file, or a YAML file by its suffix.
+
+    Return its data (a list for several documents) and problems.
+    """
     if not name.lower().endswith(_YAML):
         data, problem = parse_json(name, content)
         return data, [] if problem is None else [problem]
@@ -252,8 +269,9 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
-    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread` has one
-    item of each ARM type ("": without a type) and of each Kubernetes kind.
+    """Add a warning about each type of resource not read, and one about all objects of Kubernetes.
+
+    `unread` has one item of each ARM type ("": without a type) and of each Kubernetes kind.
     """
     kubernetes_objects = {
         name: item for name, item in unread.items() if name and not _has_type(item)
@@ -275,7 +293,10 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 
 
 def find_resource_kind(item: ArmItem) -> str | None:
-    """Find the kind of a resource by its type, else by the type in its id. Return None if it is unknown or missing."""
+    """Find the kind of a resource by its type, else by the type in its id.
+
+    Return None if it is unknown or missing.
+    """
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
         # An object of Kubernetes, not an Azure resource.
         return NODES
@@ -295,7 +316,10 @@ def _has_type(item: ArmItem) -> bool:
 
 
 def _resolve_arm_template(document: Any) -> Any:
-    """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
+    """Resolve parameter defaults and variables in the resources of an ARM template.
+
+    Return other documents as given.
+    """
     if (
         not isinstance(document, Mapping)
         or "$schema" not in document
@@ -324,7 +348,10 @@ def _resolve_arm_template(document: Any) -> Any:
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
-    """Parse a JSON document; return (data, None) or (None, problem). Several documents in a row are one list."""
+    """Parse a JSON document; return (data, None) or (None, problem).
+
+    Several documents in a row are one list.
+    """
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
         return None, Problem((), "file-too-large", detail, file=file)
@@ -360,7 +387,10 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
 
 
 def _parse_concatenated(text: str) -> list[Any] | None:
-    """Parse documents written one after another (lines, or joined pages); return None for anything else."""
+    """Parse documents written one after another (lines, or joined pages).
+
+    Return None for anything else.
+    """
     decoder = json.JSONDecoder(parse_constant=_reject_nonstandard_json_number)
     documents: list[Any] = []
     position = 0

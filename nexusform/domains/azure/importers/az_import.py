@@ -1,8 +1,10 @@
-"""Objects to import from a site of an export. Each object has the arguments of its type, the observed
-attributes and references to other objects. Attributes computed by nexusform (a cluster's capacity) are
-absent. Placements have the provenance "observed"; NUMA cells are null, since Azure does not report them.
-The note `observed` of a machine has its power_state, ready_state, detailed_status, message, cordon_status,
-cordoned_by and since; the note of a rack has one such entry per generated machine.
+"""Objects to import from a site of an export.
+
+Each object has the arguments of its type, the observed attributes and references to other objects.
+Attributes computed by nexusform (a cluster's capacity) are absent. Placements have the provenance
+"observed"; NUMA cells are null, since Azure does not report them. The note `observed` of a machine
+has its power_state, ready_state, detailed_status, message, cordon_status, cordoned_by and since;
+the note of a rack has one such entry per generated machine.
 """
 
 import re
@@ -73,8 +75,9 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 class ImportedSiteObject(Struct, frozen=True):
-    """One object to import: type, id, attributes as plain data, and references as (type, id) by argument
-    path. `note` and `resource_group` are recorded with the object in state.
+    """One object to import: type, id, attributes as plain data, and references as by argument path.
+
+    Type, id. `note` and `resource_group` are recorded with the object in state.
     """
 
     type: str
@@ -86,8 +89,10 @@ class ImportedSiteObject(Struct, frozen=True):
 
 
 class ImportedSite(Struct, frozen=True):
-    """Objects of a site in planning order, Azure objects by creation time. Counts of VMs and nodes in the export:
-    `imported` have a machine, `occupied` have no object and count as used capacity, `unplaced` have no machine.
+    """Objects of a site in planning order, Azure objects by creation time.
+
+    Counts of VMs and nodes in the export: `imported` have a machine, `occupied` have no object and
+    count as used capacity, `unplaced` have no machine.
     """
 
     name: str
@@ -101,7 +106,10 @@ class ImportedSite(Struct, frozen=True):
 def build_imported_sites(
     sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES
 ) -> tuple[ImportedSite, ...]:
-    """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
+    """Build the objects of all sites.
+
+    A VM SKU used by several sites belongs to the first, with its largest sizes.
+    """
     site_list = list(sites)
     largest_skus: dict[str, VmSku] = {}
     for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):
@@ -134,7 +142,10 @@ class _SiteImport:
         custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
-        """Prepare the import. `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site."""
+        """Prepare the import.
+
+        `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site.
+        """
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
@@ -155,7 +166,10 @@ class _SiteImport:
         self.counts: Counter[str] = Counter()
 
     def build_site(self) -> ImportedSite:
-        """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""
+        """Build all objects.
+
+        Workloads are built first because they determine the occupied capacity of machines.
+        """
         # With time of creation and name.
         clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
         for cluster in self.site.clusters:
@@ -218,7 +232,10 @@ class _SiteImport:
         )
 
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
-        """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
+        """Build the machines.
+
+        A machine without a slot, or with a used one, gets the next free slot of its rack.
+        """
         used_slots: set[tuple[str, int]] = set()
         # No slot: last.
         for machine in sorted(
@@ -258,7 +275,10 @@ class _SiteImport:
             )
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes. None with an unknown VM SKU: its nodes count as occupied capacity."""
+        """Build a cluster with pools and nodes.
+
+        None with an unknown VM SKU: its nodes count as occupied capacity.
+        """
         nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
@@ -312,8 +332,10 @@ class _SiteImport:
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
-        """Build the arguments of a cluster's pools by name. A pool that was not captured keeps the arguments recorded
-        in state; they win over values derived from its nodes.
+        """Build the arguments of a cluster's pools by name.
+
+        A pool that was not captured keeps the arguments recorded in state; they win over values
+        derived from its nodes.
         """
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         # Only the body of a pool has its id; other pools are known from nodes or the cluster's
@@ -334,7 +356,10 @@ class _SiteImport:
         return pools
 
     def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
-        """Report a cluster with an unknown VM SKU ("": none named) and count its nodes as occupied capacity."""
+        """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity.
+
+        "": none named.
+        """
         reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
         detail = (
             f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
@@ -351,8 +376,10 @@ class _SiteImport:
         sku_name: str,
         existing_nodes: Sequence[AzNode],
     ) -> dict[str, dict[str, Any]]:
-        """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
-        count as occupied capacity. Missing nodes get a record without a machine.
+        """Build the node records of a pool by nexusform name.
+
+        Nodes beyond the count (an upgrade in progress) count as occupied capacity. Missing nodes
+        get a record without a machine.
         """
         recorded_pool = self.recorded_nodes.get(
             (f"{self.name}/{cluster.name}", pool), RecordedPoolNodes()
@@ -372,7 +399,10 @@ class _SiteImport:
     def _build_node(
         self, pool: str, number: int, sku_name: str, node: AzNode | None
     ) -> dict[str, Any]:
-        """Build the record of a node, and count it. `node`: the VM in Azure, None for a missing one."""
+        """Build the record of a node, and count it.
+
+        `node`: the VM in Azure, None for a missing one.
+        """
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -394,7 +424,10 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, with the cell count of the SKU."""
+        """Record the capacity of a node beyond its VM SKU as occupied.
+
+        In whole GiB, with the cell count of the SKU.
+        """
         excess = AzVmSize(
             cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
             memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
@@ -432,7 +465,10 @@ class _SiteImport:
     def _build_virtual_machine(
         self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]
     ) -> ImportedSiteObject:
-        """Build a VM, and count it. Its placement hints refer to `hint_targets`, objects of the site by name."""
+        """Build a VM, and count it.
+
+        Its placement hints refer to `hint_targets`, objects of the site by name.
+        """
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
@@ -476,7 +512,10 @@ class _SiteImport:
     def _count_unmanaged_vm_as_occupied(
         self, name: str, placement: AzVmLocation | None, shape: AzVmSize
     ) -> None:
-        """Count a VM not imported as an object: as occupied capacity of its machine, or as unplaced without one."""
+        """Count a VM not imported as an object.
+
+        As occupied capacity of its machine, or as unplaced without one.
+        """
         if placement is None:
             self.counts["unplaced"] += 1
             return
@@ -592,7 +631,10 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
 
 
 class UnmanagedAzVm(Struct, frozen=True):
-    """VM on a machine without an object in state. `owner` is its cluster, "" for a plain VM."""
+    """VM on a machine without an object in state.
+
+    `owner` is its cluster, "" for a plain VM.
+    """
 
     name: str
     machine: str
@@ -601,8 +643,10 @@ class UnmanagedAzVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
-    """Find the VMs on machines without an object in state. `managed` has the type and id of each object in state.
-    A managed cluster includes all its nodes; a pool managed as an object of its own includes the nodes of the pool.
+    """Find the VMs on machines without an object in state.
+
+    `managed` has the type and id of each object in state. A managed cluster includes all its nodes;
+    a pool managed as an object of its own includes the nodes of the pool.
     """
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
@@ -622,8 +666,10 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
 def build_machine_observation(
     machine: AzMachine, before: Values, time: str | None, *, is_requested: bool
 ) -> Values:
-    """Build the record of a machine for state. `before` is its last record ({} for none); `is_requested`: the applied
-    arguments cordon it; `time` of the read, None if unknown. In the result, `since` is the time of the first read with
+    """Build the record of a machine for state.
+
+    `before` is its last record ({} for none); `is_requested`: the applied arguments cordon it;
+    `time` of the read, None if unknown. In the result, `since` is the time of the first read with
     this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
@@ -643,8 +689,10 @@ def build_machine_observation(
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon; None without a cordon. The recorded owner stays, also while the cordon is unknown.
-    Else it is nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
+    """Find the owner of a cordon; None without a cordon.
+
+    The recorded owner stays, also while the cordon is unknown. Else it is nexusform if requested,
+    Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
     """
     if before.get("cordoned_by") and UNCORDONED not in (
         before.get("cordon_status"),
@@ -661,13 +709,19 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 
 
 def build_site_note(inventory: AzInventory) -> Values:
-    """Build the note of a site, private data in the state: its networks and versions, and its subscription if known."""
+    """Build the note of a site, private data in the state.
+
+    Its networks and versions, and its subscription if known.
+    """
     subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
     return {**build_site_resources_note(inventory.supplies), **subscription}
 
 
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
-    """Describe the difference between the recorded and the observed subscription of a site; "" for none or unknown."""
+    """Describe the difference between the recorded and the observed subscription of a site.
+
+    "" for none or unknown.
+    """
     recorded, observed = recorded_note.get(SUBSCRIPTION_KEY), site.inventory.subscription_id
     if not recorded or observed in ("", recorded):
         return ""
@@ -681,9 +735,11 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note (private data in state) with the observed facts of a machine or rack. `machines`: the observed
-    ones of the site, by name, read at `time`. A machine not observed has the note {}. For a rack without observed
-    machines, the facts are None, to remove those in `recorded_note`.
+    """Build the note (private data in state) with the observed facts of a machine or rack.
+
+    `machines`: the observed ones of the site, by name, read at `time`. A machine not observed has
+    the note {}. For a rack without observed machines, the facts are None, to remove those in
+    `recorded_note`.
     """
     # The facts of a machine, or those of a rack by machine.
     recorded = get_mapping(recorded_note, OBSERVED_KEY)

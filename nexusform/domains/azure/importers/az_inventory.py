@@ -1,5 +1,7 @@
-"""Sites of an `az networkcloud` export: racks, machines and the VMs on them. Machines are joined to racks by ARM id,
-ignoring case; racks give the zone, SKUs the capacity. Errors are returned as findings; nothing raises.
+"""Sites of an `az networkcloud` export: racks, machines and the VMs on them.
+
+Machines are joined to racks by ARM id, ignoring case; racks give the zone, SKUs the capacity.
+Errors are returned as findings; nothing raises.
 """
 
 from collections import Counter
@@ -95,8 +97,10 @@ def read_inventory(
     machine_sku_by_id: Mapping[str, str] | None = None,
     site: str | None = None,
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
-    """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
-    `machine_sku_by_id` are machine SKUs (newest catalogue) by machineSkuId, with precedence over the rack's SKU.
+    """Read one site of the documents: the only one, or the one named `site`.
+
+    Findings list errors first. `machine_sku_by_id` are machine SKUs (newest catalogue) by
+    machineSkuId, with precedence over the rack's SKU.
     """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
@@ -111,7 +115,10 @@ def read_inventory(
 def read_sites(
     documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
-    """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
+    """Read all sites of the documents, sorted by name, separated by extended location.
+
+    Findings list errors first.
+    """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     sites = [
@@ -131,8 +138,10 @@ def _report_uncaptured_kinds(
     *,
     needs_node_times: bool = True,
 ) -> None:
-    """Report missing lists of racks and machines. Without errors, also report other data missing in the export.
-    `needs_node_times`: these include the creation times of nodes, needed to number the nodes.
+    """Report missing lists of racks and machines.
+
+    Without errors, also report other data missing in the export. `needs_node_times`: these include
+    the creation times of nodes, needed to number the nodes.
     """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
@@ -144,7 +153,10 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export after another tool's changes. Return also the changed resources, and findings."""
+    """Read the sites of an export after another tool's changes.
+
+    Return also the changed resources, and findings.
+    """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
@@ -162,7 +174,10 @@ def read_changed_sites(
 def _read_exported_resources(
     documents: Documents, findings: list[Problem]
 ) -> tuple[AzResources, datetime | None]:
-    """Read all documents; return the resources, and the oldest time of export in them (None without a valid one)."""
+    """Read all documents; return the resources, and the oldest time of export in them.
+
+    None without a valid one.
+    """
     items = read_export_resources(documents, findings)
     file_times: list[tuple[str, Any]] = [
         (name, content.decode("utf-8", "replace").lstrip("\ufeff").strip())
@@ -186,7 +201,10 @@ def _read_exported_resources(
 def _build_inventory(
     items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
 ) -> AzInventory:
-    """Build the inventory of one site from its resources. `machine_sku_by_id`: machine SKUs set by the user."""
+    """Build the inventory of one site from its resources.
+
+    `machine_sku_by_id`: machine SKUs set by the user.
+    """
     catalogue = CATALOGUES[NEWEST]
     doubtful_kinds = items.unreadable_kinds | items.incomplete_kinds
     # A file of mixed kinds may hold racks and machines.
@@ -257,8 +275,9 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the site's Nexus cluster, with field names of nexusform. Return None if the site has
-    no cluster or several, or if a field has another type than expected.
+    """Read the update strategy of the site's Nexus cluster, with field names of nexusform.
+
+    Return None if the site has no cluster or several, or if a field has another type than expected.
     """
     clusters = items.list_resources("clusters")
     if len(clusters) != 1:
@@ -301,7 +320,10 @@ def _attach_nodes_to_clusters(
 
 
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
-    """Return distinct findings, errors first: at most MAX_FINDINGS, and one with the number of hidden findings."""
+    """Return distinct findings, errors first.
+
+    At most MAX_FINDINGS, and one with the number of hidden findings.
+    """
     ordered = sorted(
         dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR
     )
@@ -327,9 +349,11 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id. A VM on an
-    unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs without a
-    machine get no placement, and one finding together.
+    """Resolve the placement and NUMA cell count of each VM, sorted by name.
+
+    `machines` are by lower-case id. A VM on an unlisted machine gets no placement, and a finding if
+    all machines were read (`has_machine_list`). All VMs without a machine get no placement, and one
+    finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     # used capacity by machine, for a warning above its hardware.
@@ -409,7 +433,10 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
-    """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
+    """Add a VM of size `shape` to the load of the machine `name`.
+
+    Warn once if the load exceeds the hardware.
+    """
     totals = (
         hardware.cells * hardware.cpus_per_cell,
         hardware.cells * hardware.memory_gib_per_cell,
@@ -476,7 +503,10 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count: failures without a state. Skip nodes or counts not captured."""
+    """Find pools with fewer nodes than their count: failures without a state.
+
+    Skip nodes or counts not captured.
+    """
     if not cluster.has_node_list:
         # Its nodes are unknown.
         return

@@ -1,4 +1,7 @@
-"""Racks and machines of an export. SKU names give a machine's hardware: its own, its rack's, or those of rack SKUs."""
+"""Racks and machines of an export.
+
+SKU names give a machine's hardware: its own, its rack's, or those of rack SKUs.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +63,10 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
-    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`), assuming one cell; None if absent."""
+    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`), assuming one cell.
+
+    None if absent.
+    """
     match = _SIZE_IN_SKU.search(extract_name(sku_id).lower())
     if match is None:
         return None
@@ -74,7 +80,10 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 
 
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
-    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case: machine SKU and role by slot."""
+    """Read the rack SKUs of `az networkcloud racksku list` by name in lower case.
+
+    Machine SKU and role by slot.
+    """
     skus: dict[str, RackSku] = {}
     for name, item in iterate_named_items(items):
         servers: dict[int, tuple[str | None, str]] = {}
@@ -117,8 +126,10 @@ def select_compute_racks(
 
 
 class MachineReadOptions(Struct, frozen=True):
-    """Options for reading machines: racks by lower-case id, user-defined machine SKUs by SKU id, rack SKUs by name.
-    `has_rack_list`: the list of racks was read, so an unknown rack is an error.
+    """Options for reading machines.
+
+    Racks by lower-case id, user-defined machine SKUs by SKU id, rack SKUs by name. `has_rack_list`:
+    the list of racks was read, so an unknown rack is an error.
     """
 
     racks: Mapping[str, AzRack]
@@ -128,8 +139,10 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by lower-case id. Report and skip a machine without name, rack or slot, and a second one of a
-    name. Report a truncated list, and return {}.
+    """Read the machines by lower-case id.
+
+    Report and skip a machine without name, rack or slot, and a second one of a name. Report a
+    truncated list, and return {}.
     """
     options = replace(
         options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
@@ -173,7 +186,10 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine. Without an id, a slot or a known rack, report it and return None."""
+    """Read a machine.
+
+    Without an id, a slot or a known rack, report it and return None.
+    """
     # VMs refer to the id.
     arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
@@ -220,7 +236,10 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine by name. Report absent ones: the machine then takes no new VM."""
+    """Read the facts of a machine by name.
+
+    Report absent ones: the machine then takes no new VM.
+    """
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
@@ -243,13 +262,19 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 def _find_server(
     rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]
 ) -> tuple[str | None, str]:
-    """Find machine SKU and role of the server in a slot of a rack SKU; (None, COMPUTE) if it is not listed there."""
+    """Find machine SKU and role of the server in a slot of a rack SKU.
+
+    (None, COMPUTE) if it is not listed there.
+    """
     servers_by_slot = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {})
     return servers_by_slot.get(slot, (None, COMPUTE))
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
-    """Add one warning about machines without roles (exports before API 2024-07), at the first of them."""
+    """Add one warning about machines without roles, at the first of them.
+
+    Exports before API 2024-07.
+    """
     if not machines:
         # All have roles.
         return
@@ -275,7 +300,10 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
 def _report_unknown_sku(
     item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
 ) -> None:
-    """Report a machine of unknown hardware; suggest also a list of rack SKUs unless `has_rack_skus`."""
+    """Report a machine of unknown hardware.
+
+    Suggest also a list of rack SKUs unless `has_rack_skus`.
+    """
     remedy = (
         f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}'
         if sku_id
@@ -293,7 +321,10 @@ def _report_unknown_sku(
 
 
 def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
-    """Parse the sorted roles in labels of the form `[PREFIX/]ROLE[=true]`; a label with another value is no role."""
+    """Parse the sorted roles in labels of the form `[PREFIX/]ROLE[=true]`.
+
+    A label with another value is no role.
+    """
     roles = set()
     for label in labels:
         name, _, flag = label.rpartition("/")[2].partition("=")
@@ -305,7 +336,10 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """Read the racks and machines defined by Nexus clusters (a planned site), by lower-case id, and warn about it."""
+    """Read the racks and machines defined by Nexus clusters, by lower-case id, and warn about it.
+
+    A planned site.
+    """
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
@@ -339,7 +373,10 @@ def read_planned_site(
 
 
 def count_defined_machines(cluster: ArmItem) -> int:
-    """Count the machines in the rack definitions of a Nexus cluster; malformed parts count as absent."""
+    """Count the machines in the rack definitions of a Nexus cluster.
+
+    Malformed parts count as absent.
+    """
     single = cluster.read_value("aggregatorOrSingleRackDefinition")
     definitions = [single, *list_mappings(cluster.read_value("computeRackDefinitions"))]
     return sum(
@@ -351,7 +388,10 @@ def count_defined_machines(cluster: ArmItem) -> int:
 def _read_planned_machine(
     server: ArmItem, rack: AzRack, options: MachineReadOptions
 ) -> AzMachine | None:
-    """Read a machine from the definition of a Nexus cluster; it counts as ready. None without a slot (reported)."""
+    """Read a machine from the definition of a Nexus cluster; it counts as ready.
+
+    None without a slot (reported).
+    """
     slot = server.read_required_number("rackSlot")
     if slot is None:
         return None

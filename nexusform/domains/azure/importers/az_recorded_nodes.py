@@ -1,4 +1,7 @@
-"""Facts of a site known from state only: pools and numbers of nodes, and racks of unlisted machines."""
+"""Facts of a site known from state only.
+
+Pools and numbers of nodes, and racks of unlisted machines.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -35,8 +38,9 @@ class PredictedNodeLocation(NamedTuple):
 
 
 class RecordedPoolNodes(Struct, frozen=True):
-    """Recorded nodes of a pool: numbers by platform name, and predicted locations by number for nodes without
-    a platform name. `arguments`: those of the pool's block, for sites that do not list them; None if unknown.
+    """Recorded nodes of a pool: numbers by platform name, and predicted locations by number for nodes without a platform name.
+
+    `arguments`: those of the pool's block, for sites that do not list them; None if unknown.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -51,8 +55,9 @@ _Vm = TypeVar("_Vm", AzNode, AzVirtualMachine)
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the recorded nodes of each pool, by (cluster id, pool name). `objects`: attributes of clusters in state,
-    and of pools with a block of their own.
+    """Collect the recorded nodes of each pool, by (cluster id, pool name).
+
+    `objects`: attributes of clusters in state, and of pools with a block of their own.
     """
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
@@ -82,8 +87,9 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 def add_pool_arguments(
     recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]
 ) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments in `objects` (attributes of clusters and pools), not those in
-    `recorded_nodes`. The arguments of a pool missing in `objects` are None.
+    """Return the recorded nodes with the pool arguments in `objects` (attributes of clusters and pools), not those in `recorded_nodes`.
+
+    The arguments of a pool missing in `objects` are None.
     """
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
@@ -98,9 +104,11 @@ def add_pool_arguments(
 def assign_node_numbers(
     nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes
 ) -> dict[int, AzNode]:
-    """Assign the numbers 0 to `count` - 1 to the nodes of a pool. Recorded numbers stay. A node on a predicted machine,
-    or else in a predicted rack, gets the number of the prediction. The others get free numbers: nodes on machines
-    first, then by creation time and name.
+    """Assign the numbers 0 to `count` - 1 to the nodes of a pool.
+
+    Recorded numbers stay. A node on a predicted machine, or else in a predicted rack, gets the
+    number of the prediction. The others get free numbers: nodes on machines first, then by creation
+    time and name.
     """
     numbers = recorded_pool.numbers
     # The default `count` is out of range: it excludes nodes without a recorded number.
@@ -124,7 +132,9 @@ def _assign_predicted_numbers(
     get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
     """Add nodes at a predicted location to `assigned`, under the number of the prediction if it is below `count`.
-    Return the other nodes. `get_name` returns the machine or rack of a location: equal names are the same location.
+
+    Return the other nodes. `get_name` returns the machine or rack of a location: equal names are
+    the same location.
     """
     # free numbers by the name of a machine or rack.
     numbers_by_name: dict[str, list[int]] = {}
@@ -146,8 +156,9 @@ def _assign_predicted_numbers(
 def locate_vms_on_unlisted_machines(
     sites: Iterable[AzSite], objects: Sequence[Mapping[str, Any]]
 ) -> tuple[AzSite, ...]:
-    """Return the sites with a placement for VMs on unlisted machines, since an incomplete list may lack an existing
-    machine. The racks of the machines come from `objects` in state; without a rack a VM stays unplaced.
+    """Return the sites with a placement for VMs on unlisted machines, since an incomplete list may lack an existing machine.
+
+    The racks of the machines come from `objects` in state; without a rack a VM stays unplaced.
     """
     locations = _collect_recorded_locations(objects)
     located_sites = []
@@ -168,7 +179,10 @@ def locate_vms_on_unlisted_machines(
 
 
 def _locate_vm(vm: _Vm, site: str, locations: Mapping[tuple[str, str], AzVmLocation]) -> _Vm:
-    """Return a VM with the recorded location of its unlisted machine. Without a record the VM is unchanged."""
+    """Return a VM with the recorded location of its unlisted machine.
+
+    Without a record the VM is unchanged.
+    """
     location = locations.get((site, vm.unlisted_machine))
     return vm if location is None else replace(vm, placement=location, unlisted_machine="")
 

@@ -1,5 +1,6 @@
-"""Records of an `az networkcloud` export: standard files, capture commands, resources. All are frozen; ids
-are ARM ids as captured, `created_at` is "" if unknown.
+"""Records of an `az networkcloud` export: standard files, capture commands, resources.
+
+All are frozen; ids are ARM ids as captured, `created_at` is "" if unknown.
 """
 
 import re
@@ -18,7 +19,10 @@ _SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
 
 
 class AzRack(Struct, frozen=True):
-    """Compute rack. `machine_sku` is the catalogue's hardware for its rack SKU, or None."""
+    """Compute rack.
+
+    `machine_sku` is the catalogue's hardware for its rack SKU, or None.
+    """
 
     name: str
     id: str
@@ -28,9 +32,11 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """Bare-metal machine with its facts (resource_types/machine_facts.py), such as its sorted roles. `name` is the
-    ARM name, `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
-    catalogue), `hardware` is the size in its SKU id, or None.
+    """Bare-metal machine with its facts, such as its sorted roles.
+
+    resource_types/machine_facts.py. `name` is the ARM name, `machine_name` the host name set by
+    operators. If `machine_sku` is None (absent in the catalogue), `hardware` is the size in its SKU
+    id, or None.
     """
 
     name: str
@@ -50,7 +56,10 @@ class AzMachine(Struct, frozen=True):
 
 
 class AzVmLocation(Struct, frozen=True):
-    """Location of a VM. Azure does not report NUMA cells."""
+    """Location of a VM.
+
+    Azure does not report NUMA cells.
+    """
 
     machine: str
     rack: str
@@ -67,9 +76,11 @@ class AzVmSize(Struct, frozen=True):
 
 
 class AzNode(Struct, frozen=True):
-    """Node of an NKS cluster; `placement` is None until it is scheduled. `shape` is the larger of the node's own size
-    and its SKU's. `is_duplicate`: a further record of a node on another machine; it only occupies capacity.
-    `unlisted_machine`: name of its machine if the list of machines lacks it; it has no placement then.
+    """Node of an NKS cluster; `placement` is None until it is scheduled.
+
+    `shape` is the larger of the node's own size and its SKU's. `is_duplicate`: a further record of
+    a node on another machine; it only occupies capacity. `unlisted_machine`: name of its machine if
+    the list of machines lacks it; it has no placement then.
     """
 
     name: str
@@ -95,7 +106,10 @@ class AzHint(Struct, frozen=True):
 
 
 class AzVirtualMachine(Struct, frozen=True):
-    """Plain virtual machine; `placement` is None until it is scheduled. `unlisted_machine`: as of AzNode."""
+    """Plain virtual machine; `placement` is None until it is scheduled.
+
+    `unlisted_machine`: as of AzNode.
+    """
 
     name: str
     id: str
@@ -115,7 +129,10 @@ class AzTaint(Struct, frozen=True):
 
 
 class AzPool(Struct, frozen=True):
-    """Agent pool. `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or "1G")."""
+    """Agent pool.
+
+    `availability_zones` () means all. `hugepages`: pages per node and their size ("2M" or "1G").
+    """
 
     name: str
     id: str
@@ -133,9 +150,11 @@ class AzPool(Struct, frozen=True):
 
 
 class AzCluster(Struct, frozen=True):
-    """NKS cluster with pools in creation order and nodes by name. Without `has_pool_list` the agent pools were
-    not captured: the pools are the initial ones and those referenced by nodes. Without `has_node_list` the
-    nodes are unknown. `duplicate_nodes`: further records of nodes.
+    """NKS cluster with pools in creation order and nodes by name.
+
+    Without `has_pool_list` the agent pools were not captured: the pools are the initial ones and
+    those referenced by nodes. Without `has_node_list` the nodes are unknown. `duplicate_nodes`:
+    further records of nodes.
     """
 
     name: str
@@ -153,7 +172,10 @@ class AzCluster(Struct, frozen=True):
 
 
 class AzFailure(Struct, frozen=True):
-    """Failed object: kind, name (a pool's includes its cluster), state ("" for missing nodes), and Azure's reason."""
+    """Failed object: kind, name (a pool's includes its cluster), state, and Azure's reason.
+
+    "" for missing nodes.
+    """
 
     kind: str
     name: str
@@ -162,11 +184,13 @@ class AzFailure(Struct, frozen=True):
 
 
 class AzInventory(Struct, frozen=True):
-    """One site, everything sorted by name. `vm_skus`: SKUs of nodes absent in the catalogue, with the largest
-    observed size. `exported_at` (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself
-    has the time. `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`:
-    clusters with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`: other
-    resources show more machines than the list.
+    """One site, everything sorted by name.
+
+    `vm_skus`: SKUs of nodes absent in the catalogue, with the largest observed size. `exported_at`
+    (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself has the time.
+    `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`: clusters
+    with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`:
+    other resources show more machines than the list.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -213,7 +237,9 @@ class AzSite(Struct, frozen=True):
 
 
 class ExportFileKind(Struct, frozen=True):
-    """One kind of document. `has_several_files`: files with an infix are read too (`agent_pools.core.json`, one per
+    """One kind of document.
+
+    `has_several_files`: files with an infix are read too (`agent_pools.core.json`, one per
     cluster). `command` captures it; words in capitals are placeholders.
     """
 

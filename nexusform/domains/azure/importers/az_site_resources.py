@@ -1,4 +1,7 @@
-"""Supplies of a site besides machines: addresses of L3 networks, pods and load balancers, storage, and versions."""
+"""Supplies of a site besides machines.
+
+Addresses of L3 networks, pods and load balancers, storage, and versions.
+"""
 
 import re
 from collections import Counter
@@ -55,8 +58,9 @@ _Network: TypeAlias = tuple[str, str, int | None]
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
-    """Read the networks, storage and versions (of Kubernetes and the runtime) of a site. A field is None if the list of
-    its kind was not captured completely. Networks get unique names.
+    """Read the networks, storage and versions (of Kubernetes and the runtime) of a site.
+
+    A field is None if the list of its kind was not captured completely. Networks get unique names.
     """
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
     # id, name and number of addresses of each.
@@ -122,7 +126,10 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
 
 
 def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
-    """Read the runtime version of the only Nexus cluster and the upgrades offered to it; None if unknown."""
+    """Read the runtime version of the only Nexus cluster and the upgrades offered to it.
+
+    None if unknown.
+    """
     if len(clusters) != 1:
         return None
     version = clusters[0].read_text("clusterVersion", "")
@@ -143,9 +150,11 @@ class _VersionEnds(NamedTuple):
 
 
 def _collect_versions(lists: Iterable[ArmItem]) -> dict[str, _VersionEnds]:
-    """Return the Kubernetes versions of the lists. An entry has a minor version, and its bundles in one string: `{
-    components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles
-    the minor version counts.
+    """Return the Kubernetes versions of the lists.
+
+    An entry has a minor version, and its bundles in one string: `{ components: {...}, patchVersion:
+    v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles the minor
+    version counts.
     """
     versions: dict[str, _VersionEnds] = {}
     for minor in chain.from_iterable(item.read_objects("values") for item in lists):
@@ -168,7 +177,10 @@ def _collect_versions(lists: Iterable[ArmItem]) -> dict[str, _VersionEnds]:
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
-    """Yield id, name and number of IPv4 host addresses of each network; the number is None without a valid prefix."""
+    """Yield id, name and number of IPv4 host addresses of each network.
+
+    The number is None without a valid prefix.
+    """
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
@@ -178,8 +190,10 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
-    """Read the networks that VMs may be attached to; None if no kind of network has a complete list. The result has the
-    kinds with a complete list. Each network is a pair: id, and the reason against its use or "".
+    """Read the networks that VMs may be attached to.
+
+    None if no kind of network has a complete list. The result has the kinds with a complete list.
+    Each network is a pair: id, and the reason against its use or "".
     """
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     if not kinds:
@@ -195,7 +209,10 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 
 
 def _explain_unusable_network(network: ArmItem) -> str:
-    """Describe why VMs cannot use a network: its failed state and the message, "" if it is usable or unknown."""
+    """Describe why VMs cannot use a network.
+
+    Its failed state and the message, "" if it is usable or unknown.
+    """
     for state in map(network.read_text, ("provisioningState", "detailedStatus")):
         if state in _UNUSABLE_STATES:
             return f"{state}{enclose(': ', network.read_text('detailedStatusMessage'))}"
@@ -205,7 +222,10 @@ def _explain_unusable_network(network: ArmItem) -> str:
 def _read_cluster_networks(
     items: Iterable[ArmItem], names: Mapping[str, str]
 ) -> Iterator[ClusterNetworks]:
-    """Read the networks of clusters; skip clusters without any. `names`: names of networks by lower-case id."""
+    """Read the networks of clusters; skip clusters without any.
+
+    `names`: names of networks by lower-case id.
+    """
     for item in items:
         name, network = item.read_text("name"), item.read_object("networkConfiguration")
         if name is None or network is None:
@@ -249,7 +269,10 @@ def _read_available_cluster_upgrades(
 
 
 def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
-    """Count the IPv4 addresses of a prefix, range or address; else add a finding and return None. IPv6 is skipped."""
+    """Count the IPv4 addresses of a prefix, range or address; else add a finding and return None.
+
+    IPv6 is skipped.
+    """
     if _IPV6 in text:
         return None
     first, dash, last = (part.strip() for part in text.partition("-"))

@@ -1,7 +1,9 @@
-"""NKS clusters, agent pools, nodes and plain virtual machines of an export. VMs refer to their machine by ARM
-id; az_inventory.py resolves it to a placement. Before API 2024-07 workers have no agentPoolId, before 2023-07
-no vmSkuName. Names of nodes give the pool: those of initial pools are numbered
-(`NAME-1a2b3c4d-agentpool1-md-x7k2p`), those of later pools contain the pool's name (`NAME-POOL-md-x7k2p`).
+"""NKS clusters, agent pools, nodes and plain virtual machines of an export.
+
+VMs refer to their machine by ARM id; az_inventory.py resolves it to a placement. Before API 2024-07
+workers have no agentPoolId, before 2023-07 no vmSkuName. Names of nodes give the pool: those of
+initial pools are numbered (`NAME-1a2b3c4d-agentpool1-md-x7k2p`), those of later pools contain the
+pool's name (`NAME-POOL-md-x7k2p`).
 """
 
 import re
@@ -68,8 +70,10 @@ _PAGE_SIZES: Final = ("2M", "1G")
 
 
 class NodeReading:
-    """Node of a cluster's body with reported or derived pool and SKU. `figures`: guest vCPUs, GiB of memory,
-    GiB of disk (0: unknown). `machine`: lower-case id of its machine, "" without one.
+    """Node of a cluster's body with reported or derived pool and SKU.
+
+    `figures`: guest vCPUs, GiB of memory, GiB of disk (0: unknown). `machine`: lower-case id of its
+    machine, "" without one.
     """
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
@@ -77,7 +81,10 @@ class NodeReading:
     def __init__(
         self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]
     ) -> None:
-        """Read a node (`item`), with missing values derived. `initial`: pools in the creation of its cluster."""
+        """Read a node (`item`), with missing values derived.
+
+        `initial`: pools in the creation of its cluster.
+        """
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
@@ -109,14 +116,19 @@ class NodeReading:
 
 
 class ClusterNodes:
-    """Nodes in the body of one cluster. `initial`: the pools in its initialAgentPoolConfigurations. `nodes` has one
-    record per node name; `duplicates` has more records of these names, on other machines.
+    """Nodes in the body of one cluster.
+
+    `initial`: the pools in its initialAgentPoolConfigurations. `nodes` has one record per node
+    name; `duplicates` has more records of these names, on other machines.
     """
 
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 
     def __init__(self, item: ArmItem, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
-        """Read the nodes in the body of a cluster (`item`). `initial`: pools in its initialAgentPoolConfigurations."""
+        """Read the nodes in the body of a cluster (`item`).
+
+        `initial`: pools in its initialAgentPoolConfigurations.
+        """
         self.item = item
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
@@ -132,8 +144,10 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one node name to one per machine, with the largest sizes; report several records.
-        Records without a machine are dropped if another has one; else one of them is kept.
+        """Merge the records of one node name to one per machine, with the largest sizes.
+
+        Report several records. Records without a machine are dropped if another has one; else one
+        of them is kept.
         """
         by_machine: dict[str, NodeReading] = {}
         # With a machine first.
@@ -192,7 +206,10 @@ def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool
 
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
-    """Return True for a node of the control plane: by its role, or else by its name (workers have `-md-` in theirs)."""
+    """Return True for a node of the control plane.
+
+    By its role, or else by its name (workers have `-md-` in theirs).
+    """
     # absent in older exports.
     role = item.read_text("role")
     return (
@@ -201,8 +218,10 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
-    """Return the pool in a worker's name: by number (`-agentpool2-md-`: the second initial pool), else the longest
-    known pool name in it, else the text between cluster name and hash.
+    """Return the pool in a worker's name.
+
+    By number (`-agentpool2-md-`: the second initial pool), else the longest known pool name in it,
+    else the text between cluster name and hash.
     """
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
@@ -219,8 +238,9 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
 
 
 class DerivedAgentPool(Struct, frozen=True):
-    """Pool known only from its nodes, with one of them as `item`, and the reason for mode System ("" for User).
-    `is_numbered`: its nodes are named like those of initial pools.
+    """Pool known only from its nodes, with one of them as `item`, and the reason for mode System.
+
+    "" for User. `is_numbered`: its nodes are named like those of initial pools.
     """
 
     cluster: str
@@ -236,9 +256,11 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster. The second list repeats those known only from their nodes. Without a captured
-    list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs a pool of mode
-    System. If none is known, one of the derived pools gets this mode.
+    """Return all pools of a cluster.
+
+    The second list repeats those known only from their nodes. Without a captured list, a pool
+    counts its observed nodes, since its initial count may be outdated. A cluster needs a pool of
+    mode System. If none is known, one of the derived pools gets this mode.
     """
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
@@ -333,8 +355,10 @@ def report_derived_pools(
 def find_uncatalogued_vm_skus(
     readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]
 ) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning. A SKU has the
-    largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name.
+
+    Report them in one warning. A SKU has the largest size of its nodes, or without nodes the size
+    in its name. SKUs of unknown size are left out.
     """
     # sizes of nodes (vCPUs, memory and disk) by SKU.
     sizes: dict[str, set[tuple[int, ...]]] = {}
@@ -371,7 +395,10 @@ def find_uncatalogued_vm_skus(
 
 
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
-    """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
+    """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name.
+
+    None if unknown.
+    """
     published = _PUBLISHED_SKU.fullmatch(name)
     # The P of NC_P46_224_v1.
     sku_type = name[3:4] if name.startswith("NC_") else ""
@@ -394,7 +421,10 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
 
 
 class ListedVm(Struct, frozen=True):
-    """VM with the ARM id of its machine, "" until it is scheduled. `item` locates it in the document for findings."""
+    """VM with the ARM id of its machine, "" until it is scheduled.
+
+    `item` locates it in the document for findings.
+    """
 
     vm: AzNode | AzVirtualMachine
     machine_id: str
@@ -439,7 +469,10 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 
 
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
-    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` ""). `sku`: its VM SKU."""
+    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "").
+
+    `sku`: its VM SKU.
+    """
     upgrade = item.read_object_or_empty("upgradeSettings")
     options = item.read_object_or_empty("agentOptions")
     page_count = options.read_number("hugepagesCount", 0)  # per node
@@ -472,8 +505,10 @@ def read_clusters(
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the catalogue.
-    `pools`: captured agent pools by lower-case cluster id. Pools not captured are derived from the nodes, and reported.
+    """Return the clusters, the nodes of all clusters, and the VM SKUs absent in the catalogue.
+
+    Nodes not yet attached. `pools`: captured agent pools by lower-case cluster id. Pools not
+    captured are derived from the nodes, and reported.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
@@ -514,7 +549,10 @@ def _read_clusters_with_agent_pools(
     pools: Mapping[str, list[AzPool]],
     clusters_with_pool_files: AbstractSet[str],
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Yield every cluster with its pools in `pools` (by cluster id), None without a list. Report repeated names."""
+    """Yield every cluster with its pools in `pools` (by cluster id), None without a list.
+
+    Report repeated names.
+    """
     for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
@@ -534,7 +572,10 @@ def _read_clusters_with_agent_pools(
 
 
 def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
-    """Read the initial pools of a cluster, used if no agent pools were captured; report and skip incomplete ones."""
+    """Read the initial pools of a cluster, used if no agent pools were captured.
+
+    Report and skip incomplete ones.
+    """
     pools: list[AzPool] = []
     for item in cluster.read_objects("initialAgentPoolConfigurations"):
         name, count = item.read_required_text("name"), item.read_required_number("count")
@@ -563,8 +604,9 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
 def _build_node(
     node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False
 ) -> ListedVm:
-    """Build the VM of a node, with its machine's id ("": none) and JSON object. `is_duplicate`: another record of this
-    name, on another machine, is the node itself.
+    """Build the VM of a node, with its machine's id ("": none) and JSON object.
+
+    `is_duplicate`: another record of this name, on another machine, is the node itself.
     """
     item = node.item
     vm = AzNode(
@@ -583,7 +625,10 @@ def _build_node(
 
 
 def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSize:
-    """Compute the size of a node on its machine: its SKU's with emulator threads, or its own if larger."""
+    """Compute the size of a node on its machine.
+
+    Its SKU's with emulator threads, or its own if larger.
+    """
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
@@ -605,7 +650,10 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
 
 
 def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
-    """Read the virtual machines outside Kubernetes clusters. Report and skip invalid VMs and duplicate names."""
+    """Read the virtual machines outside Kubernetes clusters.
+
+    Report and skip invalid VMs and duplicate names.
+    """
     vms = []
     for name, item in iterate_unique_items(items, "VM"):
         cores, memory = (
@@ -631,7 +679,10 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
 
 
 def _read_hints(item: ArmItem) -> Iterator[AzHint]:
-    """Yield the placement hints of a VM. Report and skip those with other values: the API returns an empty scope."""
+    """Yield the placement hints of a VM.
+
+    Report and skip those with other values: the API returns an empty scope.
+    """
     for hint in item.read_objects("placementHints"):
         values = {name: hint.read_text(name, "") for name in _HINT_VALUES}
         unknown_names = [name for name, value in values.items() if value not in _HINT_VALUES[name]]

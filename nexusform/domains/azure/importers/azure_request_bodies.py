@@ -28,7 +28,10 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield name and arguments of each pool of a cluster, in the order of its blocks; sorted if it is unknown."""
+    """Yield name and arguments of each pool of a cluster, in the order of its blocks.
+
+    Sorted if it is unknown.
+    """
     pools = get_mapping(values, "agent_pool")
     for name in values.get("agent_pool_order") or sorted(pools):
         if name in pools:
@@ -64,7 +67,10 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool. Azure accepts its hugepages on creation only."""
+    """Build the `properties` of a new pool.
+
+    Azure accepts its hugepages on creation only.
+    """
     body = build_pool_properties(values)
     for name, total_bytes in read_hugepages(values).items():
         if name in _PAGE_SIZES:
@@ -94,7 +100,10 @@ def read_hugepages(values: Mapping[str, Any]) -> dict[str, int]:
 def list_hugepages_problems(
     before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> list[str]:
-    """Return why Azure cannot provide the hugepages of a cluster or pool; `before` is None for a new object."""
+    """Return why Azure cannot provide the hugepages of a cluster or pool.
+
+    `before` is None for a new object.
+    """
     # A pool with a resource of its own.
     if "agent_pool" not in after:
         return list(_check_pool_hugepages(str(after["name"]), before, after))
@@ -115,7 +124,10 @@ def list_hugepages_problems(
 def _check_pool_hugepages(
     name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield a problem if Azure cannot provide the hugepages of a pool; `before` is None for a new pool."""
+    """Yield a problem if Azure cannot provide the hugepages of a pool.
+
+    `before` is None for a new pool.
+    """
     pages = read_hugepages(after)
     if before is not None:
         # Any other change re-creates the pool.
@@ -161,7 +173,10 @@ def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 def build_placement_hints(
     values: Mapping[str, Any], convert_id: Callable[[str], Any]
 ) -> list[dict[str, Any]]:
-    """Build the placement hints of a VM. `convert_id` converts the nexusform id of a target to the value to write."""
+    """Build the placement hints of a VM.
+
+    `convert_id` converts the nexusform id of a target to the value to write.
+    """
     return [
         {
             "hintType": hint["hint_type"],
@@ -200,8 +215,10 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
-    """Merge one body over another; objects merge recursively, everything else is replaced. From {"a": {"b": 1}, "c":
-    [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
+    """Merge one body over another; objects merge recursively, everything else is replaced.
+
+    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c":
+    [3]}.
     """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {
@@ -212,8 +229,9 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the new and changed members of a body, recursively; removed ones are left out. From {"a": {"b": 1, "c":
-    2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
+    """Return the new and changed members of a body, recursively; removed ones are left out.
+
+    From {"a": {"b": 1, "c": 2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
     """
     previous = get_known_mapping(before)
     changes: dict[str, Any] = {}
@@ -227,9 +245,11 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value has everything requested. An object may have more members. A list must have as
-    many elements, in any order. None equals an empty value, but not a requested [] or {}. Example: {"count": 3, "mode":
-    "User"} has the requested {"count": 3}, but {"count": 4} has not.
+    """Return True if the observed value has everything requested.
+
+    An object may have more members. A list must have as many elements, in any order. None equals an
+    empty value, but not a requested [] or {}. Example: {"count": 3, "mode": "User"} has the
+    requested {"count": 3}, but {"count": 4} has not.
     """
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):

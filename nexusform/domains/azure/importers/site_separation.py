@@ -1,6 +1,8 @@
-"""Resources of a subscription, split by Operator Nexus instance. An instance is identified by its extended
-location (custom location). Its name is that of its Nexus cluster (clusterId of machines, racks, Kubernetes
-clusters and VMs), else of the location. A site in state keeps its recorded name.
+"""Resources of a subscription, split by Operator Nexus instance.
+
+An instance is identified by its extended location (custom location). Its name is that of its Nexus
+cluster (clusterId of machines, racks, Kubernetes clusters and VMs), else of the location. A site in
+state keeps its recorded name.
 """
 
 from collections import Counter
@@ -30,9 +32,11 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Sites keep their names in `before`, the resources before a change. A resource is on
-    the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines. Without any of these,
-    the resource is on the only site.
+    """Split resources by site name.
+
+    Sites keep their names in `before`, the resources before a change. A resource is on the site of
+    its location, Nexus cluster or parent. Else a rack is on the site of its machines. Without any
+    of these, the resource is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -69,7 +73,10 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
 
 
 def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the site of each rack that a machine names, by lower-case id. `names` are sites by location."""
+    """Return the site of each rack that a machine names, by lower-case id.
+
+    `names` are sites by location.
+    """
     site_by_rack: dict[str, str] = {}
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
@@ -83,9 +90,11 @@ def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[s
 def select_site_resources(
     items: AzResources, name: str | None
 ) -> tuple[AzResources, list[Problem]]:
-    """Select the resources of the site `name`, or of the only site if it is None. Return a problem, and no resources,
-    for an unknown name or several possible sites. Lists of workloads and Nexus clusters cover a whole subscription. So
-    a site without racks and machines does not count if others have some.
+    """Select the resources of the site `name`, or of the only site if it is None.
+
+    Return a problem, and no resources, for an unknown name or several possible sites. Lists of
+    workloads and Nexus clusters cover a whole subscription. So a site without racks and machines
+    does not count if others have some.
     """
     sites = split_by_site(items)
     # With racks or machines; if there are none, with a Nexus cluster.
@@ -116,7 +125,10 @@ def select_site_resources(
 def _assign_resources_to_only_site(
     unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
 ) -> None:
-    """Assign resources without a site to the only one (`default` if none); with several sites, skip and report them."""
+    """Assign resources without a site to the only one (`default` if none).
+
+    With several sites, skip and report them.
+    """
     if len(sites) <= 1:
         site_name = next(iter(sites), default)
         for kind, item in unassigned:
@@ -135,8 +147,10 @@ def _assign_resources_to_only_site(
 def _find_site(
     kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]
 ) -> str | None:
-    """Find the site of a resource: by its location (`names`), else its Nexus cluster, else its rack or parent
-    (`site_by_id`). Return None if none of these is known.
+    """Find the site of a resource.
+
+    By its location (`names`), else its Nexus cluster, else its rack or parent (`site_by_id`).
+    Return None if none of these is known.
     """
     # A Nexus cluster names its site.
     if kind == "clusters":
@@ -185,9 +199,11 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 def apply_recorded_site_names(
     sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]
 ) -> tuple[AzSite, ...]:
-    """Return the sites with their names in state. `objects`: attributes of the objects in state. A new site (not in
-    state) was renamed if it has most machines of a missing one (in state, but not observed). It keeps its new name if
-    several new or missing sites match.
+    """Return the sites with their names in state.
+
+    `objects`: attributes of the objects in state. A new site (not in state) was renamed if it has
+    most machines of a missing one (in state, but not observed). It keeps its new name if several
+    new or missing sites match.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
@@ -217,8 +233,9 @@ def apply_recorded_site_names(
 def collect_machines_by_site(
     objects: Iterable[Mapping[str, Any]],
 ) -> dict[str, set[tuple[str, str]]]:
-    """Collect the machines of each site from attributes in state: machines, and hosts of VMs. The result has the rack
-    and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
+    """Collect the machines of each site from attributes in state: machines, and hosts of VMs.
+
+    The result has the rack and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
     """
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:

@@ -1,6 +1,7 @@
-"""Changes of Operator Nexus resources in `terraform show -json PLANFILE`, from `azapi_resource` and
-`azapi_update_resource`. A body is an object (azapi 2) or a JSON string (azapi 1). Values unknown at plan time
-are reported with their path. The cluster of a pool with an unknown id and the creation order follow from the
+"""Changes of Operator Nexus resources in `terraform show -json PLANFILE`, from `azapi_resource` and `azapi_update_resource`.
+
+A body is an object (azapi 2) or a JSON string (azapi 1). Values unknown at plan time are reported
+with their path. The cluster of a pool with an unknown id and the creation order follow from the
 references of the configuration, across modules.
 """
 
@@ -144,7 +145,10 @@ class _PlanReader:
     """Reader of one plan; collects changes and findings."""
 
     def __init__(self, file: str, document: Mapping[str, Any]) -> None:
-        """Read the changes of Operator Nexus resources (`entries`); report unreadable and deferred ones."""
+        """Read the changes of Operator Nexus resources (`entries`).
+
+        Report unreadable and deferred ones.
+        """
         self.file = file
         self.findings: list[Problem] = []
         self.references = _ReferenceIndex(document.get("configuration"))
@@ -174,7 +178,10 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of an unread type with effects on placement: an error only if no other change is read."""
+        """Report a change of an unread type with effects on placement.
+
+        An error only if no other change is read.
+        """
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(
             get_mapping(change, "after") or get_mapping(change, "before"), "type"
@@ -190,7 +197,10 @@ class _PlanReader:
             )
 
     def _report_deferred(self, deferred_changes: Any) -> None:
-        """Warn about Azure resources deferred to a later plan: changed ones and those with an unreadable change."""
+        """Warn about Azure resources deferred to a later plan.
+
+        Changed ones and those with an unreadable change.
+        """
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
             if get_text(value, "type") not in _TYPES:
@@ -205,8 +215,10 @@ class _PlanReader:
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Return the changes in the predicted order: after their dependencies, and existing objects before new ones.
-        Report a cycle of dependencies and return (). Warn if Terraform does not define the order of creations.
+        """Return the changes in the predicted order.
+
+        After their dependencies, and existing objects before new ones. Report a cycle of
+        dependencies and return (). Warn if Terraform does not define the order of creations.
         """
         built_changes = [self._build_change(entry) for entry in self.entries]
         # None was reported.
@@ -247,7 +259,10 @@ class _PlanReader:
         return changes
 
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
-        """Build the change of a planned resource; report an unknown name or cluster and return None."""
+        """Build the change of a planned resource.
+
+        Report an unknown name or cluster and return None.
+        """
         action = entry.action
         # module path, and TYPE.NAME.
         _, block_name = entry.block
@@ -284,7 +299,10 @@ class _PlanReader:
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path. Report a malformed body; return {} and {}."""
+        """Return the body, and the reason of each unknown value by path.
+
+        Report a malformed body; return {} and {}.
+        """
         body, unknown = (
             entry.values.get("body"),
             get_value_at_path(entry.change, "after_unknown", "body"),
@@ -308,7 +326,10 @@ class _PlanReader:
         return {**extra_fields, **(body or {})}, reasons
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
-        """Find the name of a pool's cluster by the pool's id, else by its parent. Report an unknown one; return ""."""
+        """Find the name of a pool's cluster by the pool's id, else by its parent.
+
+        Report an unknown one; return "".
+        """
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
@@ -318,7 +339,10 @@ class _PlanReader:
         return ""
 
     def _resolve_cluster_from_parent_id(self, entry: _ResourceChange) -> str:
-        """Resolve the cluster name from the references of a pool's `parent_id`; report an ambiguous one, return ""."""
+        """Resolve the cluster name from the references of a pool's `parent_id`.
+
+        Report an ambiguous one, return "".
+        """
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [
             candidate
@@ -407,8 +431,10 @@ def _explain_malformed(value: Any) -> str:
 
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
-    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable. Each is an object
-    with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
+    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable.
+
+    Each is an object with a `type`. Only the one without use may be null: `after` of a deletion,
+    else `before`.
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
@@ -458,8 +484,10 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one
-    (removed from state only), so its earlier id is not used.
+    """Return the ARM id, else one built from the parent's, else "".
+
+    A created resource may replace a forgotten one (removed from state only), so its earlier id is
+    not used.
     """
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
@@ -477,7 +505,10 @@ class _ReferenceIndex:
     """References between the resource blocks of a configuration, across modules."""
 
     def __init__(self, configuration: Any) -> None:
-        """Index the blocks, outputs and calls of all modules; malformed parts are collected, not raised."""
+        """Index the blocks, outputs and calls of all modules.
+
+        Malformed parts are collected, not raised.
+        """
         # path and problem of each malformed part.
         self.malformed: list[tuple[str, str]] = []
         root = get_value_at_path(configuration, "root_module")
@@ -494,7 +525,10 @@ class _ReferenceIndex:
         self._dependencies: dict[Block, frozenset[Block]] = {}
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
-        """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
+        """Index the resources, outputs and calls of the module at a path, recursively.
+
+        Module names from the root.
+        """
         module_path = ".".join(["root_module", *path])
         for resource in self._check_part_type(
             f"{module_path}.resources", module.get("resources"), list, default=[]
@@ -518,7 +552,10 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type, else `default`. Record a malformed part: it may hide a dependency."""
+        """Return a part of the expected type, else `default`.
+
+        Record a malformed part: it may hide a dependency.
+        """
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -526,7 +563,10 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block, and by its for_each (for each.value)."""
+        """Find the blocks referenced by an argument of a block, and by its for_each.
+
+        For each.value.
+        """
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [
@@ -567,10 +607,12 @@ class _ReferenceIndex:
     def _resolve_references_to_blocks(
         self, path: tuple[str, ...], names: Iterable[str]
     ) -> set[Block]:
-        """Resolve references in the module at `path` to the resource blocks that they depend on. `TYPE.NAME` is a block
-        itself. `var.x` leads to the argument in the module's call, and thus to the module around it. `module.m.out`
-        leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the root module,
-        `azapi_resource.core.id` is ((), "azapi_resource.core").
+        """Resolve references in the module at `path` to the resource blocks that they depend on.
+
+        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus
+        to the module around it. `module.m.out` leads to the output of the called module. A block is
+        its module path and `TYPE.NAME`: in the root module, `azapi_resource.core.id` is ((),
+        "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
@@ -602,8 +644,9 @@ class _ReferenceIndex:
     def _list_output_references(
         self, path: tuple[str, ...], output: str
     ) -> list[tuple[tuple[str, ...], str]]:
-        """List the references of a module output as (module path, name). For an undeclared output, list all resources
-        of the module and of modules in it.
+        """List the references of a module output as (module path, name).
+
+        For an undeclared output, list all resources of the module and of modules in it.
         """
         declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):

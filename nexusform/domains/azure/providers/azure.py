@@ -83,7 +83,10 @@ def make_provider(
     exit_stack: ExitStack,
     confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
-    """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
+    """Create the provider for evaluated settings; no request is sent before the first read.
+
+    Raises ProviderProblem.
+    """
     # The Azure modules are loaded only if a configuration names this provider.
     from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
     from nexusform.domains.azure.providers.azure_subscription import (
@@ -110,7 +113,10 @@ def make_provider(
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
-    """Read the current sites of a subscription. Raises ProviderProblem."""
+    """Read the current sites of a subscription.
+
+    Raises ProviderProblem.
+    """
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
@@ -131,7 +137,10 @@ def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[Read
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Read the resources of a subscription as files (name, content) of an export, by kind. Raises ProviderProblem."""
+    """Read the resources of a subscription as files (name, content) of an export, by kind.
+
+    Raises ProviderProblem.
+    """
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
@@ -141,8 +150,9 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
 
 
 def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the URLs receiving the environment's credentials because of these settings: the named subscription. Return
-    () if the environment names the same one. Raises ProviderProblem.
+    """List the URLs receiving the environment's credentials because of these settings.
+
+    The named subscription. Return () if the environment names the same one. Raises ProviderProblem.
     """
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 
@@ -154,7 +164,10 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def resolve_subscription(settings: Mapping[str, Any]) -> str:
-    """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
+    """Return the subscription id of the settings, else of the environment.
+
+    Raises ProviderProblem.
+    """
     # An unknown value is rejected below.
     configured = str(settings.get("subscription_id") or "")
     subscription = configured or read_variable(SUBSCRIPTION_VARIABLE)

@@ -1,9 +1,11 @@
-"""Lifecycle actions of machines in Azure. An action runs once: before the request, its step records the newest run
-in `actionStates` of the machine. A later run is its own, and is awaited instead of requested again.
+"""Lifecycle actions of machines in Azure.
 
-Cordon and uncordon requests: Azure performs them if the provider block has `act_on_machines`; otherwise an
-operator does. A machine is cordoned while its block has `cordoned` or `evacuate`, and uncordoned only by the
-change that removes both, if nexusform cordoned it.
+An action runs once: before the request, its step records the newest run in `actionStates` of the
+machine. A later run is its own, and is awaited instead of requested again.
+
+Cordon and uncordon requests: Azure performs them if the provider block has `act_on_machines`;
+otherwise an operator does. A machine is cordoned while its block has `cordoned` or `evacuate`, and
+uncordoned only by the change that removes both, if nexusform cordoned it.
 """
 
 from collections.abc import Mapping
@@ -62,7 +64,10 @@ _CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "
 
 
 def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
-    """Build the request of a machine action. Its body has default fields and those of the azure block."""
+    """Build the request of a machine action.
+
+    Its body has default fields and those of the azure block.
+    """
     action = str(planned["action"])
     verb, default_body, expected = _REQUESTS[action]
     block_body = get_mapping(planned, "azure", "body")
@@ -77,8 +82,10 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
 
 
 def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
-    """Run an action to its end and return its result for state. Raises ProviderProblem. If an accepted action fails,
-    the problem has the attributes for the state, with the result Failed.
+    """Run an action to its end and return its result for state.
+
+    Raises ProviderProblem. If an accepted action fails, the problem has the attributes for the
+    state, with the result Failed.
     """
     planned = dict(request.planned_attributes)
     started = read_clock()
@@ -96,7 +103,10 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 def find_action_run(
     body: Mapping[str, Any] | None, verb: ArmOperation, marker: str
 ) -> Mapping[str, Any]:
-    """Find the newest run of an action. Return {} if none is newer than `marker`, the start of an earlier run or ""."""
+    """Find the newest run of an action.
+
+    Return {} if none is newer than `marker`, the start of an earlier run or "".
+    """
     action_name = verb.value.replace("_", "")
     matching = []
     for run in list_mappings(body, "properties", "actionStates"):
@@ -119,11 +129,16 @@ def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
 
 
 class MachineActionClient(ArmClient):
-    """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
+    """Run actions without a lasting effect on the properties of their machine.
+
+    Their runs are compared.
+    """
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The marker of a request
-        is the start of the newest run in `actionStates` before it. Only a later run is of this request.
+        """Run an action and wait for it.
+
+        `was_sent`: an earlier request possibly reached Azure. The marker of a request is the start
+        of the newest run in `actionStates` before it. Only a later run is of this request.
         """
         # done once these properties are visible, like any other change.
         if change.expected is not None:
@@ -160,12 +175,18 @@ class MachineActionClient(ArmClient):
     def _wait_until_visible(
         self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
     ) -> None:
-        """Wait for the visible effect of an action, if it has one (`expected`). Else the end of its run suffices."""
+        """Wait for the visible effect of an action, if it has one (`expected`).
+
+        Else the end of its run suffices.
+        """
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 
     def _wait_for_run(self, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the run of a possibly sent action; return False if it never started. Raises ProviderProblem."""
+        """Wait for the run of a possibly sent action; return False if it never started.
+
+        Raises ProviderProblem.
+        """
         is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         is_overdue = self.start_deadline(change.time_limit)
         while True:
@@ -198,7 +219,10 @@ class MachineActionClient(ArmClient):
 
 
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
-    """Build the request that cordons or uncordons a machine. Its VMs keep running: clusters drain their own nodes."""
+    """Build the request that cordons or uncordons a machine.
+
+    Its VMs keep running: clusters drain their own nodes.
+    """
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
@@ -227,7 +251,10 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
 def _predict_machine_facts_after_action(
     action: CordonAction, before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Build the changed facts of a machine after an action; {} for none. An earlier cordon keeps its owner."""
+    """Build the changed facts of a machine after an action; {} for none.
+
+    An earlier cordon keeps its owner.
+    """
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}
     if action is CordonAction.KEEP:

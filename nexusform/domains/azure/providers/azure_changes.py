@@ -52,7 +52,10 @@ Values = Mapping[str, Any]
 
 
 class SiteContext(Struct, frozen=True):
-    """Context of a step: resource group ("" for a new object), common fields of bodies, lookup of ids for hints."""
+    """Context of a step: resource group, common fields of bodies, lookup of ids for hints.
+
+    "" for a new object.
+    """
 
     group: str
     common_fields: Values
@@ -60,7 +63,10 @@ class SiteContext(Struct, frozen=True):
 
 
 def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
-    """Build the changes of a step. Raises ProviderProblem for a change that Azure does not support."""
+    """Build the changes of a step.
+
+    Raises ProviderProblem for a change that Azure does not support.
+    """
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
@@ -94,10 +100,12 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Return the changes of a step, with an earlier failed change sent again. `failed_change` is its record in state.
-    If the step updates the same resource, both are one update. If it deletes or re-creates the resource, the failed
-    change is dropped. Otherwise it is the last change. `target` and `planned`: the object of the step. For a pool in
-    the block of a cluster, they are the cluster.
+    """Return the changes of a step, with an earlier failed change sent again.
+
+    `failed_change` is its record in state. If the step updates the same resource, both are one
+    update. If it deletes or re-creates the resource, the failed change is dropped. Otherwise it is
+    the last change. `target` and `planned`: the object of the step. For a pool in the block of a
+    cluster, they are the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target, values = target, planned
@@ -129,8 +137,9 @@ def _add_previously_failed_change(
 
 def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
     """Build the update that sends a failed change again, with the current values of its recorded properties ("parts").
-    If none of these is known, the first property is sent. `is_retry` is False for a change still in progress: it is
-    sent only if Azure does not show its values.
+
+    If none of these is known, the first property is sent. `is_retry` is False for a change still in
+    progress: it is sent only if Azure does not show its values.
     """
     # Those that Azure can update in place; none of a VM.
     properties: dict[str, Any] = {}
@@ -168,7 +177,10 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 def _build_capacity_releasing_changes(
     request: ChangeRequest, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """Select the changes to the final object with fewer VMs: deletions, and updates reduced to their lower counts."""
+    """Select the changes to the final object with fewer VMs.
+
+    Deletions, and updates reduced to their lower counts.
+    """
     for change in build_azure_changes(
         replace(request, planned=request.final_attributes, is_release=False), context
     ):
@@ -235,7 +247,10 @@ def _require_azure_block(target: ArmTarget, values: Values) -> None:
 def _build_cluster_changes(
     target: ArmTarget, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
+    """Build changes of the cluster, then of deleted, changed and created pools.
+
+    Resumed steps need a fixed order.
+    """
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
     # Azure reads them only when it creates the cluster.
     fixed_fields = ("initialAgentPoolConfigurations",)
@@ -275,7 +290,10 @@ def _build_pool_target(cluster: ArmTarget, name: str) -> ArmTarget:
 def _build_pool_changes(
     target: ArmTarget, prior: Values, planned: Values, common_fields: Values
 ) -> Iterator[ArmChange]:
-    """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
+    """Build changes of an existing agent pool.
+
+    An update in place if possible, else deletion and creation.
+    """
     before, after = build_pool_properties(prior), build_pool_properties(planned)
     # Only this one can be removed in place.
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
@@ -316,8 +334,10 @@ def _build_update(
     planned: Values,
     reduction: Values | None = None,
 ) -> Iterator[ArmChange]:
-    """Build the update of an existing resource: its changed properties (`expected`) and the changed part of its azure
-    block. Yield nothing without changes. `reduction`: the properties with a lower number of VMs.
+    """Build the update of an existing resource.
+
+    Its changed properties (`expected`) and the changed part of its azure block. Yield nothing
+    without changes. `reduction`: the properties with a lower number of VMs.
     """
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
     block_changes = diff_request_bodies(recorded, requested)
@@ -359,8 +379,9 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars, lists and empty objects in a body. Of {"tags": {"a": "1"}, "zones": ["1", "2"]}
-    they are ("tags", "a") and ("zones",).
+    """List the paths of the scalars, lists and empty objects in a body.
+
+    Of {"tags": {"a": "1"}, "zones": ["1", "2"]} they are ("tags", "a") and ("zones",).
     """
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
@@ -372,7 +393,10 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
 def _build_vm_changes(
     target: ArmTarget, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
-    """Build changes of a VM: a move re-creates it. Without a new machine it is only deleted."""
+    """Build changes of a VM: a move re-creates it.
+
+    Without a new machine it is only deleted.
+    """
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
         # Only of the azure block.

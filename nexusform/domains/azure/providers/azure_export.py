@@ -1,4 +1,7 @@
-"""The `azure_export` provider: sites from a directory of `az networkcloud` output. Sends nothing."""
+"""The `azure_export` provider: sites from a directory of `az networkcloud` output.
+
+Sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ def make_provider(
     _leaving: ExitStack,
     confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
-    """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows it."""
+    """Create the provider for evaluated settings.
+
+    The directory is read on first use, if `confinement` allows it.
+    """
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
     machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
     return ObservedSites(
@@ -80,7 +86,10 @@ def read_export(
 
 
 def read_files(directory: str, confinement: Confinement = UNCONFINED) -> AzExport:
-    """Read the export files of a directory by kind; report unreadable files, and special files with such a name."""
+    """Read the export files of a directory by kind.
+
+    Report unreadable files, and special files with such a name.
+    """
     from nexusform.domains.azure.importers.az_capture_commands import (
         AzExport,
         is_export_file,
@@ -97,7 +106,10 @@ def read_files(directory: str, confinement: Confinement = UNCONFINED) -> AzExpor
 
 
 def _read_content(path: str, confinement: Confinement) -> bytes:
-    """Read the bytes of a file. Raises FileProblem."""
+    """Read the bytes of a file.
+
+    Raises FileProblem.
+    """
     try:
         return read_regular(confinement.resolve(path), _MAX_BYTES)
     except NotRegularFile:

@@ -1,6 +1,8 @@
-"""Rate limit of requests to a subscription, shared by all processes through a directory. Azure Resource
-Manager counts requests per subscription, shared by all its sites. A sender reserves the next free time slot
-in a locked file and waits for it, so requests are spread evenly over all processes.
+"""Rate limit of requests to a subscription, shared by all processes through a directory.
+
+Azure Resource Manager counts requests per subscription, shared by all its sites. A sender reserves
+the next free time slot in a locked file and waits for it, so requests are spread evenly over all
+processes.
 """
 
 import os
@@ -32,7 +34,10 @@ class RequestRateLimit(Struct, frozen=True):
     sleep: Callable[[float], None] = time.sleep
 
     def wait_for_slot(self, subscription_id: str) -> None:
-        """Reserve the next time slot of a request, in a file shared by processes, and wait for it. Raises OSError."""
+        """Reserve the next time slot of a request, in a file shared by processes, and wait for it.
+
+        Raises OSError.
+        """
         path = Path(
             self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next"
         )
@@ -61,7 +66,10 @@ class RequestRateLimit(Struct, frozen=True):
 
 
 def read_environment_rate_limit() -> RequestRateLimit | None:
-    """Read NF_AZURE_REQUESTS=N:DIRECTORY, None if unset. Raises ProviderProblem."""
+    """Read NF_AZURE_REQUESTS=N:DIRECTORY, None if unset.
+
+    Raises ProviderProblem.
+    """
     text = os.environ.get(BUDGET_VARIABLE, "")
     if not text:
         return None
@@ -74,7 +82,10 @@ def read_environment_rate_limit() -> RequestRateLimit | None:
 
 
 def build_rate_limit_policies(subscription_id: str) -> list[Any]:
-    """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
+    """Build the SDK pipeline policies for the rate limit; they also apply to retries.
+
+    Raises ProviderProblem.
+    """
     rate_limit = read_environment_rate_limit()
     if rate_limit is None:
         # No limit is set.
@@ -86,7 +97,10 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
         """Policy that waits for the next time slot."""
 
         def on_request(self, request: Any) -> None:
-            """Wait before a request is sent. The wait does not count towards the time limit of the request."""
+            """Wait before a request is sent.
+
+            The wait does not count towards the time limit of the request.
+            """
             del request
             with pause_deadline():
                 wait_for_slot(subscription_id)

@@ -1,7 +1,8 @@
-"""Requests to Azure Resource Manager: one change at a time, sent once and tracked to its end. Each change is
-checked before it is sent, and sent under a condition: a new resource only if absent (If-None-Match), others
-only for the version read (If-Match). A change sent by an earlier run is therefore found in progress or done,
-and a stale response changes nothing.
+"""Requests to Azure Resource Manager: one change at a time, sent once and tracked to its end.
+
+Each change is checked before it is sent, and sent under a condition: a new resource only if absent
+(If-None-Match), others only for the version read (If-Match). A change sent by an earlier run is
+therefore found in progress or done, and a stale response changes nothing.
 """
 
 import re
@@ -119,10 +120,13 @@ _PARTICIPLES: Final = {
 
 
 class ArmChange(Struct, frozen=True):
-    """One change. `body` is sent; `expected` is the part of its properties visible once done. `skip_if`:
-    a deletion is skipped if the resource already has these properties. `reduction`: the part of its
-    properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured. `is_retry`: it
-    failed before, so it is sent even if visible. `marker`: newest earlier run of an action. `time_limit` in seconds.
+    """One change.
+
+    `body` is sent; `expected` is the part of its properties visible once done. `skip_if`: a
+    deletion is skipped if the resource already has these properties. `reduction`: the part of its
+    properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured.
+    `is_retry`: it failed before, so it is sent even if visible. `marker`: newest earlier run of an
+    action. `time_limit` in seconds.
     """
 
     verb: ArmOperation
@@ -138,11 +142,17 @@ class ArmChange(Struct, frozen=True):
 
     @property
     def operation_name(self) -> str:
-        """Verb and marker (start of the newest earlier run of an action), as recorded for a resumed step."""
+        """Verb and marker, as recorded for a resumed step.
+
+        Start of the newest earlier run of an action.
+        """
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return the body to send. A PATCH replaces all tags: send observed ones of Azure Policy and others, too."""
+        """Return the body to send.
+
+        A PATCH replaces all tags: send observed ones of Azure Policy and others, too.
+        """
         body = get_mapping(self.body)
         if self.verb is not ArmOperation.UPDATE or "tags" not in body:
             return self.body
@@ -178,7 +188,10 @@ class AzureChangeFailed(ProviderProblem):
     """Failed or canceled change after Azure accepted it, with its `status` and Azure's message."""
 
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
-        """Describe the failed change. `reason`: Azure's error object with `code` and `message`, or None."""
+        """Describe the failed change.
+
+        `reason`: Azure's error object with `code` and `message`, or None.
+        """
         error_fields = get_mapping(reason)
         self.code = get_text(error_fields, "code")
         self.status = status
@@ -192,7 +205,10 @@ class AzureChangeFailed(ProviderProblem):
 
 
 class RetryLater(Exception):
-    """Temporary rejection by Azure. `seconds`: requested delay or None. `may_be_sent`: Azure may have the request."""
+    """Temporary rejection by Azure.
+
+    `seconds`: requested delay or None. `may_be_sent`: Azure may have the request.
+    """
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)
@@ -206,7 +222,10 @@ class ArmClient:
     """Azure Resource Manager through the SDK's client, for one step at a time per thread."""
 
     def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: PollTiming) -> None:
-        """Keep the SDK's client and the URL of ARM (`endpoint`). `pace`: interval of reads, and the clock."""
+        """Keep the SDK's client and the URL of ARM (`endpoint`).
+
+        `pace`: interval of reads, and the clock.
+        """
         self._client = client
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
@@ -215,7 +234,10 @@ class ArmClient:
         self._possibly_sent: set[ArmTarget] = set()
 
     def get_body(self, target: ArmTarget) -> dict[str, Any] | None:
-        """Return the body of a resource, None if it does not exist. Raises AzureError."""
+        """Return the body of a resource, None if it does not exist.
+
+        Raises AzureError.
+        """
         from azure.core.exceptions import ResourceNotFoundError, ServiceResponseError
 
         responses: list[Any] = []
@@ -239,8 +261,9 @@ class ArmClient:
         return body
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
-        """Apply changes one after another, starting with the last one sent by an earlier run. Raises ProviderProblem,
-        and StepPending if the step continues after this run.
+        """Apply changes one after another, starting with the last one sent by an earlier run.
+
+        Raises ProviderProblem, and StepPending if the step continues after this run.
         """
         from azure.core.exceptions import AzureError
 
@@ -281,7 +304,10 @@ class ArmClient:
         )
 
     def wait(self, step: ChangeRequest, reason: str, seconds: float | None = None) -> None:
-        """Wait before the next read, `seconds` or else the interval. Raises StepPending if the run has to stop."""
+        """Wait before the next read, `seconds` or else the interval.
+
+        Raises StepPending if the run has to stop.
+        """
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
             if step.should_stop():
@@ -299,8 +325,10 @@ class ArmClient:
     def _find_last_sent_change(
         self, changes: list[ArmChange], recorded_operation: str | None
     ) -> tuple[int, str]:
-        """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
-        ("": none, or of another server); restore its marker in `changes`.
+        """Find the recorded change, the last one sent by an earlier run.
+
+        Return its index (-1: none) and operation URL ("": none, or of another server); restore its
+        marker in `changes`.
         """
         # The record is VERB[@MARKER] PATH [URL]. PATH: ARM id of the resource. MARKER: start of an
         # action's run before.
@@ -319,8 +347,10 @@ class ArmClient:
         return (parts.scheme, parts.netloc) == (self._endpoint.scheme, self._endpoint.netloc)
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Apply one change and wait until it is visible; return without a request if it is done already. `was_sent`: an
-        earlier request possibly reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
+        """Apply one change and wait until it is visible.
+
+        Return without a request if it is done already. `was_sent`: an earlier request possibly
+        reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
         """
         is_overdue, is_missing_too_long = (
             self.start_deadline(_MAX_SECONDS),
@@ -368,10 +398,13 @@ class ArmClient:
     def _wait_until_visible(
         self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
     ) -> None:
-        """Wait until reads from Azure show a change. `succeeded`: its operation reported success. A body with
-        `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed
-        for a failed state. Return for an update after enough current reads or a timeout: the caller reports other
-        values than requested. Otherwise a timeout raises StepPending for a new object, else ProviderProblem.
+        """Wait until reads from Azure show a change.
+
+        `succeeded`: its operation reported success. A body with `etag_before`, the etag before the
+        change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed for a failed
+        state. Return for an update after enough current reads or a timeout: the caller reports
+        other values than requested. Otherwise a timeout raises StepPending for a new object, else
+        ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         # reads of a current body in a final state.
@@ -412,8 +445,10 @@ class ArmClient:
     def send_change(
         self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest
     ) -> str:
-        """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
-        current body, None if absent. Raises RetryLater for a temporary problem, _RequestRejected for a permanent one.
+        """Send a change, report it to `step`, and return the URL of its operation, "" for none.
+
+        `observed` is the current body, None if absent. Raises RetryLater for a temporary problem,
+        _RequestRejected for a permanent one.
         """
         from azure.core.exceptions import (
             HttpResponseError,
@@ -470,7 +505,10 @@ class ArmClient:
     def _record_operation(
         self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest
     ) -> str:
-        """Record a sent request (`operation`: verb and path) with the URL to poll; return the URL, "" for none."""
+        """Record a sent request (`operation`: verb and path) with the URL to poll.
+
+        Return the URL, "" for none.
+        """
         self._possibly_sent.add(target)
         url = str(
             response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", "")
@@ -482,9 +520,11 @@ class ArmClient:
         return url
 
     def wait_for_operation(self, url: str, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the end of an operation. Return True for a success; False if the result is unknown: Azure no longer
-        has the operation, or the response is not JSON (a proxy page). Raises AzureChangeFailed for a failed or canceled
-        operation, StepPending after the time limit, AzureError for another response.
+        """Wait for the end of an operation.
+
+        Return True for a success; False if the result is unknown: Azure no longer has the
+        operation, or the response is not JSON (a proxy page). Raises AzureChangeFailed for a failed
+        or canceled operation, StepPending after the time limit, AzureError for another response.
         """
         from azure.core.rest import HttpRequest
 
@@ -528,7 +568,10 @@ class ArmClient:
     def _find_next_polling_url(
         self, response: Any, url: str, change: ArmChange, step: ChangeRequest
     ) -> str:
-        """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""
+        """Return the URL of the next read.
+
+        A response 202 may contain a new one, recorded for a resumed step.
+        """
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             # None, the same, or of another server.
@@ -538,7 +581,10 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build a problem for an SDK error: StepPending, but ProviderProblem if Azure rejects a change not yet sent."""
+        """Build a problem for an SDK error.
+
+        StepPending, but ProviderProblem if Azure rejects a change not yet sent.
+        """
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
@@ -554,7 +600,10 @@ class ArmClient:
 
 
 def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Build a request's condition: nothing changed since `observed`. Actions have none: they change no version."""
+    """Build a request's condition: nothing changed since `observed`.
+
+    Actions have none: they change no version.
+    """
     from azure.core import MatchConditions
 
     if change.verb is ArmOperation.CREATE and observed is None:
@@ -564,7 +613,10 @@ def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> d
 
 
 def _parse_object(response: Any) -> Mapping[str, Any] | None:
-    """Return the object in a response, {} without a body; None if it is not of Azure, but a page of a proxy."""
+    """Return the object in a response, {} without a body.
+
+    None if it is not of Azure, but a page of a proxy.
+    """
     try:
         body = response.json() if response.content.strip() else {}
     except ValueError:
@@ -575,9 +627,10 @@ def _parse_object(response: Any) -> Mapping[str, Any] | None:
 def _determine_progress(
     change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool
 ) -> _ChangeStatus:
-    """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent). `was_sent`:
-    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed after a
-    failure.
+    """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent).
+
+    `was_sent`: Azure may have the request already. Raises ProviderProblem for an impossible change,
+    AzureChangeFailed after a failure.
     """
     state = read_provisioning_state(observed)
     if observed is None:
@@ -617,8 +670,10 @@ def _determine_progress(
 def _is_change_visible(
     change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool
 ) -> bool:
-    """Return True if a resource has the values of a change: its whole body, or with `compares_expected_only` only its
-    `expected` properties and tags. Azure returns no secrets such as keys, so a sent body cannot be compared as a whole.
+    """Return True if a resource has the values of a change.
+
+    Its whole body, or with `compares_expected_only` only its `expected` properties and tags. Azure
+    returns no secrets such as keys, so a sent body cannot be compared as a whole.
     """
     if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
         # A tag to remove is still there.
@@ -632,7 +687,10 @@ def _is_change_visible(
 
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
-    """Return the progress of a change on an absent resource. Raises ProviderProblem if the resource was removed."""
+    """Return the progress of a change on an absent resource.
+
+    Raises ProviderProblem if the resource was removed.
+    """
     if change.verb is ArmOperation.DELETE:
         return _ChangeStatus.DONE
     if change.verb is ArmOperation.CREATE:
@@ -651,9 +709,11 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
 def build_failure_record(
     arm_id: str, code: str, message: str, change: ArmChange, step: ChangeRequest
 ) -> dict[str, Any]:
-    """Build the record of a failed change for state. `id` is the resource, `parts` the names of its changed properties.
-    `body` is True if the azure block was changed. `code` is Azure's, `times` the number of consecutive failures, and
-    `words` the message.
+    """Build the record of a failed change for state.
+
+    `id` is the resource, `parts` the names of its changed properties. `body` is True if the azure
+    block was changed. `code` is Azure's, `times` the number of consecutive failures, and `words`
+    the message.
     """
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)

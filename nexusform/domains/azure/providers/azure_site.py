@@ -1,5 +1,7 @@
-"""Live Azure sites: clusters, agent pools and VMs are created, updated and deleted; racks and machines are only
-observed. After a change the resource is read back, so hosts of VMs are those reported by Azure, not the predicted ones.
+"""Live Azure sites: clusters, agent pools and VMs are created, updated and deleted.
+
+Racks and machines are only observed. After a change the resource is read back, so hosts of VMs are
+those reported by Azure, not the predicted ones.
 """
 
 from __future__ import annotations
@@ -141,7 +143,10 @@ class AzureSiteProvider(ObservedSites):
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
-        """Prepare a provider that changes Azure. `acts_on_machines`: it also cordons machines and runs actions."""
+        """Prepare a provider that changes Azure.
+
+        `acts_on_machines`: it also cordons machines and runs actions.
+        """
         super().__init__(
             name=name,
             source=source,
@@ -163,7 +168,10 @@ class AzureSiteProvider(ObservedSites):
         return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object, or run the action of a machine; resume either. Raises ProviderProblem."""
+        """Create the object, or run the action of a machine; resume either.
+
+        Raises ProviderProblem.
+        """
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
@@ -180,13 +188,19 @@ class AzureSiteProvider(ObservedSites):
         return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update the object, or resume its update. Raises ProviderProblem."""
+        """Update the object, or resume its update.
+
+        Raises ProviderProblem.
+        """
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         return self._change_machine_cordons(request, super().update)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete the object, or wait until it is removed. Raises ProviderProblem."""
+        """Delete the object, or wait until it is removed.
+
+        Raises ProviderProblem.
+        """
         if request.key.type not in _MANAGED_TYPES:
             super().delete(request)
             return
@@ -200,7 +214,10 @@ class AzureSiteProvider(ObservedSites):
             )
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects and the progress of their changes. Raises ProviderProblem."""
+        """Read the current objects and the progress of their changes.
+
+        Raises ProviderProblem.
+        """
         results = []
         for request, answer in zip(requests, super().read(requests), strict=True):
             progress = self._find_progress_of_begun_change(request, answer)
@@ -214,8 +231,10 @@ class AzureSiteProvider(ObservedSites):
     def _find_progress_of_begun_change(
         self, request: ReadRequest, answer: ReadResult
     ) -> ChangeProgress:
-        """Find the progress of a change begun by an earlier apply, from the Azure bodies of the object. A cluster has
-        its own body and those of the pools in its block; separate pools are objects of their own.
+        """Find the progress of a change begun by an earlier apply, from the Azure bodies of the object.
+
+        A cluster has its own body and those of the pools in its block; separate pools are objects
+        of their own.
         """
         was_begun = (
             request.planned is not None
@@ -244,7 +263,10 @@ class AzureSiteProvider(ObservedSites):
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return (index of the request, problem) for unsupported changes and manual tasks. Raises ProviderProblem."""
+        """Return (index of the request, problem) for unsupported changes and manual tasks.
+
+        Raises ProviderProblem.
+        """
         # possible targets of hints.
         planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
@@ -282,7 +304,10 @@ class AzureSiteProvider(ObservedSites):
     def _plan_changes(
         self, request: ChangeRequest, planned_vms: AbstractSet[str]
     ) -> list[ArmChange]:
-        """Plan the Azure changes of a step. `planned_vms` are ids of VMs in the plan. Raises ProviderProblem."""
+        """Plan the Azure changes of a step.
+
+        `planned_vms` are ids of VMs in the plan. Raises ProviderProblem.
+        """
 
         def find_arm_id(object_id: str) -> str:
             # A planned VM may not exist yet. Its id is not sent, so any text does.
@@ -298,8 +323,9 @@ class AzureSiteProvider(ObservedSites):
     def _report_machines_to_cordon(
         self, requests: Sequence[ChangeRequest]
     ) -> Iterator[tuple[int, Problem]]:
-        """Yield a warning per action with its machines to cordon, uncordon or empty (by apply or an operator), at the
-        index of the first request. If apply acts, also yield an error for each machine not listed by Azure.
+        """Yield a warning per action with its machines to cordon, uncordon or empty (by apply or an operator), at the index of the first request.
+
+        If apply acts, also yield an error for each machine not listed by Azure.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
@@ -330,7 +356,10 @@ class AzureSiteProvider(ObservedSites):
                     yield machine_number, Problem((), "unsupported-by-provider", str(problem))
 
     def _build_example(self, request: CordonRequest) -> str:
-        """Build the sentence with the command of an operator for a machine; "" for an action without a command."""
+        """Build the sentence with the command of an operator for a machine.
+
+        "" for an action without a command.
+        """
         if request.action not in _COMMAND_VERBS:
             return ""
         machine_id = self._load_index().hint_targets.get(request.id, "")
@@ -343,8 +372,10 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Apply the changed cordons of a rack or machine, and return its new values. If this is the task of an
-        operator, `observe_change` reads the result. Raises ProviderProblem.
+        """Apply the changed cordons of a rack or machine, and return its new values.
+
+        If this is the task of an operator, `observe_change` reads the result. Raises
+        ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             # An operator changes it.
@@ -366,7 +397,10 @@ class AzureSiteProvider(ObservedSites):
         return observe_change(request)
 
     def _find_machine_id(self, machine_id: str) -> str:
-        """Find the ARM id of a machine. Raises ProviderProblem."""
+        """Find the ARM id of a machine.
+
+        Raises ProviderProblem.
+        """
         arm_id = self._load_index().hint_targets.get(machine_id)
         if arm_id is None:
             _, rack, name = machine_id.split("/")
@@ -386,8 +420,9 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change, re-create nodes if needed, and read the result. Raises ProviderProblem; after a change failed
-        in Azure, it has the values for state.
+        """Apply a change, re-create nodes if needed, and read the result.
+
+        Raises ProviderProblem; after a change failed in Azure, it has the values for state.
         """
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
@@ -427,9 +462,10 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured.
-        Return "" if there is none and `missing_ok`. Raises ProviderProblem for none, or if the configured one is
-        another.
+        """Find the resource group of an object.
+
+        Observed in Azure, else used or recorded before, else configured. Return "" if there is none
+        and `missing_ok`. Raises ProviderProblem for none, or if the configured one is another.
         """
         # The cluster of a pool.
         owner = _get_owner_id(request)
@@ -459,7 +495,10 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return the index of ARM ids and machines of all sites, built by the first call. Raises ProviderProblem."""
+        """Return the index of ARM ids and machines of all sites, built by the first call.
+
+        Raises ProviderProblem.
+        """
         sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:
@@ -474,7 +513,10 @@ class AzureSiteProvider(ObservedSites):
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
-        """Find the ARM id of a placement hint's target. Raises ProviderProblem."""
+        """Find the ARM id of a placement hint's target.
+
+        Raises ProviderProblem.
+        """
         arm_id = self._load_index().hint_targets.get(object_id)
         if arm_id is not None:
             return arm_id
@@ -493,9 +535,11 @@ class AzureSiteProvider(ObservedSites):
     def _read_until_applied(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Read the object until Azure returns the requested values and a machine for each VM. After a while,
-        VMs without machine are accepted, and recorded. If the same arguments differ in a row of reads, return
-        Azure's values: apply reports the difference. Raises StepPending after the timeout or a failed read.
+        """Read the object until Azure returns the requested values and a machine for each VM.
+
+        After a while, VMs without machine are accepted, and recorded. If the same arguments differ
+        in a row of reads, return Azure's values: apply reports the difference. Raises StepPending
+        after the timeout or a failed read.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
         # By read, the names of the differing arguments.
@@ -529,8 +573,9 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Return the answer, with missing nodes recorded as an unfinished change. A node planned without a machine may
-        be missing, except after a failed change.
+        """Return the answer, with missing nodes recorded as an unfinished change.
+
+        A node planned without a machine may be missing, except after a failed change.
         """
         # None: all nodes are required.
         planned = None if request.unfinished_change else request.planned
@@ -565,8 +610,10 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Read an object from Azure and compare it with the plan. Return None if it does not exist. Only its own bodies
-        are read again. They are parsed like an export of a whole site.
+        """Read an object from Azure and compare it with the plan.
+
+        Return None if it does not exist. Only its own bodies are read again. They are parsed like
+        an export of a whole site.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
@@ -618,9 +665,11 @@ class AzureSiteProvider(ObservedSites):
 
 
 class _ArmIndex(Struct, frozen=True):
-    """Index of the sites in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
-    `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
-    location by site. `machines`: bodies by lower-case id.
+    """Index of the sites in Azure.
+
+    `managed`: ids of clusters, pools and VMs by type and nexusform id. `hint_targets`: ids of
+    targets of placement hints by nexusform id. `common_fields`: location and extended location by
+    site. `machines`: bodies by lower-case id.
     """
 
     machines: dict[str, dict[str, Any]]
@@ -667,7 +716,10 @@ def _get_owner_id(request: ChangeRequest) -> str:
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
-    """Return True if each VM planned on a machine is observed on one. After a failed change no node may be missing."""
+    """Return True if each VM planned on a machine is observed on one.
+
+    After a failed change no node may be missing.
+    """
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")

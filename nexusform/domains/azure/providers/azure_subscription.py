@@ -1,8 +1,9 @@
-"""A subscription as read by the SDK azure-mgmt-networkcloud: bodies of resources in REST form. SDK objects
-are converted to the JSON of the REST API and read by the importers of exports. Sign-in uses
-ARM_* variables, else DefaultAzureCredential (az login, managed identity, environment). Recorded objects missing in
-Azure's lists are read one by one: a list omits resources without read permission, and those outside of the provider's
-resource group. Neither was removed.
+"""A subscription as read by the SDK azure-mgmt-networkcloud: bodies of resources in REST form.
+
+SDK objects are converted to the JSON of the REST API and read by the importers of exports. Sign-in
+uses ARM_* variables, else DefaultAzureCredential (az login, managed identity, environment).
+Recorded objects missing in Azure's lists are read one by one: a list omits resources without read
+permission, and those outside of the provider's resource group. Neither was removed.
 """
 
 from __future__ import annotations
@@ -118,18 +119,27 @@ class AzureSubscription:
         }
 
     def make_arm_client(self, client_class: type[ArmClient] = ArmClient) -> ArmClient:
-        """Create the client for changes. Raises ProviderProblem."""
+        """Create the client for changes.
+
+        Raises ProviderProblem.
+        """
         return client_class(
             self._get_client(), read_endpoint(), self.id, PollTiming(read_poll_interval())
         )
 
     def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
-        """Read the current sites and findings about them. Raises ProviderProblem."""
+        """Read the current sites and findings about them.
+
+        Raises ProviderProblem.
+        """
         self.read_documents()
         return self.parse_sites(self.documents)
 
     def read_documents(self) -> dict[str, list[tuple[str, bytes]]]:
-        """Read all bodies, by kind as files of an export. Raises ProviderProblem."""
+        """Read all bodies, by kind as files of an export.
+
+        Raises ProviderProblem.
+        """
         with convert_azure_errors():
             from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
@@ -173,13 +183,19 @@ class AzureSubscription:
         return sites, list(findings)
 
     def list_machines(self) -> list[dict[str, Any]]:
-        """List the current bodies of all machines. Raises AzureError."""
+        """List the current bodies of all machines.
+
+        Raises AzureError.
+        """
         return self._select_bodies_at_location(
             _read_pages(self._get_client().bare_metal_machines.list_by_subscription)
         )
 
     def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
-        """List the current bodies of a cluster's agent pools. Raises AzureError."""
+        """List the current bodies of a cluster's agent pools.
+
+        Raises AzureError.
+        """
         list_pools = self._get_client().agent_pools.list_by_kubernetes_cluster
         return [pool.as_dict() for pool in _read_pages(list_pools, group, cluster)]
 
@@ -190,7 +206,10 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the configured extended location (id or name), and those without any location."""
+        """Select the bodies at the configured extended location, and those without any location.
+
+        Id or name.
+        """
         bodies = [item.as_dict() for item in items]
         if not self._location:
             # None is configured: all locations are read.
@@ -215,7 +234,10 @@ def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]
 
 
 def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
-    """Yield the items of all pages. Raises ProviderProblem for pages of another form or without an end."""
+    """Yield the items of all pages.
+
+    Raises ProviderProblem for pages of another form or without an end.
+    """
     budget = PageLimits(_MAX_LIST_SECONDS)
     pages = list_items(*names, raw_response_hook=_check_list_page).by_page()
     while True:
@@ -256,7 +278,10 @@ def _build_unreadable_response_problem(problem: Exception) -> ProviderProblem:
 
 
 def create_client(subscription_id: str) -> Any:
-    """Create the SDK client. Raises ProviderProblem."""
+    """Create the SDK client.
+
+    Raises ProviderProblem.
+    """
     try:
         from azure.identity import DefaultAzureCredential
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
@@ -289,7 +314,10 @@ def create_client(subscription_id: str) -> Any:
 
 
 def _build_retry_policy() -> Any:
-    """Build the retry policy of the SDK. Throttled reads are repeated until the deadline. Raises ProviderProblem."""
+    """Build the retry policy of the SDK.
+
+    Throttled reads are repeated until the deadline. Raises ProviderProblem.
+    """
     from azure.core.pipeline.policies import RetryPolicy
 
     class ThrottlingRetryPolicy(RetryPolicy[Any, Any]):
@@ -298,7 +326,10 @@ def _build_retry_policy() -> Any:
         def increment(
             self, settings: dict[str, Any], response: Any = None, error: Any = None
         ) -> bool:
-            """Count a retry, but not after a throttled read. Return whether to try again."""
+            """Count a retry, but not after a throttled read.
+
+            Return whether to try again.
+            """
             answer = getattr(response, "http_response", None)
             if (
                 answer is not None
@@ -320,7 +351,10 @@ def _build_retry_policy() -> Any:
 
 
 def read_endpoint() -> str:
-    """Return the URL of Azure Resource Manager without a trailing slash. Raises ProviderProblem."""
+    """Return the URL of Azure Resource Manager without a trailing slash.
+
+    Raises ProviderProblem.
+    """
     address = read_variable(ENDPOINT_VARIABLE) or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
         raise ProviderProblem(
@@ -330,7 +364,10 @@ def read_endpoint() -> str:
 
 
 def read_poll_interval() -> float:
-    """Return the polling interval in seconds. Raises ProviderProblem."""
+    """Return the polling interval in seconds.
+
+    Raises ProviderProblem.
+    """
     text = read_variable(INTERVAL_VARIABLE) or "10"
     try:
         seconds = float(text)
@@ -380,7 +417,10 @@ def build_deadline_policy(endpoint: str) -> Any:
 
 
 def build_transport(endpoint: str) -> Any:
-    """Build the SDK transport. It has a read timeout, and skips cancelled requests. Raises ProviderProblem."""
+    """Build the SDK transport.
+
+    It has a read timeout, and skips cancelled requests. Raises ProviderProblem.
+    """
     from azure.core.exceptions import ServiceRequestError
     from azure.core.pipeline.transport import RequestsTransport
 
@@ -404,7 +444,10 @@ def build_transport(endpoint: str) -> Any:
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem if an unlisted object exists in Azure. One without a known group counts as removed."""
+    """Raise ProviderProblem if an unlisted object exists in Azure.
+
+    One without a known group counts as removed.
+    """
     arm = subscription.make_arm_client()
 
     def describe(request: ReadRequest) -> str:
@@ -434,7 +477,10 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
 
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
-    """Return why an unlisted resource may exist, "" if it does not. `listed_group`: the only listed one, "" for all."""
+    """Return why an unlisted resource may exist, "" if it does not.
+
+    `listed_group`: the only listed one, "" for all.
+    """
     from azure.core.exceptions import AzureError, HttpResponseError
 
     try:

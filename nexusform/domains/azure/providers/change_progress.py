@@ -30,7 +30,10 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 
 class ChangeProgress(Struct, frozen=True):
-    """Progress of an object's changes: `is_settled` if none is in progress, and the record for state."""
+    """Progress of an object's changes.
+
+    `is_settled` if none is in progress, and the record for state.
+    """
 
     is_settled: bool = True
     note: Mapping[str, Any] = {}
@@ -40,6 +43,7 @@ def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
     """Determine the progress of changes begun by an earlier apply on an object, and the update of its private note.
+
     `observed`: attributes of the object. `bodies`: the bodies in Azure of the object and its pools.
     """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
@@ -95,9 +99,10 @@ def _update_record(
     busy: Sequence[Body],
     missing_counts: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    """Return the update of the private note in state with the record of a change. {} keeps the record. UNFINISHED_KEY
-    has a new record after a failure, or None to remove it. `busy`: bodies with a change in progress. `missing_counts`:
-    a text such as "2 of 4 nodes" by pool.
+    """Return the update of the private note in state with the record of a change. {} keeps the record.
+
+    UNFINISHED_KEY has a new record after a failure, or None to remove it. `busy`: bodies with a
+    change in progress. `missing_counts`: a text such as "2 of 4 nodes" by pool.
     """
     arm_id = str(record.get("id"))
     body = next(
@@ -131,8 +136,9 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return (code, message) if the last change of a resource failed, or if nodes are missing after it; else None.
-    `missing_counts`: a text such as "2 of 4 nodes" by pool.
+    """Return if the last change of a resource failed, or if nodes are missing after it; else None.
+
+    Code, message. `missing_counts`: a text such as "2 of 4 nodes" by pool.
     """
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
@@ -149,7 +155,10 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the present nodes by incomplete pool: "2 of 4 nodes". Nodes not listed by Azure count as missing."""
+    """Describe the present nodes by incomplete pool: "2 of 4 nodes".
+
+    Nodes not listed by Azure count as missing.
+    """
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if kind == POOL:
@@ -169,7 +178,10 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 def _build_begun_changes(
     request: ReadRequest, bodies: Sequence[Body], subscription_id: str
 ) -> dict[str, ArmChange]:
-    """Build the changes of the interrupted step by lower-case id of the resource; {} for a deletion, or if unknown."""
+    """Build the changes of the interrupted step by lower-case id of the resource.
+
+    {} for a deletion, or if unknown.
+    """
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
@@ -202,8 +214,9 @@ def _find_failure_record(
     changes: Mapping[str, ArmChange],
     missing_counts: Mapping[str, str],
 ) -> dict[str, Any] | None:
-    """Return the record of the first change that failed or lacks nodes. None if there is no such change, or if the
-    object has other values than requested (drift).
+    """Return the record of the first change that failed or lacks nodes.
+
+    None if there is no such change, or if the object has other values than requested (drift).
     """
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)

@@ -40,9 +40,10 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Yield a request for each machine with another cordon in the planned arguments than in those in state. CORDON and
-    EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if another
-    manager cordoned the machine. No other change needs a request.
+    """Yield a request for each machine with another cordon in the planned arguments than in those in state.
+
+    CORDON and EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP
+    replaces UNCORDON if another manager cordoned the machine. No other change needs a request.
     """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
@@ -83,7 +84,10 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 
 
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
-    """Read the requested state of each machine of a rack or machine, by machine id; {} without attributes."""
+    """Read the requested state of each machine of a rack or machine, by machine id.
+
+    {} without attributes.
+    """
     if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
@@ -98,7 +102,10 @@ def _read_state(attributes: Values) -> _RequestedState:
 
 
 def find_cordon_differences(request: ChangeRequest, statuses: Mapping[str, str]) -> list[str]:
-    """Find the machines with another cordon than planned; `statuses` are cordon statuses by machine id."""
+    """Find the machines with another cordon than planned.
+
+    `statuses` are cordon statuses by machine id.
+    """
     expected_statuses = {CordonAction.CORDON: CORDONED_STATUS, CordonAction.UNCORDON: UNCORDONED}
     differences = []
     for cordon_request in find_cordon_requests(request):

@@ -1,5 +1,7 @@
-"""Re-creation of single nodes of a cluster. Azure cannot delete a single node; after its deletion in the cluster
-(`kubectl delete node`) the platform creates a new one. With a directory of kubeconfigs (NF_KUBECONFIG_DIR, one file
+"""Re-creation of single nodes of a cluster.
+
+Azure cannot delete a single node; after its deletion in the cluster (`kubectl delete node`) the
+platform creates a new one. With a directory of kubeconfigs (NF_KUBECONFIG_DIR, one file
 CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an operator.
 """
 
@@ -57,9 +59,11 @@ class NodeRecreation(Struct, frozen=True):
 def plan_node_recreations(
     request: ChangeRequest, changes: Sequence[ArmChange]
 ) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, by pool; nodes of re-created pools or clusters are left out. A step for
-    releasing capacity re-creates the nodes absent after it and present after all steps of the object. Any other step
-    re-creates the nodes without a machine for which a machine is planned.
+    """Plan the nodes to re-create in a step, by pool.
+
+    Nodes of re-created pools or clusters are left out. A step for releasing capacity re-creates the
+    nodes absent after it and present after all steps of the object. Any other step re-creates the
+    nodes without a machine for which a machine is planned.
     """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
@@ -89,7 +93,10 @@ def plan_node_recreations(
 
 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
-    """Return the platform names of nodes to re-create: the plan has a new node under the same nexusform name."""
+    """Return the platform names of nodes to re-create.
+
+    The plan has a new node under the same nexusform name.
+    """
     planned_nodes = get_mapping(request.planned, "nodes")
     return [
         str(node["platform_name"])
@@ -102,8 +109,10 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
 def _find_kept_nodes(
     request: ChangeRequest, final: Mapping[str, Any], changes: Sequence[ArmChange]
 ) -> dict[str, Mapping[str, Any]]:
-    """Find the existing nodes of pools kept by the changes of a step, by nexusform name. `final`: attributes after
-    all steps. {} for another Kubernetes version: the platform re-creates every node, in its own batches.
+    """Find the existing nodes of pools kept by the changes of a step, by nexusform name.
+
+    `final`: attributes after all steps. {} for another Kubernetes version: the platform re-creates
+    every node, in its own batches.
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
@@ -122,9 +131,7 @@ def _find_kept_nodes(
 def find_nodes_to_delete(
     request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes
-    absent after this step, and present after all steps of the object.
-    """
+    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes absent after this step, and present after all steps of the object."""
     planned_nodes, final_nodes = (
         get_mapping(request.planned, "nodes"),
         get_mapping(request.final_attributes, "nodes"),
@@ -153,8 +160,9 @@ def recreate_nodes(
     step: ChangeRequest,
     trust: KubeconfigTrust = TRUSTED,
 ) -> None:
-    """Delete nodes batch by batch, and wait until Azure has re-created each batch. Raises ProviderProblem, and
-    StepPending if an operator is needed and none is present.
+    """Delete nodes batch by batch, and wait until Azure has re-created each batch.
+
+    Raises ProviderProblem, and StepPending if an operator is needed and none is present.
     """
     for recreation in recreations:
         # Its nodes may still be listed after their deletion.
@@ -185,7 +193,10 @@ def recreate_nodes(
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
-    """Read the current nodes of a pool. Raises ProviderProblem without its cluster."""
+    """Read the current nodes of a pool.
+
+    Raises ProviderProblem without its cluster.
+    """
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
@@ -217,7 +228,10 @@ def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem
 def _delete_nodes(
     cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust
 ) -> None:
-    """Delete nodes after a cordon, or print the commands for an operator. Raises StepPending and ProviderProblem."""
+    """Delete nodes after a cordon, or print the commands for an operator.
+
+    Raises StepPending and ProviderProblem.
+    """
     directory = read_variable(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
@@ -233,7 +247,10 @@ def _delete_nodes(
 
 
 def render_node_deletion(cluster: str, names: Iterable[str]) -> Iterator[str]:
-    """Render the commands to delete nodes. The context has the name of the cluster."""
+    """Render the commands to delete nodes.
+
+    The context has the name of the cluster.
+    """
     kubectl = f"kubectl --context={shlex.quote(cluster)}"
     for quoted in map(shlex.quote, names):
         yield f"  {kubectl} cordon {quoted}"
@@ -244,7 +261,10 @@ def render_node_deletion(cluster: str, names: Iterable[str]) -> Iterator[str]:
 def _delete_nodes_with_kubeconfig(
     kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust
 ) -> None:
-    """Delete nodes, after a cordon, through the cluster's API. Raises ProviderProblem."""
+    """Delete nodes, after a cordon, through the cluster's API.
+
+    Raises ProviderProblem.
+    """
     try:
         client = build_api_client(read_account([kubeconfig], trust=trust))
     except (KubeconfigProblem, BackendProblem) as problem:

@@ -1,4 +1,7 @@
-"""Common part of observing providers: read sites, and verify changes made by others. Until then, their step waits."""
+"""Common part of observing providers: read sites, and verify changes made by others.
+
+Until then, their step waits.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +96,11 @@ class ObservedSites(FixedIdentity):
         verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the source, and read nothing yet. `source`: its name in messages. `advice`: the user's task if no change
-        is visible. `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object exists.
+        """Keep the source, and read nothing yet.
+
+        `source`: its name in messages. `advice`: the user's task if no change is visible.
+        `is_captured`: the sites are from a capture. `verify_absence` raises if an unlisted object
+        exists.
         """
         self.name = name
         self.source = source
@@ -119,8 +125,10 @@ class ObservedSites(FixedIdentity):
     def set_state_objects(
         self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
     ) -> None:
-        """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep
-        their recorded names, separate pools stay separate, and VMs of `managed` objects count as managed.
+        """Take the attributes of this provider's objects in state, and type and id of all objects.
+
+        Sites keep their recorded names, separate pools stay separate, and VMs of `managed` objects
+        count as managed.
         """
         self._recorded = tuple(objects)
         self._managed.update(managed)
@@ -129,7 +137,10 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the objects; nodes keep recorded numbers. Raises ProviderProblem, also if an unlisted object exists."""
+        """Read the objects; nodes keep recorded numbers.
+
+        Raises ProviderProblem, also if an unlisted object exists.
+        """
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -146,19 +157,28 @@ class ObservedSites(FixedIdentity):
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Verify the creation of the object. Raises ProviderProblem until it exists, and for machine actions."""
+        """Verify the creation of the object.
+
+        Raises ProviderProblem until it exists, and for machine actions.
+        """
         if request.key.type == MACHINE_ACTION_TYPE:
             raise ProviderProblem(explain_unsupported_action(request.planned_attributes))
         return self._verify_change_is_visible(request, "made")
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Verify that the change is done. Raises ProviderProblem until it is visible."""
+        """Verify that the change is done.
+
+        Raises ProviderProblem until it is visible.
+        """
         if request.is_release:
             return self._verify_release(request)
         return self._verify_change_is_visible(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
-        """Verify the deletion of an object, made by an operator. Raises ManualStepPending while it may exist."""
+        """Verify the deletion of an object, made by an operator.
+
+        Raises ManualStepPending while it may exist.
+        """
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
@@ -176,7 +196,10 @@ class ObservedSites(FixedIdentity):
     def find(
         self, resource_type: str, object_id: str
     ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find an object by type and id; it is managed from now on. None if no site lists it."""
+        """Find an object by type and id; it is managed from now on.
+
+        None if no site lists it.
+        """
         # The number is for objects in state.
         key = ObjectKey(resource_type, object_id, creation=0)
         self._record_separate_pools([key])
@@ -185,7 +208,10 @@ class ObservedSites(FixedIdentity):
         return None if item is None else (key, item.attributes)
 
     def list_workload_ids(self) -> frozenset[tuple[str, str]]:
-        """Return type and id of all clusters, and of all VMs outside clusters. Raises ProviderProblem."""
+        """Return type and id of all clusters, and of all VMs outside clusters.
+
+        Raises ProviderProblem.
+        """
         return frozenset(
             key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine")
         )
@@ -195,8 +221,10 @@ class ObservedSites(FixedIdentity):
         recorded: Sequence[Mapping[str, Any]],
         pools: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[tuple[str, str], ImportedSiteObject]:
-        """Build the objects of all sites by type and id. `recorded` are attributes of clusters and pools: their nodes
-        keep their numbers. Arguments of uncaptured pools come from `pools`, or without it from `recorded`.
+        """Build the objects of all sites by type and id.
+
+        `recorded` are attributes of clusters and pools: their nodes keep their numbers. Arguments
+        of uncaptured pools come from `pools`, or without it from `recorded`.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import (
@@ -230,7 +258,10 @@ class ObservedSites(FixedIdentity):
         machine_names: Mapping[str, set[str]],
         unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
     ) -> ReadResult:
-        """Read an object from the site. A missing one does not exist, or is as in state if its list is incomplete."""
+        """Read an object from the site.
+
+        A missing one does not exist, or is as in state if its list is incomplete.
+        """
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
@@ -269,8 +300,10 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object known only to the state. Of a site, the note (private data in state) and a configured update
-        strategy are observed. Raises ProviderProblem for a source of another subscription.
+        """Read an object known only to the state.
+
+        Of a site, the note (private data in state) and a configured update strategy are observed.
+        Raises ProviderProblem for a source of another subscription.
         """
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
@@ -297,7 +330,10 @@ class ObservedSites(FixedIdentity):
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Build the note (private data in state) of observed facts of a machine or a rack's machines; {} for others."""
+        """Build the note of observed facts of a machine or a rack's machines; {} for others.
+
+        Private data in state.
+        """
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
             # Of another type, or of an unlisted site.
@@ -314,7 +350,10 @@ class ObservedSites(FixedIdentity):
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
-        """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
+        """Return True if the site lists all objects of its kind.
+
+        Then an unlisted object does not exist.
+        """
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             # The list is incomplete.
@@ -330,11 +369,17 @@ class ObservedSites(FixedIdentity):
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
-        """Find the site named first in an object's id. Return None for an unlisted site, or a type not in `types`."""
+        """Find the site named first in an object's id.
+
+        Return None for an unlisted site, or a type not in `types`.
+        """
         return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
-        """Find the cluster named in the id of a cluster or pool; None for another object, or without this cluster."""
+        """Find the cluster named in the id of a cluster or pool.
+
+        None for another object, or without this cluster.
+        """
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             # Another type, or an unlisted site.
@@ -346,7 +391,10 @@ class ObservedSites(FixedIdentity):
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
-        """Collect rows (machine, VM, vCPUs, memory, disk, cells) of unmanaged VMs by (site, machine) and VM name."""
+        """Collect rows (machine, VM, vCPUs, memory, disk, cells) of unmanaged VMs by and VM name.
+
+        Site, machine.
+        """
         from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
@@ -418,7 +466,10 @@ class ObservedSites(FixedIdentity):
         )
 
     def _read_sites(self) -> Mapping[str, AzSite]:
-        """Read the sites once, by recorded name. Raises ProviderProblem."""
+        """Read the sites once, by recorded name.
+
+        Raises ProviderProblem.
+        """
         from nexusform.domains.azure.importers.az_recorded_nodes import (
             locate_vms_on_unlisted_machines,
         )
@@ -437,7 +488,10 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending (`participle`: "made") if it differs from the plan."""
+        """Return the observed object.
+
+        Raises ManualStepPending (`participle`: "made") if it differs from the plan.
+        """
         planned = request.planned_attributes
         key = request.key
         # Only the update strategy of a site is observed.
@@ -482,8 +536,10 @@ class ObservedSites(FixedIdentity):
         )
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
-        """Verify a step for releasing capacity, by the values after all steps of its object. Raises ManualStepPending
-        while they are not visible, or a plain VM has its machine, with the commands to delete the nodes remaining.
+        """Verify a step for releasing capacity, by the values after all steps of its object.
+
+        Raises ManualStepPending while they are not visible, or a plain VM has its machine, with the
+        commands to delete the nodes remaining.
         """
         from nexusform.domains.azure.providers.node_recreation import (
             find_nodes_to_delete,
@@ -529,7 +585,10 @@ class ObservedSites(FixedIdentity):
     def _describe_not_done(
         self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
     ) -> str:
-        """Describe why a change does not count as done. `participle` is "made", "changed" or "removed"."""
+        """Describe why a change does not count as done.
+
+        `participle` is "made", "changed" or "removed".
+        """
         differences = enclose(
             " (", ", ".join(differing), f" {select_word_form(len(differing), 'differs', 'differ')})"
         )
@@ -579,7 +638,10 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Compare a requested object with the site; None if not listed. Of a cluster, only pools of its block count."""
+    """Compare a requested object with the site; None if not listed.
+
+    Of a cluster, only pools of its block count.
+    """
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -663,7 +725,10 @@ def _remove_generated_machines(
 def find_missing_nodes(
     observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Find the nodes of an object without a platform name in Azure; with `planned`, only those planned on a machine."""
+    """Find the nodes of an object without a platform name in Azure.
+
+    With `planned`, only those planned on a machine.
+    """
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]
     return [
@@ -691,7 +756,10 @@ def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> 
 def _restore_recorded_nodes(
     attributes: dict[str, Any], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a cluster or pool with its recorded nodes: the source has no list of nodes, only their count."""
+    """Return a cluster or pool with its recorded nodes.
+
+    The source has no list of nodes, only their count.
+    """
     before = recorded.get("nodes")
     # Its creation failed, and no node is known to exist since.
     if before == {}:
@@ -707,8 +775,10 @@ def _build_unmanaged_vms_note(
     attributes: Mapping[str, Any],
     unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
 ) -> Mapping[str, Any]:
-    """Build the entries of unmanaged VMs in the note (private data in state) of a rack or machine, {} for other
-    objects. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
+    """Build the entries of unmanaged VMs in the note of a rack or machine, {} for other objects.
+
+    Private data in state. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and
+    machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware
@@ -725,7 +795,10 @@ def _build_unmanaged_vms_note(
 
 
 def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> dict[str, Any]:
-    """Return the recorded attributes, overridden by observed values. Without recorded ones, return all observed."""
+    """Return the recorded attributes, overridden by observed values.
+
+    Without recorded ones, return all observed.
+    """
     if not attributes:
         return dict(item.attributes)
     merged: dict[str, Any] = {}
@@ -749,8 +822,10 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
 def _remove_requested_hugepages(
     recorded: Mapping[str, Any], observed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the observed pools without the hugepages equal to those requested, so that they do not differ. They may be
-    requested in the azure block of the pool, or in another notation: "8192Mi" for "8Gi".
+    """Return the observed pools without the hugepages equal to those requested, so that they do not differ.
+
+    They may be requested in the azure block of the pool, or in another notation: "8192Mi" for
+    "8Gi".
     """
     pools = dict(observed)
     for label, pool in recorded.items():
@@ -762,10 +837,12 @@ def _remove_requested_hugepages(
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Return the observed value, or the recorded one (in state) if both mean the same. Objects are merged by member.
-    Empty and absent values are equal, and so are lists of texts in another order. Members of an object that were not
-    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed {"count": 3,
-    "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
+    """Return the observed value, or the recorded one (in state) if both mean the same.
+
+    Objects are merged by member. Empty and absent values are equal, and so are lists of texts in
+    another order. Members of an object that were not observed stay as recorded. Example: recorded
+    {"count": 2, "labels": None, "azure": 1} and observed {"count": 3, "labels": {}} become
+    {"count": 3, "labels": None, "azure": 1}.
     """
     if not recorded and not observed:
         # Both are empty or absent.

@@ -44,8 +44,10 @@ _KINDS: Final = {
 
 
 class SiteWarningBuilder:
-    """Source (display name) and its sites by name. `unobserved`: ids by site and type that are in state but not
-    observed. `managed`: type and id of all objects in state.
+    """Source (display name) and its sites by name.
+
+    `unobserved`: ids by site and type that are in state but not observed. `managed`: type and id of
+    all objects in state.
     """
 
     def __init__(
@@ -66,7 +68,10 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings. A site without objects in state gets only those about unmanaged VMs."""
+        """Build all warnings.
+
+        A site without objects in state gets only those about unmanaged VMs.
+        """
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         failures: list[Problem] = []
         unlisted_clusters: set[str] = set()

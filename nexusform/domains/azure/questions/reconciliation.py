@@ -1,8 +1,10 @@
-"""Comparison of an export with state: correct and wrong predictions by cluster, with known causes; counts of
-an export; and the replay of a site, its VMs placed again in creation order, to check if the placement rule
-explains their machines. A VM is a hit if its real machine is among the best machines for some legal split of
-earlier VMs over NUMA cells, and a certain hit if it is so for all. Cells are unknown, since no platform reports
-them. VMs of a pool without a known order are taken in the order with most hits.
+"""Comparison of an export with state: correct and wrong predictions by cluster, with known causes.
+
+Counts of an export; and the replay of a site, its VMs placed again in creation order, to check if
+the placement rule explains their machines. A VM is a hit if its real machine is among the best
+machines for some legal split of earlier VMs over NUMA cells, and a certain hit if it is so for all.
+Cells are unknown, since no platform reports them. VMs of a pool without a known order are taken in
+the order with most hits.
 """
 
 from collections import Counter
@@ -59,7 +61,10 @@ UNPLACED = "it has no machine"
 
 
 class ObservedVm(Struct, frozen=True):
-    """Existing VM with its location. `name` is the display name."""
+    """Existing VM with its location.
+
+    `name` is the display name.
+    """
 
     name: str
     cluster: str
@@ -70,7 +75,10 @@ class ObservedVm(Struct, frozen=True):
 
 
 class VmCreationBatch(Struct, frozen=True):
-    """VMs of one pool created at one time, in unknown order, or one VM. `skip_reason`: why they are not checked."""
+    """VMs of one pool created at one time, in unknown order, or one VM.
+
+    `skip_reason`: why they are not checked.
+    """
 
     vms: tuple[ObservedVm, ...]
     skip_reason: str = ""
@@ -84,8 +92,10 @@ class MisplacedVm(Struct, frozen=True):
 
 
 class SiteReplay(Struct, frozen=True):
-    """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every possible split
-    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a random choice of feasible machines.
+    """Result of a replay of a site under one `rack_spread`.
+
+    `sure` of the `hits` hold for every possible split of NUMA cells; `unjudged` counts VMs by
+    reason. `chance`: expected hits of a random choice of feasible machines.
     """
 
     site: str
@@ -143,9 +153,12 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses. Their
-        order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss. `sure`
-        counts the hits for every possible NUMA use, `chance` the hits expected of random machines.
+        """Place the VMs of a batch.
+
+        Those on a best machine of the placement rule are hits, others are misses. Their order is
+        unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss.
+        `sure` counts the hits for every possible NUMA use, `chance` the hits expected of random
+        machines.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
@@ -195,7 +208,10 @@ class _SiteReplayer:
 
 
 class VmCheck(Struct, frozen=True):
-    """Recorded and observed location of one VM (None: nowhere). `cause` is the reason visible in the export."""
+    """Recorded and observed location of one VM (None: nowhere).
+
+    `cause` is the reason visible in the export.
+    """
 
     name: str
     recorded: Placement
@@ -228,7 +244,10 @@ class ClusterLocationCheck(Struct, frozen=True):
 
 
 class VerifiedPredictions(Struct, frozen=True):
-    """Predictions of applied plans: records by site, number verified now, and wrong ones reported as certain."""
+    """Predictions of applied plans.
+
+    Records by site, number verified now, and wrong ones reported as certain.
+    """
 
     records: Mapping[str, PredictionRecord] = field(default_factory=dict)
     new_count: int = 0
@@ -236,10 +255,12 @@ class VerifiedPredictions(Struct, frozen=True):
 
 
 class ReconcileResult(Struct, frozen=True):
-    """Result of a reconciliation. `checks`: compared objects. `absent`: objects missing in a complete export.
-    `uncaptured`: objects the export does not cover. `unfinished`: changes of applies in progress or failed.
-    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not captured.
-    `predictions`: results of predictions of applied plans.
+    """Result of a reconciliation.
+
+    `checks`: compared objects. `absent`: objects missing in a complete export. `uncaptured`:
+    objects the export does not cover. `unfinished`: changes of applies in progress or failed.
+    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not
+    captured. `predictions`: results of predictions of applied plans.
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()
@@ -267,8 +288,10 @@ def compare_cluster_vms(
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object with the observed ones. `name`: site and own name (`SITE/CLUSTER`). `unplaced`:
-    (pool, number) of VMs without machine. `observed_machines`: machines of the export by site and name.
+    """Compare the VMs of an object with the observed ones.
+
+    `name`: site and own name (`SITE/CLUSTER`). `unplaced`: (pool, number) of VMs without machine.
+    `observed_machines`: machines of the export by site and name.
     """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
@@ -297,8 +320,10 @@ def compare_cluster_vms(
 def run_replays(
     site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]
 ) -> list[SiteReplay]:
-    """Run the replay (place all VMs again in order of creation) of a site under each `rack_spread`. `removed`: clusters
-    with recorded VMs not listed anymore; after such a cluster the free capacity is unknown.
+    """Run the replay (place all VMs again in order of creation) of a site under each `rack_spread`.
+
+    `removed`: clusters with recorded VMs not listed anymore; after such a cluster the free capacity
+    is unknown.
     """
     inventory = site.inventory
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
@@ -334,7 +359,10 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
-    """Return the VMs, sorted by their keys: time, cluster, index of the pool, and own time of a node."""
+    """Return the VMs, sorted by their keys.
+
+    Time, cluster, index of the pool, and own time of a node.
+    """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
@@ -360,9 +388,11 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
 def _build_creation_batches(
     inventory: AzInventory, removed: Collection[str]
 ) -> Iterator[VmCreationBatch]:
-    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the time of
-    its cluster. The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is
-    unknown, VMs of this or an earlier cluster were deleted (`removed`), or the free capacity is uncertain.
+    """Yield the VMs in creation order, in batches of one pool and creation time.
+
+    A node without a time has the time of its cluster. The prediction of a batch is skipped for one
+    of several reasons. The export is incomplete, the order is unknown, VMs of this or an earlier
+    cluster were deleted (`removed`), or the free capacity is uncertain.
     """
     timed = _list_vms_in_creation_order(inventory)
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
@@ -386,9 +416,10 @@ def _build_creation_batches(
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
-    """Find start and end of the period with unknown free capacity; ("", "") if there is none. A node created on a later
-    day than its pool may replace one on another machine. The period is from the creation of the first such pool to that
-    of the last such node.
+    """Find start and end of the period with unknown free capacity; ("", "") if there is none.
+
+    A node created on a later day than its pool may replace one on another machine. The period is
+    from the creation of the first such pool to that of the last such node.
     """
     # times of creation of pool and node.
     spans = []
@@ -409,8 +440,10 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
 def _list_nodes_with_creation_sort_key(
     cluster: AzCluster, skus: Mapping[str, VmSku]
 ) -> Iterator[_TimedVm]:
-    """Yield each node on a machine, if its SKU is known, with a key to sort by time of creation. A node without a time
-    has the time of its cluster. At equal times, the order is by cluster, pool (control plane first), and own time.
+    """Yield each node on a machine, if its SKU is known, with a key to sort by time of creation.
+
+    A node without a time has the time of its cluster. At equal times, the order is by cluster, pool
+    (control plane first), and own time.
     """
     order = {
         CONTROL_PLANE: 0,
@@ -432,16 +465,21 @@ def _list_nodes_with_creation_sort_key(
 
 
 def _build_placement(location: AzVmLocation) -> Placement:
-    """Build the placement of a VM in unknown cells. A rack without a zone counts as a zone of its own."""
+    """Build the placement of a VM in unknown cells.
+
+    A rack without a zone counts as a zone of its own.
+    """
     return Placement(
         location.machine, location.rack, location.availability_zone or location.rack, cells=()
     )
 
 
 class CapturedSite(Struct, frozen=True):
-    """Contents of one site in an export. `closed`: unschedulable compute machines with the reason. `skus`:
-    machine SKU ids with their catalogue hardware (None = own size, or unknown) and number of machines.
-    `unplaced`: names of VMs and nodes without a machine.
+    """Contents of one site in an export.
+
+    `closed`: unschedulable compute machines with the reason. `skus`: machine SKU ids with their
+    catalogue hardware (None = own size, or unknown) and number of machines. `unplaced`: names of
+    VMs and nodes without a machine.
     """
 
     name: str
@@ -458,7 +496,10 @@ class CapturedSite(Struct, frozen=True):
 
 
 def summarize_site(site: AzSite) -> CapturedSite:
-    """Count the contents of a site; list machines closed to new VMs with the reason, and VMs without machine."""
+    """Count the contents of a site.
+
+    List machines closed to new VMs with the reason, and VMs without machine.
+    """
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.facts["roles"]]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]

@@ -64,10 +64,11 @@ _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a request body to the form of arguments of the `az` command. Members of
-    `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
-    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}. The attachment to the cloud
-    services network loses the allocation method Dynamic.
+    """Convert a part of a request body to the form of arguments of the `az` command.
+
+    Members of `administratorConfiguration` move up to the object around it. SSH keys become a list
+    of plain texts: {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa
+    A"]}. The attachment to the cloud services network loses the allocation method Dynamic.
     """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
@@ -143,7 +144,10 @@ set -euo pipefail
 
 
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
-    """Render the script. Also return descriptions of values missing in it: no argument of a command sets them."""
+    """Render the script.
+
+    Also return descriptions of values missing in it: no argument of a command sets them.
+    """
     writer = _ScriptWriter(objects)
     steps = [
         *map(writer.render_deletion, objects.deleted),
@@ -172,7 +176,10 @@ class _ScriptWriter:
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
-        """Render a check of each variable: `: "${NAME:?MEANING}"` ends the script with MEANING if NAME is not set."""
+        """Render a check of each variable.
+
+        `: "${NAME:?MEANING}"` ends the script with MEANING if NAME is not set.
+        """
         for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
                 # In place of the full stop.
@@ -276,7 +283,10 @@ class _ScriptWriter:
     def _render_flags(
         self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
     ) -> list[str]:
-        """Render a body and tags as flags; record values without an argument of the command as unsupported."""
+        """Render a body and tags as flags.
+
+        Record values without an argument of the command as unsupported.
+        """
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
         unsupported = find_unsupported_arguments(resource.type, verb, flags)
@@ -315,7 +325,10 @@ class _ScriptWriter:
         return "".join(words)
 
     def _render_variable(self, variable: UserInput) -> str:
-        """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
+        """Render a shell variable and record it as required.
+
+        Numbered if another one has its name (`a-b`, `a_b`).
+        """
         if variable not in self.variables:
             # "": not an entry of a map.
             words = filter(None, (*variable.name_words, variable.entry))
@@ -328,13 +341,18 @@ class _ScriptWriter:
 
 
 def _quote_shell_word(text: str) -> str:
-    """Quote a string for the shell; in double quotes if it has apostrophes and no special characters."""
+    """Quote a string for the shell.
+
+    In double quotes if it has apostrophes and no special characters.
+    """
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
 
 def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
-    """Yield the pieces of a value in the shorthand of `az`: `{a:[1,'b c']}`; a UserInput (filled in by the user) is a
-    piece of its own. At the top level most strings need no quotes.
+    """Yield the pieces of a value in the shorthand of `az`: `{a:[1,'b c']}`.
+
+    A UserInput (filled in by the user) is a piece of its own. At the top level most strings need no
+    quotes.
     """
     if isinstance(value, UserInput):
         yield value
@@ -364,7 +382,10 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
-    """Quote a string for the shorthand unless it matches `plain_pattern` (None: always). An apostrophe becomes '/."""
+    """Quote a string for the shorthand unless it matches `plain_pattern` (None: always).
+
+    An apostrophe becomes '/.
+    """
     return (
         text
         if plain_pattern and plain_pattern.fullmatch(text)

@@ -1,5 +1,7 @@
-"""Azure resources created, updated and deleted by a plan, with API bodies. Values required by Azure but
-unknown to the plan are Inputs: Terraform variables, or environment variables of a script.
+"""Azure resources created, updated and deleted by a plan, with API bodies.
+
+Values required by Azure but unknown to the plan are Inputs: Terraform variables, or environment
+variables of a script.
 """
 
 import re
@@ -56,7 +58,10 @@ _OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 
 
 class UserInput(Struct, frozen=True):
-    """Value to be provided by the user: words of its name, entry of a map ("" for the whole value), and meaning."""
+    """Value to be provided by the user.
+
+    Words of its name, entry of a map ("" for the whole value), and meaning.
+    """
 
     name_words: tuple[str, ...]
     entry: str
@@ -94,10 +99,12 @@ class ResourceAction(StrEnum):
 
 
 class AzureResource(Struct, frozen=True):
-    """One resource with its parent's and its own name. `properties`: body, complete for a new resource.
-    `update_properties` and `update_tags`: part sent by an update. `address`: address of the block. `tags` and
-    `group` ("" if unset) are from its azure block. `unknown_properties`: properties in Azure absent in
-    arguments and azure block; writing the whole body would drop them.
+    """One resource with its parent's and its own name.
+
+    `properties`: body, complete for a new resource. `update_properties` and `update_tags`: part
+    sent by an update. `address`: address of the block. `tags` and `group` ("" if unset) are from
+    its azure block. `unknown_properties`: properties in Azure absent in arguments and azure block;
+    writing the whole body would drop them.
     """
 
     type: str
@@ -114,7 +121,10 @@ class AzureResource(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Identifier: the joined names. A VM keeps the name of its block: its samples (simulated draws) need it."""
+        """Identifier: the joined names.
+
+        A VM keeps the name of its block: its samples (simulated draws) need it.
+        """
         if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
@@ -141,8 +151,10 @@ class MachineCordon(Struct, frozen=True):
 
 
 class RecreatedNode(Struct, frozen=True):
-    """Node of a kept pool, to be deleted in its cluster, since Azure has no request for it. `name` is the VM's name
-    in the plan, `platform_name` the name in the cluster ("" if unknown), `address` the address of the block.
+    """Node of a kept pool, to be deleted in its cluster, since Azure has no request for it.
+
+    `name` is the VM's name in the plan, `platform_name` the name in the cluster ("" if unknown),
+    `address` the address of the block.
     """
 
     cluster: str
@@ -157,7 +169,10 @@ class RecreatedNode(Struct, frozen=True):
 
 
 class MachineAction(Struct, frozen=True):
-    """Run of a lifecycle action (`Restart`) on a machine. `body` is that of its azure block."""
+    """Run of a lifecycle action (`Restart`) on a machine.
+
+    `body` is that of its azure block.
+    """
 
     machine: str
     action: str
@@ -172,9 +187,12 @@ class MachineAction(Struct, frozen=True):
 
 
 class PlannedAzureResources(Struct, frozen=True):
-    """Resources of a plan. `ordered`: created and updated resources and re-created nodes, in the order of VM
-    placement, since locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of kinds
-    unknown to Azure. `cordons`, `machine_actions`: actions on machines, the latter in order of their windows.
+    """Resources of a plan.
+
+    `ordered`: created and updated resources and re-created nodes, in the order of VM placement,
+    since locations depend on it. `deleted`: deleted resources. `skipped`: addresses of objects of
+    kinds unknown to Azure. `cordons`, `machine_actions`: actions on machines, the latter in order
+    of their windows.
     """
 
     ordered: tuple[AzureResource | RecreatedNode, ...] = ()
@@ -201,7 +219,10 @@ class PlannedAzureResources(Struct, frozen=True):
         return tuple(sorted({resource.site for resource in self.applied}))
 
     def build_location(self, site: str) -> UserInput:
-        """Build the input for a site's extended location; with several sites each is an entry of a map."""
+        """Build the input for a site's extended location.
+
+        With several sites each is an entry of a map.
+        """
         meaning = "Id of the custom location of the site (its extended location)."
         if len(self.sites) < 2:
             return UserInput(("extended", "location", "id"), entry="", meaning=meaning)
@@ -211,7 +232,10 @@ class PlannedAzureResources(Struct, frozen=True):
 
 
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
-    """Collect the Azure resources of a plan: applied ones in the plan's order, deleted ones by age of their objects."""
+    """Collect the Azure resources of a plan.
+
+    Applied ones in the plan's order, deleted ones by age of their objects.
+    """
     clusters = {
         change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER
     }
@@ -254,8 +278,10 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
 def _find_recreated_nodes(
     plan: Plan, clusters: Mapping[str, Change], applied: Sequence[AzureResource]
 ) -> Iterator[RecreatedNode]:
-    """Yield the nodes to re-create one by one: moved nodes of kept pools. `applied` are all applied resources.
-    Azure itself re-creates the nodes of a cluster with another Kubernetes version, so these are left out.
+    """Yield the nodes to re-create one by one: moved nodes of kept pools.
+
+    `applied` are all applied resources. Azure itself re-creates the nodes of a cluster with another
+    Kubernetes version, so these are left out.
     """
     updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
     recreated_resources = {
@@ -281,7 +307,10 @@ def _find_recreated_nodes(
 
 
 def _find_cluster(change: Change, clusters: Mapping[str, Change]) -> Change:
-    """Find the change of a pool's cluster. For another object, or without the cluster in the plan, return `change`."""
+    """Find the change of a pool's cluster.
+
+    For another object, or without the cluster in the plan, return `change`.
+    """
     return clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
 
 
@@ -322,7 +351,10 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
+    """Read the action of each machine to take out of service, by machine name.
+
+    "cordon", "evacuate".
+    """
     if kind not in _CORDONED_VALUES:
         return {}  # no hardware
     # Of a rack, by name of the machine.
@@ -355,7 +387,10 @@ _RESOURCE_ACTIONS: Final = {
 
 
 def _build_resources(change: Change) -> Iterator[AzureResource]:
-    """Build the resources of one change; an update of a cluster has separate resources for its changed pools."""
+    """Build the resources of one change.
+
+    An update of a cluster has separate resources for its changed pools.
+    """
     action = _RESOURCE_ACTIONS[change.action]
     if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(
         change.after
@@ -409,7 +444,10 @@ def _is_observed(change: Change) -> bool:
 def _build_vm_change(
     vm: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[AzureResource]:
-    """Yield a VM: a move to another machine re-creates it. An update without a change in Azure yields nothing."""
+    """Yield a VM: a move to another machine re-creates it.
+
+    An update without a change in Azure yields nothing.
+    """
     if vm.action is not ResourceAction.UPDATE:
         yield vm
     elif before.get("machine") != after.get("machine"):
@@ -427,7 +465,10 @@ def _build_cluster_update(
     *,
     is_observed: bool,
 ) -> Iterator[AzureResource]:
-    """Yield the updates of a cluster and then of its pools, removed ones last. `is_observed`: they exist in Azure."""
+    """Yield the updates of a cluster and then of its pools, removed ones last.
+
+    `is_observed`: they exist in Azure.
+    """
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -461,8 +502,10 @@ def _build_cluster_update(
 def _build_pool_change(
     pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Yield a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged. `is_observed`: it
-    exists in Azure, possibly with properties unknown to the plan.
+    """Yield a pool with its body, replaced if Azure cannot update it in place.
+
+    Nothing if unchanged. `is_observed`: it exists in Azure, possibly with properties unknown to the
+    plan.
     """
     properties = build_pool_properties(after)
     action = pool.action
@@ -538,8 +581,10 @@ def _find_properties_known_only_to_azure(
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a new cluster: user inputs for missing values, over them the arguments, then the azure block.
-    In a pool the arguments take precedence over its azure block.
+    """Build the body of a new cluster.
+
+    User inputs for missing values, over them the arguments, then the azure block. In a pool the
+    arguments take precedence over its azure block.
     """
     description = "Ids of the CNI networks, by cluster."
     body = {
@@ -593,7 +638,10 @@ def _replace_by_inputs(
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, with inputs for the unchanged secrets; {} for another action."""
+    """Return the attributes before an update, with inputs for the unchanged secrets.
+
+    {} for another action.
+    """
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after

@@ -30,7 +30,10 @@ from nexusform.rendering.notation.json_values import omit_empty
 
 
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export Terraform JSON configuration, "" after errors or without resources; warn about parts missing in it."""
+    """Export Terraform JSON configuration, "" after errors or without resources.
+
+    Warn about parts missing in it.
+    """
     objects = collect_azure_objects(plan)
     errors = list(_check_properties(plan, objects))
     if errors:
@@ -163,7 +166,10 @@ def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
 
 
 class _DocumentWriter:
-    """Writer of one document. `labels`: created resources in order."""
+    """Writer of one document.
+
+    `labels`: created resources in order.
+    """
 
     def __init__(self, objects: PlannedAzureResources) -> None:
         """Choose a free block label for each created resource, and index the labels of clusters by name."""
@@ -216,7 +222,10 @@ class _DocumentWriter:
     def _add_dependency_on_previous_block(
         self, block: dict[str, Any], address: str
     ) -> dict[str, Any]:
-        """Return the block with a dependency on the previous block. The next block depends on this one (`address`)."""
+        """Return the block with a dependency on the previous block.
+
+        The next block depends on this one (`address`).
+        """
         if self.previous:
             block["depends_on"] = [self.previous]
         self.previous = address
@@ -257,7 +266,10 @@ class _DocumentWriter:
         return f"${{var.{'_'.join(variable.name_words)}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:
-        """Convert a value to Terraform JSON: inputs of the user to references, other strings escaped."""
+        """Convert a value to Terraform JSON.
+
+        Inputs of the user to references, other strings escaped.
+        """
         if isinstance(value, UserInput):
             return self._build_reference(value)
         if isinstance(value, Mapping):

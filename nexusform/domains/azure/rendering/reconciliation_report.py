@@ -43,7 +43,10 @@ _MAX_NAMES = 8
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
-    """Build the report; a section without content is left out. `origin`: the compared source, such as a directory."""
+    """Build the report; a section without content is left out.
+
+    `origin`: the compared source, such as a directory.
+    """
     checks, predictions = result.checks, result.predictions
     # VMs at another location than recorded.
     misses = sum(len(check.misses) for check in checks)
@@ -163,7 +166,10 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 
 
 def _build_replay_section(replay: SiteReplay) -> Section:
-    """Build the section of a replay: VMs placed as by the rule, VMs elsewhere, and unchecked VMs by reason."""
+    """Build the section of a replay.
+
+    VMs placed as by the rule, VMs elsewhere, and unchecked VMs by reason.
+    """
     unchecked = sum(replay.unjudged.values())
     if not replay.judged:
         lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
@@ -197,7 +203,10 @@ def _build_replay_section(replay: SiteReplay) -> Section:
 
 
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
-    """Build the section of verified predictions on a site, by subject and class of predicted share (10 % each)."""
+    """Build the section of verified predictions on a site, by subject and class of predicted share.
+
+    10 % each.
+    """
     score = compute_score(record)
     rows: list[Row] = []
     for (subject, percent), class_score in sorted(record.items()):
@@ -284,8 +293,10 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
 def build_inventory_report(
     origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]
 ) -> Report:
-    """Build the report of captured inventory: figures of each site, then the findings. The report counts as a finding,
-    too, if a section lists machines closed to new VMs, or VMs on no machine.
+    """Build the report of captured inventory: figures of each site, then the findings.
+
+    The report counts as a finding, too, if a section lists machines closed to new VMs, or VMs on no
+    machine.
     """
     sections = [section for site in sites for section in _build_sections(site)]
     if findings:
@@ -297,7 +308,10 @@ def build_inventory_report(
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
-    """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
+    """Build the sections of a site.
+
+    Counts and age, hardware, and, if any, machines closed to new VMs.
+    """
     age = "of unknown age"
     # time of the export if `is_age_certain`, else of its newest change.
     if site.exported_at:

@@ -150,8 +150,10 @@ _CLUSTER_FORM: Final = RecordForm(
 def build_inventory_attributes(
     inventory: AzInventory, managed: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Build the computed attributes as plain data, keys sorted. `managed`: names of clusters, pools
-    ("<cluster>/<pool>") and VMs with a resource; they are listed and do not count as occupied.
+    """Build the computed attributes as plain data, keys sorted.
+
+    `managed`: names of clusters, pools ("<cluster>/<pool>") and VMs with a resource; they are
+    listed and do not count as occupied.
     """
     occupied = _collect_occupied_capacity(inventory, managed)
     return {
@@ -188,7 +190,10 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
 def _collect_occupied_capacity(
     inventory: AzInventory, managed: frozenset[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return `occupied` blocks by machine: the size of each unmanaged VM. `managed`: clusters, CLUSTER/POOL and VMs."""
+    """Return `occupied` blocks by machine: the size of each unmanaged VM.
+
+    `managed`: clusters, CLUSTER/POOL and VMs.
+    """
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
         vms += cluster.duplicate_nodes

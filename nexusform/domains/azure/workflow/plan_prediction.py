@@ -1,6 +1,7 @@
-"""Prediction of VM placement for another tool's plan on a captured site. The site is imported in memory, the
-tool's changes replace its blocks, and the result is planned. Nothing is written: state is in memory, and the
-configuration is in a temporary directory.
+"""Prediction of VM placement for another tool's plan on a captured site.
+
+The site is imported in memory, the tool's changes replace its blocks, and the result is planned.
+Nothing is written: state is in memory, and the configuration is in a temporary directory.
 """
 
 import re
@@ -90,8 +91,10 @@ class SchedulerSettings(Struct, frozen=True):
 
 
 class PlanPredictionInput(Struct, frozen=True):
-    """Input of a prediction: project (None after errors), re-created addresses, number of the tool's changes.
-    `export_times`: the exported sites with the time of their figures (RFC 3339, "" if unknown).
+    """Input of a prediction: project, re-created addresses, number of the tool's changes.
+
+    None after errors. `export_times`: the exported sites with the time of their figures (RFC 3339,
+    "" if unknown).
     """
 
     project: Project | None
@@ -102,8 +105,10 @@ class PlanPredictionInput(Struct, frozen=True):
 
 
 class _SiteComparison(Struct, frozen=True):
-    """Site before and after the changes: objects by address, addresses by reference, name in messages (file and
-    name of the other tool) by new address, and execution order of changes.
+    """Site before and after the changes.
+
+    Objects by address, addresses by reference, name in messages (file and name of the other tool)
+    by new address, and execution order of changes.
     """
 
     before: Mapping[Address, ImportedSiteObject]
@@ -121,8 +126,10 @@ def open_plan_prediction(
     read_changes: ReadChanges,
     scheduler: SchedulerSettings,
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the project for predicting another tool's plan; its temporary directory exists inside the `with` block.
-    After an error there are only diagnostics.
+    """Yield the project for predicting another tool's plan.
+
+    Its temporary directory exists inside the `with` block. After an error there are only
+    diagnostics.
     """
     try:
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
@@ -145,7 +152,10 @@ class _SiteInventory(Struct, frozen=True):
 
 
 def _read_inventory(location: CommandContext, inventory: str) -> _SiteInventory:
-    """Read an exported directory, or for `azure` the subscription (block or environment). Raises DiagnosticsError."""
+    """Read an exported directory, or for `azure` the subscription (block or environment).
+
+    Raises DiagnosticsError.
+    """
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
         if export.problems:
@@ -161,7 +171,10 @@ def _read_inventory(location: CommandContext, inventory: str) -> _SiteInventory:
 
 
 def _read_stdin() -> bytes:
-    """Read another tool's plan from stdin. Raises FileProblem."""
+    """Read another tool's plan from stdin.
+
+    Raises FileProblem.
+    """
     content = sys.stdin.buffer.read(_MAX_BYTES + 1)
     if not content:
         raise FileProblem("There is no plan on stdin.")
@@ -173,7 +186,10 @@ def _read_stdin() -> bytes:
 def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[ToolChange, ...], list[Diagnostic]]:
-    """Read the changes of another tool's plan at a path ("-": stdin), with warnings. Raises DiagnosticsError."""
+    """Read the changes of another tool's plan at a path ("-": stdin), with warnings.
+
+    Raises DiagnosticsError.
+    """
     try:
         content = (
             _read_stdin()
@@ -196,7 +212,10 @@ def _build_predicted_project(
     problems: list[Diagnostic],
     scheduler: SchedulerSettings,
 ) -> PlanPredictionInput:
-    """Build the project of the site with the changes applied; after errors (added to `problems`) only diagnostics."""
+    """Build the project of the site with the changes applied.
+
+    After errors (added to `problems`) only diagnostics.
+    """
     machine_skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, machine_skus)
     changed_sites, changed_items, change_findings = read_changed_sites(
@@ -252,8 +271,10 @@ def _compare_sites(
     scheduler: SchedulerSettings,
     plan_file: str,
 ) -> _SiteComparison:
-    """Compare the objects of the sites before and after the changes of another tool's plan. New objects have the names
-    of the other tool; new pools come from `changed_items`. `plan_file` is the name of the plan in messages.
+    """Compare the objects of the sites before and after the changes of another tool's plan.
+
+    New objects have the names of the other tool; new pools come from `changed_items`. `plan_file`
+    is the name of the plan in messages.
     """
     before = {
         (item.type, item.id): _convert_for_simulation(item, scheduler)
@@ -297,9 +318,11 @@ def _compare_sites(
 
 
 def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`. The
-    samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with keys
-    are left out: they get addresses from their own names.
+    """Build the addresses of new VMs without a cluster.
+
+    `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`. The samples (simulated draws of
+    Azure) of such a VM depend on its name in the configuration. VMs in modules or with keys are
+    left out: they get addresses from their own names.
     """
     addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():
@@ -343,7 +366,10 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
 def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
-    """Build the project: configuration after the changes; state before them, as after an import, in memory."""
+    """Build the project: configuration after the changes.
+
+    State before them, as after an import, in memory.
+    """
     # A configuration needs a file; the rendered ones are in memory.
     Path(location.directory, _FIRST_FILE).touch()
     configuration, problems = load_project_configuration(
@@ -380,6 +406,7 @@ def _build_project(
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
     """Render existing objects as one file (`inventory`), and each new one as a file of its name in messages.
+
     `depends_on` keeps the execution order.
     """
     types = build_registries().resource_types
@@ -405,7 +432,10 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
-    """Build a chain of new objects and changed clusters: each needs the one before, and the first all changed VMs."""
+    """Build a chain of new objects and changed clusters.
+
+    Each needs the one before, and the first all changed VMs.
+    """
     # existing objects with other values or references after the changes.
     changing = [
         address
@@ -423,7 +453,10 @@ def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Add
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:
-    """Plan the other tool's changes. The plan has the diagnostics of the prediction, and the age of the export."""
+    """Plan the other tool's changes.
+
+    The plan has the diagnostics of the prediction, and the age of the export.
+    """
     plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
     inventories = tuple(
         build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times

@@ -84,9 +84,11 @@ _HEADING: Final = """\
 
 
 class Source(Struct, frozen=True):
-    """Source of sites. `name`: display name. `read`: returns sites and findings. `provider`: key of the
-    provider for later plans. `settings`: those of its block, None if configured already. `alias`: set if
-    other blocks of its kind exist. `verify_absence`: as of ObservedSites.
+    """Source of sites.
+
+    `name`: display name. `read`: returns sites and findings. `provider`: key of the provider for
+    later plans. `settings`: those of its block, None if configured already. `alias`: set if other
+    blocks of its kind exist. `verify_absence`: as of ObservedSites.
     """
 
     name: str
@@ -110,7 +112,10 @@ class SiteImportPlan(Struct, frozen=True):
 def _read_source_site_objects(
     source: Source, state: State
 ) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
-    """Read the sites of a source as objects, with names and node numbers as in state; none after an error."""
+    """Read the sites of a source as objects, with names and node numbers as in state.
+
+    None after an error.
+    """
     try:
         sites, problems = source.read()
     except ProviderProblem as problem:
@@ -135,8 +140,9 @@ def _read_source_site_objects(
 
 
 def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
-    """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list. The
-    location of such VMs is unknown, so a later plan would move them.
+    """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list.
+
+    The location of such VMs is unknown, so a later plan would move them.
     """
     for address, current in state.list_current_objects():
         if address.type != "nexus_site" or current.attributes.get("id") != site.name:
@@ -202,8 +208,9 @@ def _warn_about_renamed_sites(
     state: State,
     provider: str,
 ) -> Iterator[Diagnostic]:
-    """Warn about imported machines with the rack and name of an unlisted machine in state at another site. They may be
-    of a site with a new name. With the same provider it is certainly the same machine.
+    """Warn about imported machines with the rack and name of an unlisted machine in state at another site.
+
+    They may be of a site with a new name. With the same provider it is certainly the same machine.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
@@ -262,8 +269,10 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """Assign an address to each object, by its type and id: the one in `existing`, else a new one from its name. If
-    objects of its type share the name, the new one is from its id, starting with the site.
+    """Assign an address to each object, by its type and id.
+
+    The one in `existing`, else a new one from its name. If objects of its type share the name, the
+    new one is from its id, starting with the site.
     """
     object_list = list(objects)
     label_counts = Counter(
@@ -333,6 +342,7 @@ def import_site(
     notices: RunCallbacks,
 ) -> ImportResult:
     """Import the objects of an exported directory, or of Azure (`source_name` "azure"), missing in state.
+
     `path` is the new configuration file. Nothing is written if there are errors.
     """
     rejection = check_generated_path(path) or _check_target_file(path, location.directory)
@@ -369,7 +379,10 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of racks, machines, clusters, and VMs: imported, without a machine, or only used capacity."""
+    """Format the counts of racks, machines, clusters, and VMs.
+
+    Imported, without a machine, or only used capacity.
+    """
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
@@ -381,8 +394,10 @@ def _format_site_counts(site: ImportedSite) -> str:
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
-    """Write the imported objects to state by a plan without changes; return the diagnostics. Nothing is written after
-    an error: an object is in state already, the plan fails, or it would change an object.
+    """Write the imported objects to state by a plan without changes; return the diagnostics.
+
+    Nothing is written after an error: an object is in state already, the plan fails, or it would
+    change an object.
     """
     state = run.stored.state
     existing = _index_addresses_by_identity(state)
@@ -446,7 +461,10 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
 
 
 def find_site_source(location: CommandContext, source_name: str) -> Source:
-    """Find the source named by `-from`: an exported directory, or `azure`. Raises DiagnosticsError."""
+    """Find the source named by `-from`: an exported directory, or `azure`.
+
+    Raises DiagnosticsError.
+    """
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers
     if is_azure_source(source_name):
@@ -467,8 +485,10 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
 def _build_directory_source(
     location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]
 ) -> Source:
-    """Build the source of an exported directory, with the provider configured for it. Without one it gets a new block,
-    with an alias if there are others. A directory more than two levels above is written as full path.
+    """Build the source of an exported directory, with the provider configured for it.
+
+    Without one it gets a new block, with an alias if there are others. A directory more than two
+    levels above is written as full path.
     """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = (
@@ -498,8 +518,9 @@ def _build_directory_source(
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> Mapping[str, Any]:
-    """Return the settings of the provider block azure, {} without one. Raises DiagnosticsError for addresses that are
-    not allowed, or without a unique subscription.
+    """Return the settings of the provider block azure, {} without one.
+
+    Raises DiagnosticsError for addresses that are not allowed, or without a unique subscription.
     """
     block = blocks.get(azure.KIND)
     settings: Mapping[str, Any] = {}

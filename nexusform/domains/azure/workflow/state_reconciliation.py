@@ -94,8 +94,9 @@ def reconcile_site(
     replays: bool,
 ) -> ReconcileResult:
     """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
-    After an error the result has only diagnostics. `replays`: also place all VMs again in creation order, to score the
-    placement rule.
+
+    After an error the result has only diagnostics. `replays`: also place all VMs again in creation
+    order, to score the placement rule.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -115,7 +116,10 @@ def reconcile_site(
 
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
-    """Place all observed VMs of the sites in state again, and compare their machines. Writes nothing."""
+    """Place all observed VMs of the sites in state again, and compare their machines.
+
+    Writes nothing.
+    """
     try:
         return _Reconciler(
             run, *_read_sites_and_build_provider(run.project.context, directory)
@@ -129,7 +133,10 @@ def run_site_replays(run: Run, directory: str) -> ReconcileResult:
 def _read_sites_and_build_provider(
     location: CommandContext, directory: str
 ) -> tuple[Sequence[AzSite], ObservedSites]:
-    """Read the sites and build their provider. Raises DiagnosticsError."""
+    """Read the sites and build their provider.
+
+    Raises DiagnosticsError.
+    """
     source = find_site_source(location, directory)
     try:
         sites, findings = source.read()
@@ -183,7 +190,10 @@ class _Reconciler:
         self.types = run.project.registries.resource_types
 
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
-        """Compare state with observed objects; write it if changed. `with_replays`: place all VMs again to compare."""
+        """Compare state with observed objects; write it if changed.
+
+        `with_replays`: place all VMs again to compare.
+        """
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
             unfinished = tuple(self._find_unfinished_changes())
@@ -222,7 +232,10 @@ class _Reconciler:
         )
 
     def run_replays(self) -> ReconcileResult:
-        """Run the replays (all observed VMs placed again, to compare) of the sites in state. Raises ProviderProblem."""
+        """Run the replays (all observed VMs placed again, to compare) of the sites in state.
+
+        Raises ProviderProblem.
+        """
         observed, _, uncaptured = self._read_observed_vm_objects()
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         names = {
@@ -243,9 +256,11 @@ class _Reconciler:
     def _read_observed_vm_objects(
         self,
     ) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Raises
-        ProviderProblem. Racks and machines are read, too: a VM on one without read permission appears to have no
-        machine.
+        """Read the objects with VMs.
+
+        Return observed ones, absent ones, and others not covered by the source. Raises
+        ProviderProblem. Racks and machines are read, too: a VM on one without read permission
+        appears to have no machine.
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
@@ -280,7 +295,10 @@ class _Reconciler:
         return observed, absent, uncaptured
 
     def _find_unfinished_changes(self) -> Iterator[str]:
-        """Yield a text for each unfinished change of an apply, as providers report it now. Raises ProviderProblem."""
+        """Yield a text for each unfinished change of an apply, as providers report it now.
+
+        Raises ProviderProblem.
+        """
         pending = {
             address: instance
             for address, instance in self.state.instances.items()
@@ -301,7 +319,10 @@ class _Reconciler:
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object. An object absent on the site has none."""
+        """Compare observed and recorded locations of the VMs of every object.
+
+        An object absent on the site has none.
+        """
         # By site and name.
         observed_machines: dict[tuple[str, str], AzMachine] = {}
         for site in self.sites:
@@ -325,7 +346,10 @@ class _Reconciler:
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
-        """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
+        """Run the replays of every site.
+
+        A cluster with a recorded VM not observed counts as removed.
+        """
         for site in self.sites:
             # names of clusters.
             removed: set[str] = set()
@@ -340,8 +364,9 @@ class _Reconciler:
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Return the verdicts of separation rules for the observed VMs. If the plan for them fails, return its errors
-        instead, except those about capacity.
+        """Return the verdicts of separation rules for the observed VMs.
+
+        If the plan for them fails, return its errors instead, except those about capacity.
         """
         refreshed_objects: dict[Address, ObjectState] = {}
         for address, observed_object in observed.items():
@@ -378,7 +403,10 @@ class _Reconciler:
         replays: Sequence[SiteReplay],
         verification: PredictionResults,
     ) -> State:
-        """Build the state with observations, verified predictions and replay scores; the old one if it is equal."""
+        """Build the state with observations, verified predictions and replay scores.
+
+        The old one if it is equal.
+        """
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)

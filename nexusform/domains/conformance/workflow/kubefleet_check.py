@@ -1,7 +1,10 @@
-"""`plan -check-with=kubefleet=DIR`: the clusters of new placements, picked again by a running hub agent.
+"""`plan -check-with=kubefleet=DIR`.
 
-DIR also has the definitions of KubeFleet's kinds in `crds/`. Members join with the labels, taints, properties and
-resources of the plan. Only cluster-scoped placements without earlier bindings are checked: they need no history.
+The clusters of new placements, picked again by a running hub agent.
+
+DIR also has the definitions of KubeFleet's kinds in `crds/`. Members join with the labels, taints,
+properties and resources of the plan. Only cluster-scoped placements without earlier bindings are
+checked: they need no history.
 """
 
 import re
@@ -46,8 +49,10 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent. `programs` is the
-    directory of the programs; after `seconds`, the other placements are left out. Raises ProgramCheckProblem.
+    """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent.
+
+    `programs` is the directory of the programs; after `seconds`, the other placements are left out.
+    Raises ProgramCheckProblem.
     """
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
@@ -95,7 +100,10 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
 
 
 def read_agent_version(program: Path) -> str:
-    """Read the version in the build information of a hub agent, else "of unknown version". Raises ProgramProblem."""
+    """Read the version in the build information of a hub agent, else "of unknown version".
+
+    Raises ProgramProblem.
+    """
     try:
         found = _MODULE.search(program.read_bytes())
     except OSError as problem:
@@ -104,7 +112,10 @@ def read_agent_version(program: Path) -> str:
 
 
 def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
-    """Start an API server with the kinds (CRDs) of KubeFleet, then its hub agent. Raises ProgramProblem."""
+    """Start an API server with the kinds (CRDs) of KubeFleet, then its hub agent.
+
+    Raises ProgramProblem.
+    """
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
         raise ProgramProblem(
@@ -139,12 +150,18 @@ def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
 
 
 class FleetCheck:
-    """Running hub with its members, and the results so far. `manifests` are the placements by name."""
+    """Running hub with its members, and the results so far.
+
+    `manifests` are the placements by name.
+    """
 
     def __init__(
         self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]
     ) -> None:
-        """Prepare a check with running programs, without members yet. `manifests`: exported placements by name."""
+        """Prepare a check with running programs, without members yet.
+
+        `manifests`: exported placements by name.
+        """
         self.checked = 0
         self.differences: list[DecisionDifference] = []
         self.cases: list[Body] = []
@@ -157,7 +174,10 @@ class FleetCheck:
         self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
-        """Create the members, report their status as agents do, and wait until all joined. Raises ProgramProblem."""
+        """Create the members, report their status as agents do, and wait until all joined.
+
+        Raises ProgramProblem.
+        """
         for member in members:
             body = build_named_object(
                 "cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name
@@ -195,7 +215,10 @@ class FleetCheck:
         return bool(self._running.call("GET", path).get("status", {}).get("agentStatus"))
 
     def check_placement(self, placement: PlacementPlan) -> None:
-        """Compare the clusters of a placement with the hub agent's; record any difference. Raises ProgramProblem."""
+        """Compare the clusters of a placement with the hub agent's; record any difference.
+
+        Raises ProgramProblem.
+        """
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
         # Not part of the exported manifests.
@@ -252,7 +275,10 @@ class FleetCheck:
         )
 
     def list_bindings(self, name: str) -> list[Body]:
-        """Return the bindings of a placement by cluster. Raises ProgramProblem."""
+        """Return the bindings of a placement by cluster.
+
+        Raises ProgramProblem.
+        """
         query = f"labelSelector=kubernetes-fleet.io/parent-CRP={name}"
         bindings: list[Body] = self._running.call(
             "GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}"
@@ -324,6 +350,9 @@ def find_scheduled_status(placement: Body) -> str:
 
 
 def read_binding_scores(spec: Body) -> dict[str, int | None]:
-    """Return the scores of a binding; KubeFleet names the score for topology spread "priorityScore"."""
+    """Return the scores of a binding.
+
+    KubeFleet names the score for topology spread "priorityScore".
+    """
     scores = get_mapping(spec, "clusterDecision", "clusterScore")
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

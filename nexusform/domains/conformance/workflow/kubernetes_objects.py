@@ -26,7 +26,10 @@ class UnsupportedPodError(Exception):
 def build_node(
     node: Node, kubelet_version: str, image_counts: Mapping[str, int], node_count: int
 ) -> Body:
-    """Build the object of a node. `image_counts` are the numbers of nodes with an image."""
+    """Build the object of a node.
+
+    `image_counts` are the numbers of nodes with an image.
+    """
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
     amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
     # A node has the value of an image: its size times the share of nodes with it. Restore the size,
@@ -73,7 +76,10 @@ _NODE_INFO: Final = dict.fromkeys(
 
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
-    """Build a pod on `node`; without it, one to be scheduled (on `only_node` if set). Raises UnsupportedPodError."""
+    """Build a pod on `node`; without it, one to be scheduled (on `only_node` if set).
+
+    Raises UnsupportedPodError.
+    """
     body: Body = {
         "containers": _build_containers(spec),
         "priority": spec.priority,
@@ -92,7 +98,10 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
 
 
 def check_pod_support(spec: PodSpec) -> None:
-    """Reject a pod with features not re-created by the check. Raises UnsupportedPodError."""
+    """Reject a pod with features not re-created by the check.
+
+    Raises UnsupportedPodError.
+    """
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
         "claims or volumes": any(
@@ -109,7 +118,10 @@ def check_pod_support(spec: PodSpec) -> None:
 
 
 def build_default_service(spec: PodSpec) -> Body | None:
-    """Build the Service behind the cluster's default spreading of a pod, None for none. Raises UnsupportedPodError."""
+    """Build the Service behind the cluster's default spreading of a pod, None for none.
+
+    Raises UnsupportedPodError.
+    """
     # constraints of its own replace the default ones.
     if spec.spread or spec.default_spread is None:
         return None
@@ -124,9 +136,10 @@ def build_default_service(spec: PodSpec) -> Body | None:
 
 
 def _build_containers(spec: PodSpec) -> list[Body]:
-    """Build the containers of a pod; the first one has all of its requests. Raises UnsupportedPodError. kube-scheduler
-    scores each container without a request with a default amount, so others are added until the requests scored are
-    those of the pod.
+    """Build the containers of a pod; the first one has all of its requests.
+
+    Raises UnsupportedPodError. kube-scheduler scores each container without a request with a
+    default amount, so others are added until the requests scored are those of the pod.
     """
     # Numbers of containers without a request for CPU and for memory. A rest cannot be expressed.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
@@ -219,7 +232,10 @@ def _build_term(term: NodeSelectorTerm) -> Body:
 
 
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
-    """Build an affinity or anti-affinity to other pods: its hard terms, and its preferred ones with weights."""
+    """Build an affinity or anti-affinity to other pods.
+
+    Its hard terms, and its preferred ones with weights.
+    """
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": list(
             map(_build_pod_affinity_term, required)
@@ -232,7 +248,10 @@ def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm
 
 
 def _build_pod_affinity_term(term: PodTerm) -> Body:
-    """Build a term about other pods; an absent selector is left out, since an empty one selects all pods."""
+    """Build a term about other pods.
+
+    An absent selector is left out, since an empty one selects all pods.
+    """
     body: Body = {"topologyKey": term.topology_key, "namespaces": list(term.namespaces)}
     if term.selector is not None:
         body["labelSelector"] = _build_label_selector(term.selector)

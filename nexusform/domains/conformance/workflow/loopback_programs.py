@@ -38,7 +38,10 @@ class ProgramProblem(Exception):
 
 
 class LoopbackPrograms:
-    """Running programs. `call` sends a request to the API server, as an administrator."""
+    """Running programs.
+
+    `call` sends a request to the API server, as an administrator.
+    """
 
     def __init__(self, programs: Path, directory: Path) -> None:
         """Keep the directories of the programs and of their files; no program is started yet."""
@@ -51,7 +54,10 @@ class LoopbackPrograms:
         self.kubeconfig = directory / "kubeconfig"
 
     def start_api_server(self, *flags: str) -> None:
-        """Start etcd and kube-apiserver, and wait until they answer. Raises ProgramProblem."""
+        """Start etcd and kube-apiserver, and wait until they answer.
+
+        Raises ProgramProblem.
+        """
         client_port, peer_port, port = (find_free_port() for _ in range(3))
         etcd, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
         directory = self._directory
@@ -101,7 +107,10 @@ class LoopbackPrograms:
     def start(
         self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Start a program with these variables, PATH and HOME alone. Raises ProgramProblem."""
+        """Start a program with these variables, PATH and HOME alone.
+
+        Raises ProgramProblem.
+        """
         with (self._directory / f"{name}.log").open("wb") as log:
             try:
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - the operator's own programs
@@ -127,7 +136,10 @@ class LoopbackPrograms:
     def wait_for(
         self, name: str, condition: Callable[[], _Result], seconds: float = _START_SECONDS
     ) -> _Result:
-        """Wait until a condition of a running program has a result, and return it. Raises ProgramProblem."""
+        """Wait until a condition of a running program has a result, and return it.
+
+        Raises ProgramProblem.
+        """
         end = time.monotonic() + seconds
         while not (result := condition()):
             if self._processes[name].poll() is not None:
@@ -140,7 +152,10 @@ class LoopbackPrograms:
         return result
 
     def wait_for_end(self, name: str, seconds: float) -> bool:
-        """Wait for the end of a program; return False if it still runs. Raises ProgramProblem if it failed."""
+        """Wait for the end of a program; return False if it still runs.
+
+        Raises ProgramProblem if it failed.
+        """
         try:
             code = self._processes[name].wait(seconds)
         except subprocess.TimeoutExpired:
@@ -156,7 +171,10 @@ class LoopbackPrograms:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = ""
     ) -> dict[str, Any]:
-        """Return the API server's JSON answer, {} for a 404. `patch`: kind, as "merge-patch". Raises ProgramProblem."""
+        """Return the API server's JSON answer, {} for a 404.
+
+        `patch`: kind, as "merge-patch". Raises ProgramProblem.
+        """
         try:
             answer = self._send_once(method, path, body, patch)
         except WebError as problem:
@@ -195,7 +213,10 @@ class LoopbackPrograms:
     def _send_once(
         self, method: str, path: str, body: Mapping[str, Any] | None, patch: str
     ) -> ApiResponse:
-        """Send a request to the API server; `path` may have a query. Raises WebError."""
+        """Send a request to the API server; `path` may have a query.
+
+        Raises WebError.
+        """
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
         path, _, query = path.partition("?")
@@ -204,7 +225,10 @@ class LoopbackPrograms:
         return self._client.send(ApiRequest(method, path, parameters, content, headers))
 
     def _write_kubeconfig(self, address: str, authority: Path, token: str) -> None:
-        """Write a private kubeconfig for an administrator; `authority` is the path of the CA certificate."""
+        """Write a private kubeconfig for an administrator.
+
+        `authority` is the path of the CA certificate.
+        """
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -245,7 +269,10 @@ def open_programs(programs: str) -> Iterator[LoopbackPrograms]:
 
 
 def read_version(program: Path, *flags: str) -> str:
-    """Return the version printed by a program, such as "1.34.4", else "of unknown version". Raises ProgramProblem."""
+    """Return the version printed by a program, such as "1.34.4", else "of unknown version".
+
+    Raises ProgramProblem.
+    """
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
             [program, *flags], capture_output=True, text=True, timeout=_START_SECONDS, check=False

@@ -1,7 +1,9 @@
-"""`plan -check-with=nova=PYTHON`: the predicted hosts of VMs, decided again by Nova's filters, weighers and Placement.
+"""`plan -check-with=nova=PYTHON`.
 
-All decisions on a site are repeated in their order, in one child process. If Nova draws another of equally good
-hosts, the VM is added to the predicted one before the next decision.
+The predicted hosts of VMs, decided again by Nova's filters, weighers and Placement.
+
+All decisions on a site are repeated in their order, in one child process. If Nova draws another of
+equally good hosts, the VM is added to the predicted one before the next decision.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ _MAX_DIFFERENCES: Final = 100
 
 
 class _NovaDriverRequest(Struct):
-    """Request of the driver. `predicted`: host, "" without a decision to check. `servers`: those running before."""
+    """Request of the driver.
+
+    `predicted`: host, "" without a decision to check. `servers`: those running before.
+    """
 
     address: str
     name: str
@@ -59,8 +64,9 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. `python` is an interpreter
-    with Nova installed. Raises ProgramCheckProblem.
+    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones.
+
+    `python` is an interpreter with Nova installed. Raises ProgramCheckProblem.
     """
     sites = result.sites.values()
     replays = [
@@ -107,7 +113,10 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
 def _run_driver(
     running: LoopbackPrograms, program: str, replays: list[_NovaSiteReplay], seconds: float
 ) -> tuple[list[Any], bool]:
-    """Return the answers, and whether the time ended before the last one. Raises ProgramProblem."""
+    """Return the answers, and whether the time ended before the last one.
+
+    Raises ProgramProblem.
+    """
     driver, source, answers = map(running.get_path, (_DRIVER, "sites.jsonl", "answers.jsonl"))
     driver.write_bytes(resources.files(__package__).joinpath(_DRIVER).read_bytes())
     source.write_bytes(b"".join(json.encode(replay.build_document()) + b"\n" for replay in replays))
@@ -119,7 +128,10 @@ def _run_driver(
 
 
 class _NovaSiteReplay:
-    """Operations of a plan on one site, as requests of the driver. `total` is the number of decisions."""
+    """Operations of a plan on one site, as requests of the driver.
+
+    `total` is the number of decisions.
+    """
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         """Convert the operations planned on a site to requests for the driver."""
@@ -191,7 +203,10 @@ class _NovaSiteReplay:
         }
 
     def _build_server(self, sku: VmSku, host: str) -> Body:
-        """Build a server. The host already counts the NUMA cells and PCI devices of a server in the inventory."""
+        """Build a server.
+
+        The host already counts the NUMA cells and PCI devices of a server in the inventory.
+        """
         server: Body = {
             "host": host,
             "vcpus": sku.vcpus,
@@ -238,8 +253,10 @@ class _NovaSiteReplay:
     def _add_request(
         self, operation: PlaceOperation | OccupyOperation, released: list[str]
     ) -> None:
-        """Add a request to place a VM, after the deletion of the `released` servers. Its planned host is compared with
-        Nova, unless it is no decision of the plan, or the driver cannot repeat the decision: then `predicted` is "".
+        """Add a request to place a VM, after the deletion of the `released` servers.
+
+        Its planned host is compared with Nova, unless it is no decision of the plan, or the driver
+        cannot repeat the decision: then `predicted` is "".
         """
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)

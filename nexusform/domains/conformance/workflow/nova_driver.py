@@ -1,11 +1,13 @@
 """Script with the real filters and weighers of Nova, and with Placement, in one process.
 
-It runs in an environment of its own: `pip install nova==34.0.0 openstack-placement==16.0.0`. Arguments: a file of
-sites, one JSON document per line, and the file of answers (default: stdin and stdout). The first answer has the
-versions. A site has `hosts`, `servers`, `settings` and `requests`. The answer to a request are its best hosts: Nova
-draws among these. The new server is added to the request's `host`, by default the first best one. Before, the servers
-`released` by the request are removed. Servers with `properties` of their flavor or of their `image` take NUMA cells and
-PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host already.
+It runs in an environment of its own: `pip install nova==34.0.0 openstack-placement==16.0.0`.
+Arguments: a file of sites, one JSON document per line, and the file of answers (default: stdin and
+stdout). The first answer has the versions. A site has `hosts`, `servers`, `settings` and
+`requests`. The answer to a request are its best hosts: Nova draws among these. The new server is
+added to the request's `host`, by default the first best one. Before, the servers `released` by the
+request are removed. Servers with `properties` of their flavor or of their `image` take NUMA cells
+and PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host
+already.
 """
 
 import json
@@ -59,7 +61,10 @@ class OpenstackPlacementService:
         self.application = deploy.loadapp(settings)
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Return the answer of Placement. Raises RuntimeError."""
+        """Return the answer of Placement.
+
+        Raises RuntimeError.
+        """
         headers = {
             "x-auth-token": "admin",
             "OpenStack-API-Version": "placement latest",
@@ -78,7 +83,10 @@ class OpenstackPlacementService:
         return answer
 
     def insert(self, model: Any, rows: list[dict[str, Any]]) -> None:
-        """Insert rows into a table of Placement. Requests to its API for the same would take most of the time."""
+        """Insert rows into a table of Placement.
+
+        Requests to its API for the same would take most of the time.
+        """
         if rows:
             with db_api.get_placement_engine().begin() as connection:
                 connection.execute(model.__table__.insert(), rows)
@@ -106,12 +114,17 @@ class OpenstackPlacementService:
 
 
 class NovaSiteState:
-    """Hosts and servers of one site, in Placement and as Nova's host states. By host: `providers` are UUIDs of resource
-    providers, `numbers` their rows. `classes` are rows of resource classes by name.
+    """Hosts and servers of one site, in Placement and as Nova's host states.
+
+    By host: `providers` are UUIDs of resource providers, `numbers` their rows. `classes` are rows
+    of resource classes by name.
     """
 
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
-        """Create the objects of Nova for a site. `document` has the settings, hosts and servers of the site."""
+        """Create the objects of Nova for a site.
+
+        `document` has the settings, hosts and servers of the site.
+        """
         self.placement = placement
         self.document = document
         # HostState by host.
@@ -155,7 +168,10 @@ class NovaSiteState:
         ]
 
     def create_providers(self) -> None:
-        """Create the rows of hosts in the tables of Placement: providers, inventories, traits, zones as aggregates."""
+        """Create the rows of hosts in the tables of Placement.
+
+        Providers, inventories, traits, zones as aggregates.
+        """
         hosts, insert = self.document["hosts"], self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
         self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
@@ -209,7 +225,10 @@ class NovaSiteState:
         insert(models.ResourceProviderAggregate, provider_zones)
 
     def update_host_state(self, name: str) -> None:
-        """Set the HostState of a host: first with its reserved amounts only, then with each of its servers."""
+        """Set the HostState of a host.
+
+        First with its reserved amounts only, then with each of its servers.
+        """
         host = self.document["hosts"][name]
         state = host_manager.HostState(name, name, uuid.uuid4())
         cpu, memory, disk = (
@@ -316,7 +335,10 @@ class NovaSiteState:
             CONF.clear_override(f"{name}_weight_multiplier", group="filter_scheduler")
 
     def list_candidates(self, spec: Any, zones: list[str]) -> dict[str, list[Any]]:
-        """Return Placement's allocation candidates by host. Like Nova, dedicated CPUs are PCPU, then VCPU."""
+        """Return Placement's allocation candidates by host.
+
+        Like Nova, dedicated CPUs are PCPU, then VCPU.
+        """
         request = ResourceRequest.from_request_spec(spec)
         queries = [request.to_querystring()]
         if request.cpu_pinning_requested:
@@ -345,8 +367,10 @@ class NovaSiteState:
         }
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the hosts of highest weight for a request, [] if none fits. Its `released` servers are deleted first.
-        Add the server to the `host` of the request, else to the first one. A server without a name is r<number>.
+        """Return the hosts of highest weight for a request, [] if none fits.
+
+        Its `released` servers are deleted first. Add the server to the `host` of the request, else
+        to the first one. A server without a name is r<number>.
         """
         for name in request.get("released", ()):
             if name in self.servers:
@@ -392,7 +416,10 @@ class NovaSiteState:
         return hosts
 
     def add_server(self, name: str, server: dict[str, Any], choice: list[Any]) -> None:
-        """Add a server to its host, with resources of the chosen allocation candidate; without one, compute them."""
+        """Add a server to its host, with resources of the chosen allocation candidate.
+
+        Without one, compute them.
+        """
         host = server["host"]
         provider = self.providers[host]
         server["resources"] = (
@@ -405,7 +432,10 @@ class NovaSiteState:
         consume(self.states[host], server)
 
     def build_group(self, group: dict[str, Any]) -> Any:
-        """Build a server group {name, policy, max}. Its members are its servers, or one for each host in `members`."""
+        """Build a server group {name, policy, max}.
+
+        Its members are its servers, or one for each host in `members`.
+        """
         members = {
             server["uuid"]: server["host"]
             for server in self.servers.values()
@@ -519,7 +549,10 @@ def compute_zone_id(zone: str) -> str:
 
 
 def decide_requests() -> None:
-    """Decide the requests of the sites in the first argument or stdin; write to the second one or stdout."""
+    """Decide the requests of the sites in the first argument or stdin.
+
+    Write to the second one or stdout.
+    """
     logging.disable()
     objects.register_all()
     CONF([], project="nova", default_config_files=[])

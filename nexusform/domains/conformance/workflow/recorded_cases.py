@@ -1,6 +1,4 @@
-"""Recorded decisions: their files (one JSON object per line in each `*.jsonl` or `*.jsonl.gz` of a directory), the
-answers of nexusform or another program, and their score by system and version.
-"""
+"""Recorded decisions: their files (one JSON object per line in each `*.jsonl` or `*.jsonl.gz` of a directory), the answers of nexusform or another program, and their score by system and version."""
 
 import errno
 import gzip
@@ -46,8 +44,9 @@ _BATCH: Final = 10_000
 
 
 class ConformanceCase(Struct, frozen=True):
-    """Recorded decision of a real system: its knowledge, the request and the answer. The system draws among the
-    decision and `equivalent`, so these are right too.
+    """Recorded decision of a real system: its knowledge, the request and the answer.
+
+    The system draws among the decision and `equivalent`, so these are right too.
     """
 
     system: str
@@ -66,7 +65,10 @@ class LocatedConformanceCase(Struct, frozen=True):
 
 
 def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedConformanceCase]:
-    """Yield the cases of a directory in the order of file names and lines; add invalid ones to `problems`."""
+    """Yield the cases of a directory in the order of file names and lines.
+
+    Add invalid ones to `problems`.
+    """
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
         # A glob of a missing directory is empty.
@@ -101,7 +103,10 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the decompressed lines of a file. Raises OSError, EOFError and zlib.error."""
+    """Yield the decompressed lines of a file.
+
+    Raises OSError, EOFError and zlib.error.
+    """
     content = io.BytesIO(read_regular(path, _MAX_BYTES))
     with gzip.open(content) if path.suffix == ".gz" else content as file:
         # At most one byte too many.
@@ -137,7 +142,10 @@ class UnansweredCaseError(Exception):
 
 
 def predict_decision(case: ConformanceCase) -> Any:
-    """Return the decision predicted by nexusform. Raises UnansweredCaseError."""
+    """Return the decision predicted by nexusform.
+
+    Raises UnansweredCaseError.
+    """
     if case.system not in _OWN_ANSWERS:
         raise UnansweredCaseError(f"nexusform predicts no decisions of {case.system}")
     try:
@@ -149,7 +157,10 @@ def predict_decision(case: ConformanceCase) -> Any:
 
 
 def build_program_answer(command: str) -> Answer:
-    """Return a function to get answers of a program: JSON on stdin, the decision on stdout. Raises ValueError."""
+    """Return a function to get answers of a program: JSON on stdin, the decision on stdout.
+
+    Raises ValueError.
+    """
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")
@@ -157,7 +168,10 @@ def build_program_answer(command: str) -> Answer:
 
 
 def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
-    """Return the answer of a program. Raises UnansweredCaseError."""
+    """Return the answer of a program.
+
+    Raises UnansweredCaseError.
+    """
     question = {
         "system": case.system,
         "version": case.version,
@@ -188,7 +202,10 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Predict a pod like `plan`, from a manifest and a kubectl dump. Return {"node": NAME}, with None if none fits."""
+    """Predict a pod like `plan`, from a manifest and a kubectl dump.
+
+    Return {"node": NAME}, with None if none fits.
+    """
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}
@@ -263,7 +280,10 @@ class ConformanceScore(Struct):
 def score_conformance_cases(
     cases: Iterable[LocatedConformanceCase], answer: Answer
 ) -> ConformanceScore:
-    """Compare the answers to all cases with the decisions. Many cases are answered on all processors."""
+    """Compare the answers to all cases with the decisions.
+
+    Many cases are answered on all processors.
+    """
     score = ConformanceScore()
     remaining = iter(cases)
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):

@@ -1,8 +1,10 @@
-"""`plan -check-with=kube-scheduler=DIR`: the predicted decisions on pods, repeated by a running kube-scheduler.
+"""`plan -check-with=kube-scheduler=DIR`.
 
-Each decision is repeated in its predicted situation: nodes and running pods are created in a real API server as
-nexusform reads them. If the program chooses another of equally good nodes, the pod is moved to the predicted one
-before the next decision.
+The predicted decisions on pods, repeated by a running kube-scheduler.
+
+Each decision is repeated in its predicted situation: nodes and running pods are created in a real
+API server as nexusform reads them. If the program chooses another of equally good nodes, the pod is
+moved to the predicted one before the next decision.
 """
 
 import itertools
@@ -54,7 +56,10 @@ class CheckTimeExceeded(Exception):
 
 
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the nodes planned for pods with the decisions of kube-scheduler. Raises ProgramCheckProblem."""
+    """Compare the nodes planned for pods with the decisions of kube-scheduler.
+
+    Raises ProgramCheckProblem.
+    """
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_inputs_and_outcomes()) if fleet is not None else []
     has_timed_out = False
@@ -79,7 +84,10 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> P
 
 
 def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
-    """Start kube-scheduler with an API server. Raises ProgramProblem."""
+    """Start kube-scheduler with an API server.
+
+    Raises ProgramProblem.
+    """
     running.start_api_server()
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -96,10 +104,16 @@ def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
 
 
 class KubeSchedulerCheck:
-    """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
+    """Situation in the API server, and the results so far.
+
+    `pods` are the running ones by spec and node.
+    """
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
-        """Prepare a check with running programs, without a cluster yet. It ends at `ends_at` (time.monotonic)."""
+        """Prepare a check with running programs, without a cluster yet.
+
+        It ends at `ends_at` (time.monotonic).
+        """
         # number of the prediction, and pod.
         self.checked: set[tuple[int, PodKey]] = set()
         self.differences: list[DecisionDifference] = []
@@ -122,8 +136,9 @@ class KubeSchedulerCheck:
     def check_prediction(
         self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]
     ) -> None:
-        """Run one prediction again, and compare its decisions on `pods` (address of the object, and outcome). Raises
-        ProgramProblem, CheckTimeExceeded.
+        """Run one prediction again, and compare its decisions on `pods`.
+
+        Address of the object, and outcome. Raises ProgramProblem, CheckTimeExceeded.
         """
         self._prediction_number += 1
         # Their nominations are not re-created.
@@ -134,7 +149,10 @@ class KubeSchedulerCheck:
         def compare_decision_with_scheduler(
             workload: str, number: int, scheduler: PodSpecScheduler
         ) -> None:
-            """Compare the next decision of the prediction: on the pod `number` of a workload, if it is supported."""
+            """Compare the next decision of the prediction.
+
+            On the pod `number` of a workload, if it is supported.
+            """
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 # No decision of this plan, or one with evictions or volumes: beyond the check.
@@ -201,7 +219,10 @@ class KubeSchedulerCheck:
         self._namespaces.add(name)
 
     def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
-        """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPodError."""
+        """Create and delete pods until the running ones are those of the prediction.
+
+        Raises UnsupportedPodError.
+        """
         cache = scheduler.cache
         # number of pods by spec and node.
         required: dict[tuple[PodSpec, str], int] = {}
@@ -226,7 +247,10 @@ class KubeSchedulerCheck:
         self._pods = {key: names for key, names in self._pods.items() if names}
 
     def _replace_spreading_service(self, service: Body | None) -> None:
-        """Replace the Service used for default spreading by the one of the next pod (None: no Service)."""
+        """Replace the Service used for default spreading by the one of the next pod.
+
+        None: no Service.
+        """
         if service == self._service:
             return
         if self._service is not None:
@@ -258,8 +282,10 @@ class KubeSchedulerCheck:
     def _compare_decision(
         self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler
     ) -> None:
-        """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is repeated
-        first: kube-scheduler may have chosen among equal nodes, or missed an event.
+        """Compare a predicted decision with kube-scheduler, and record a difference.
+
+        A different decision is repeated first: kube-scheduler may have chosen among equal nodes, or
+        missed an event.
         """
         spec = scheduler.group.spec
         is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
@@ -297,7 +323,10 @@ class KubeSchedulerCheck:
             self.cases.append(self._build_case(body, answers[1:]))
 
     def _decide(self, body: Body) -> str:
-        """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""
+        """Create a pod; return the node of the decision, "" for none.
+
+        Raises ProgramProblem, CheckTimeExceeded.
+        """
         self._check_time_limit()
         self._create_pod(body)
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"
@@ -316,7 +345,10 @@ class KubeSchedulerCheck:
         return answers[0]
 
     def _build_case(self, pod: Body, answers: list[str]) -> Body:
-        """Build the case of `nexusform conformance`: the last of `answers` (node, "" for none) is the decision."""
+        """Build the case of `nexusform conformance`.
+
+        The last of `answers` (node, "" for none) is the decision.
+        """
         pods = [
             build_pod_manifest(spec, name, node)
             for (spec, node), names in self._pods.items()

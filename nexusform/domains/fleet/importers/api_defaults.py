@@ -1,5 +1,7 @@
-"""Defaults filled in by an API server: a hub selects and overrides objects with them. Source: Kubernetes 1.34
-pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and responses of an API server.
+"""Defaults filled in by an API server: a hub selects and overrides objects with them.
+
+Source: Kubernetes 1.34 pkg/apis/{apps,autoscaling,batch,core,networking}/*/defaults.go, and
+responses of an API server.
 """
 
 import base64
@@ -62,7 +64,10 @@ def _fill_daemon_set_defaults(body: Object) -> None:
 
 
 def _fill_update_strategy(spec: Object, name: str, rolling_defaults: Mapping[str, Any]) -> None:
-    """Fill the update strategy in the field of this name; other types than RollingUpdate have no parameters."""
+    """Fill the update strategy in the field of this name.
+
+    Other types than RollingUpdate have no parameters.
+    """
     strategy = _ensure_mapping(spec, name)
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
@@ -76,7 +81,10 @@ def _fill_replica_set_defaults(body: Object) -> None:
 
 
 def _fill_job_defaults(body: Object) -> None:
-    """Fill the defaults of a Job in place; labels only if the API server, not the user, generates the selector."""
+    """Fill the defaults of a Job in place.
+
+    Labels only if the API server, not the user, generates the selector.
+    """
     spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -129,7 +137,10 @@ def _fill_secret_defaults(body: Object) -> None:
 
 
 def _fill_network_policy_defaults(body: Object) -> None:
-    """Fill the defaults of a NetworkPolicy in place; Egress is a policy type only if it has egress rules."""
+    """Fill the defaults of a NetworkPolicy in place.
+
+    Egress is a policy type only if it has egress rules.
+    """
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(
         spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]}
@@ -148,7 +159,10 @@ def _fill_autoscaler_defaults(body: Object) -> None:
 
 
 def _fill_limit_range_defaults(body: Object) -> None:
-    """Normalize the quantities of a LimitRange in place; containers get missing defaults from `max` and `min`."""
+    """Normalize the quantities of a LimitRange in place.
+
+    Containers get missing defaults from `max` and `min`.
+    """
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(
             limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio"
@@ -191,7 +205,10 @@ _SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _fill_service_defaults(body: Object) -> None:
-    """Fill the defaults of a Service in place: also those of its type, and protocol and target of ports."""
+    """Fill the defaults of a Service in place.
+
+    Also those of its type, and protocol and target of ports.
+    """
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     # Those of its type.
@@ -272,7 +289,10 @@ def _fill_defaults_if_mapping_exists(
 
 
 def _ensure_mapping(target: Object, name: str) -> Object:
-    """Return the mapping under a name, created if absent. If the value is no mapping, return {} and change nothing."""
+    """Return the mapping under a name, created if absent.
+
+    If the value is no mapping, return {} and change nothing.
+    """
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}

@@ -1,5 +1,7 @@
 """Conversion of fleet objects from YAML to the arguments of their blocks, guided by the kind's shape (fleet_shapes.py).
-A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
+
+A lenient reading applies the corrections of a closed table and lists them; other mistakes stay
+errors.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ CORRECTED: Final = "corrected-manifest"
 
 
 class Correction(Struct, frozen=True):
-    """Correction of one kind of mistake. `widens`: the corrected manifest may select more than its author intended."""
+    """Correction of one kind of mistake.
+
+    `widens`: the corrected manifest may select more than its author intended.
+    """
 
     id: str
     description: str
@@ -96,7 +101,10 @@ class ManifestCorrections:
         return (*self._problems[True], *self._problems[False])
 
     def add_correction(self, correction: str, place: TextPosition, detail: str) -> None:
-        """Add a warning of a correction (id in CORRECTIONS). `detail` is the corrected meaning, as a sentence."""
+        """Add a warning of a correction (id in CORRECTIONS).
+
+        `detail` is the corrected meaning, as a sentence.
+        """
         entry = CORRECTIONS[correction]
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
@@ -128,8 +136,10 @@ class FleetDocument(Struct, frozen=True):
     conditions: tuple[tuple[str, str], ...] = ()
 
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if a finding already covers the argument at a path: no other check reports it again. A finding
-        about a parent covers it; below the top level, also one about a value inside.
+        """Return True if a finding already covers the argument at a path.
+
+        No other check reports it again. A finding about a parent covers it; below the top level,
+        also one about a value inside.
         """
         # From the whole spec, (), to the argument itself.
         parents = [path[:length] for length in range(len(path) + 1)]
@@ -153,8 +163,10 @@ class FleetDocument(Struct, frozen=True):
 def read_fleet_document(
     file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
-    """Read the only object of a text; no object, or several, are errors in the result. `schema` gives the names and
-    defaults of the arguments. With `lenient`, common mistakes are corrected with a warning.
+    """Read the only object of a text; no object, or several, are errors in the result.
+
+    `schema` gives the names and defaults of the arguments. With `lenient`, common mistakes are
+    corrected with a warning.
     """
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
@@ -183,8 +195,10 @@ def read_fleet_object(
     lenient: bool = False,
     earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
-    """Read one object of the kind `api`. The result has its findings, after `earlier_findings` about the YAML text.
-    `schema` gives the names and defaults of its arguments. With `lenient`, common mistakes are only warnings.
+    """Read one object of the kind `api`.
+
+    The result has its findings, after `earlier_findings` about the YAML text. `schema` gives the
+    names and defaults of its arguments. With `lenient`, common mistakes are only warnings.
     """
     root = Node.create_document_node(document)
     notes = DocumentFindings(file)
@@ -217,7 +231,10 @@ def read_fleet_object(
 
 
 def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
-    """Report a wrong kind or version. Return the version of the object, or the newest one if it is not supported."""
+    """Report a wrong kind or version.
+
+    Return the version of the object, or the newest one if it is not supported.
+    """
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:
@@ -232,8 +249,10 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Report unknown top-level keys. Return the object with the misspelled ones renamed, and without the others. So a
-    misspelled `spec` is not also reported as missing.
+    """Report unknown top-level keys.
+
+    Return the object with the misspelled ones renamed, and without the others. So a misspelled
+    `spec` is not also reported as missing.
     """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
@@ -267,11 +286,17 @@ class _DocumentPart(Struct, frozen=True):
         return ".".join(self.api_path.split(".")[-2:])
 
     def get_field(self, key: str, name: str) -> _DocumentPart:
-        """Return the part of the field `key`. `name` is its argument in the configuration."""
+        """Return the part of the field `key`.
+
+        `name` is its argument in the configuration.
+        """
         return _DocumentPart(self.node.get_node(key), (*self.path, name), f"{self.api_path}.{key}")
 
     def get_item(self, index: int, position: int) -> _DocumentPart:
-        """Return the part of the item at `index`. `position` is its index in the argument, without rejected items."""
+        """Return the part of the item at `index`.
+
+        `position` is its index in the argument, without rejected items.
+        """
         return _DocumentPart(
             self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]"
         )
@@ -302,7 +327,10 @@ class _FleetObjectReader:
         return values
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
-        """Return the arguments of the spec by name. If the spec is rejected, return those of an empty spec."""
+        """Return the arguments of the spec by name.
+
+        If the spec is rejected, return those of an empty spec.
+        """
         part = _DocumentPart(node, path=(), api_path="spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
@@ -317,7 +345,10 @@ class _FleetObjectReader:
     def _apply_correction(
         self, correction: str, part: _DocumentPart, error: str, notice: str
     ) -> bool:
-        """Return True if a mistake may be corrected, with the warning `notice`. Else report `error`, return False."""
+        """Return True if a mistake may be corrected, with the warning `notice`.
+
+        Else report `error`, return False.
+        """
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
@@ -326,7 +357,10 @@ class _FleetObjectReader:
         return False
 
     def _report_ellipsis(self, part: _DocumentPart) -> bool:
-        """Return True if the value is the placeholder "...". Report it: as corrected if allowed, else as an error."""
+        """Return True if the value is the placeholder "...".
+
+        Report it: as corrected if allowed, else as an error.
+        """
         if part.node.data != ELISION:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
@@ -339,7 +373,10 @@ class _FleetObjectReader:
         return True
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
-        """Return the value of a part by its shape; None if absent or rejected. "..." in place of a list is []."""
+        """Return the value of a part by its shape; None if absent or rejected.
+
+        "..." in place of a list is [].
+        """
         # Any value, as JSON text.
         if shape.kind is FieldKind.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
@@ -362,7 +399,10 @@ class _FleetObjectReader:
     def _read_mapping(
         self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema
     ) -> dict[str, Any] | None:
-        """Return the arguments of a mapping, None if rejected. A list of one mapping is reported, but read as well."""
+        """Return the arguments of a mapping, None if rejected.
+
+        A list of one mapping is reported, but read as well.
+        """
         node = part.node
         # "..." as the only item.
         if node.data == [ELISION]:
@@ -382,8 +422,10 @@ class _FleetObjectReader:
     def _read_fields(
         self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema
     ) -> dict[str, Any]:
-        """Return the values of a mapping by argument name; report unknown and missing keys and violated rules. `shape`
-        has the fields of the API, `schema` the names and defaults of the arguments.
+        """Return the values of a mapping by argument name.
+
+        Report unknown and missing keys and violated rules. `shape` has the fields of the API,
+        `schema` the names and defaults of the arguments.
         """
         self.locations[part.path] = part.node.position
         values = _build_empty_spec_arguments(schema)
@@ -416,7 +458,10 @@ class _FleetObjectReader:
     def _report_violation(
         self, part: _DocumentPart, shape: FieldShape, violation: RuleViolation
     ) -> None:
-        """Report a violation of a rule at its key. Only a missing number of clusters has a correction."""
+        """Report a violation of a rule at its key.
+
+        Only a missing number of clusters has a correction.
+        """
         text = f"{part.display_path}: {violation.detail}"
         if violation.correction == "no-number-of-clusters":
             number_part = replace(part, path=(*part.path, "number_of_clusters"))
@@ -432,9 +477,11 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the name of the API field for a key of a mapping; "" to ignore the key. Old names are corrected if
-        allowed. Other unknown keys are errors, but count as the field with the nearest name, if the mapping lacks it:
-        then this field is not also reported as missing.
+        """Return the name of the API field for a key of a mapping; "" to ignore the key.
+
+        Old names are corrected if allowed. Other unknown keys are errors, but count as the field
+        with the nearest name, if the mapping lacks it: then this field is not also reported as
+        missing.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
@@ -490,8 +537,9 @@ class _FleetObjectReader:
         return items
 
     def _read_string_map(self, part: _DocumentPart) -> dict[str, str] | None:
-        """Return a mapping of texts, such as labels; None if it is no mapping. Rejected entries are left out, also
-        those with the placeholder "..." as their value.
+        """Return a mapping of texts, such as labels; None if it is no mapping.
+
+        Rejected entries are left out, also those with the placeholder "..." as their value.
         """
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
@@ -510,8 +558,10 @@ class _FleetObjectReader:
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text; None if rejected. A correction turns an unquoted number or flag into text: a
-        YAML reader gives 1.30 as the number 1.3, and its source text is "1.30".
+        """Return a flag, number or text; None if rejected.
+
+        A correction turns an unquoted number or flag into text: a YAML reader gives 1.30 as the
+        number 1.3, and its source text is "1.30".
         """
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
@@ -545,7 +595,10 @@ class _FleetObjectReader:
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:
-    """Return the arguments of an empty spec: defaults of attributes, None for a block, and [] for repeated blocks."""
+    """Return the arguments of an empty spec.
+
+    Defaults of attributes, None for a block, and [] for repeated blocks.
+    """
     values: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if not attribute.computed:

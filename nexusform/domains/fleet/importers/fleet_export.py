@@ -1,5 +1,7 @@
 """Hub objects as listed by `kubectl get` -> placements with bindings, policies and resources, and managers of objects.
-Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux and Argo CD.
+
+Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux
+and Argo CD.
 """
 
 import re
@@ -61,9 +63,11 @@ _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resou
 
 
 class ObservedBinding(Struct, frozen=True):
-    """Observed binding of a placement; numbers are snapshot indexes, None if unknown. `deleting`: deletion in
-    progress. `readiness`: the resources are available, still pending, or failed permanently, by overrides for
-    the reason in `failure`. `overrides` are names of override snapshots, `apply` is the apply strategy.
+    """Observed binding of a placement; numbers are snapshot indexes, None if unknown.
+
+    `deleting`: deletion in progress. `readiness`: the resources are available, still pending, or
+    failed permanently, by overrides for the reason in `failure`. `overrides` are names of override
+    snapshots, `apply` is the apply strategy.
     """
 
     cluster: str
@@ -88,10 +92,10 @@ class ObservedResourceSnapshot(Struct, frozen=True):
 
 
 class ObservedPlacement(Struct, frozen=True):
-    """Observed placement: its object, bindings by cluster, index, policy (None: not set) and N of its latest
-    policy snapshot, and its resource snapshots, the latest one last. `policy_index` None: no policy snapshot
-    was captured. `captured_count`: number of captured bindings, readable or not. `rejections`: reasons of
-    clusters not picked by the last scheduling.
+    """Observed placement: its object, bindings by cluster, index, policy (None: not set) and N of its latest policy snapshot, and its resource snapshots, the latest one last.
+
+    `policy_index` None: no policy snapshot was captured. `captured_count`: number of captured
+    bindings, readable or not. `rejections`: reasons of clusters not picked by the last scheduling.
     """
 
     manifest: Manifest
@@ -110,7 +114,10 @@ class ObservedPlacement(Struct, frozen=True):
 
 
 def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacement]:
-    """Return the placements by key, each with the objects created for it by the hub. Omit those in deletion."""
+    """Return the placements by key, each with the objects created for it by the hub.
+
+    Omit those in deletion.
+    """
     placements = _select_existing_placements(manifests)
     names = {(manifest.namespace, manifest.name) for manifest in placements}
     created_objects = select_fleet_objects(manifests, HUB_CREATED_KINDS)
@@ -122,7 +129,10 @@ def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacemen
 
 
 def select_fleet_objects(manifests: Iterable[Manifest], kinds: Collection[str]) -> list[Manifest]:
-    """Return the objects of these kinds of the fleet's API, in order. Kinds of other APIs may have the same names."""
+    """Return the objects of these kinds of the fleet's API, in order.
+
+    Kinds of other APIs may have the same names.
+    """
     of_kinds = [manifest for manifest in manifests if manifest.kind in kinds]
     return [manifest for manifest in of_kinds if is_fleet_group(manifest.group)]
 
@@ -137,7 +147,10 @@ def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]
 
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
-    """Return a placement with its bindings and snapshots, from the objects created for it: `created`, by its key."""
+    """Return a placement with its bindings and snapshots, from the objects created for it.
+
+    `created`, by its key.
+    """
     placement_objects = created.get(format_object_key(manifest.namespace, manifest.name), [])
     bindings = [
         _read_binding(item, manifest.name)
@@ -188,7 +201,10 @@ def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]
 def _read_snapshots(
     manifests: Sequence[Manifest], owner: str
 ) -> tuple[ObservedResourceSnapshot, ...]:
-    """Return the resource snapshots of a placement (`owner`), the latest last. A large one has several parts."""
+    """Return the resource snapshots of a placement (`owner`), the latest last.
+
+    A large one has several parts.
+    """
     indexes = {
         snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner)
         for snapshot in manifests
@@ -209,7 +225,10 @@ def _read_snapshots(
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
-    """Return the objects in the resource snapshot of this index; () without it. `manifests`: all of one placement."""
+    """Return the objects in the resource snapshot of this index; () without it.
+
+    `manifests`: all of one placement.
+    """
     # The placement's name.
     for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
         for snapshot in _read_snapshots(manifests, owner):
@@ -219,7 +238,10 @@ def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Ma
 
 
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
-    """Read the binding of the placement named `owner`. Return None if its cluster or state is missing or invalid."""
+    """Read the binding of the placement named `owner`.
+
+    Return None if its cluster or state is missing or invalid.
+    """
     spec = get_mapping(manifest.body, "spec")
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
@@ -252,7 +274,10 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the override snapshots in `spec` of a binding, or of a run's cluster: `<name>` or `<namespace>/<name>`."""
+    """Yield the override snapshots in `spec` of a binding, or of a run's cluster.
+
+    `<name>` or `<namespace>/<name>`.
+    """
     cluster_overrides, namespaced_overrides = _OVERRIDE_LISTS
     for entry in (*get_list(spec, cluster_overrides), *get_list(spec, namespaced_overrides)):
         yield (
@@ -263,8 +288,9 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
-    """Return the progress of a binding's cluster (`READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`) and the message of
-    its first failure, "" for none. Conditions of an earlier generation do not count.
+    """Return the progress of a binding's cluster (`READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`) and the message of its first failure, "" for none.
+
+    Conditions of an earlier generation do not count.
     """
     generation = get_value_at_path(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
@@ -316,7 +342,10 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for each snapshot used by bindings but not captured; only one if no snapshot of its kind was."""
+    """Yield a warning for each snapshot used by bindings but not captured.
+
+    Only one if no snapshot of its kind was.
+    """
     # By the field with the snapshot's name: the snapshot kind for each kind of binding, in the
     # order of BINDING_KINDS.
     kinds = {
@@ -410,8 +439,10 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
 def _find_latest(
     snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]
 ) -> Manifest | None:
-    """Return the snapshot labelled as the latest; None without any snapshot. If none or several have the label, return
-    the one with the highest index. `indexes` are by name of the snapshot, None if unknown.
+    """Return the snapshot labelled as the latest; None without any snapshot.
+
+    If none or several have the label, return the one with the highest index. `indexes` are by name
+    of the snapshot, None if unknown.
     """
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
     candidates = labelled or snapshots
@@ -423,7 +454,10 @@ def _find_latest(
 def _read_index(
     snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str
 ) -> int | None:
-    """Return the index of a snapshot in a label, else in its own name after the owner's name; None if in neither."""
+    """Return the index of a snapshot in a label, else in its own name after the owner's name.
+
+    None if in neither.
+    """
     label_index = parse_integer(snapshot.labels.get(label))
     return (
         _parse_snapshot_index(snapshot.name, owner, suffix_pattern)
@@ -433,7 +467,10 @@ def _read_index(
 
 
 def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
-    """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
+    """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`.
+
+    None for others.
+    """
     if not isinstance(name, str) or not name.startswith(owner):
         return None
     # After the owner's name.
@@ -455,8 +492,10 @@ AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
 def find_external_manager(manifest: Manifest) -> str:
-    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown. Labels
-    and annotations that name the managing object come first, then others with the prefix of a tool.
+    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`.
+
+    "" if unknown. Labels and annotations that name the managing object come first, then others with
+    the prefix of a tool.
     """
     kustomize, helm, argo = (
         "kustomize.toolkit.fluxcd.io",

@@ -42,9 +42,11 @@ class KeyedObject:
 
 
 class FleetMember(Struct, frozen=True):
-    """Configured member cluster. With `cluster_id` its figures derive from that cluster's nodes, plus
-    `properties` (including its costs); without, `properties` and `resources` are configured. `apply_fails`:
-    resources fail to apply there.
+    """Configured member cluster.
+
+    With `cluster_id` its figures derive from that cluster's nodes, plus `properties` (including its
+    costs); without, `properties` and `resources` are configured. `apply_fails`: resources fail to
+    apply there.
     """
 
     name: str
@@ -92,8 +94,10 @@ class ApplyStrategy(Struct, frozen=True):
 
 
 class FleetPlacement(Struct, KeyedObject, frozen=True):
-    """Configured placement. `namespace` is "" for a cluster resource placement; `policy` None: not set
-    (PickAll). `accepts_old_names`: kubernetes.azure.com/node-count counts as the current name.
+    """Configured placement.
+
+    `namespace` is "" for a cluster resource placement; `policy` None: not set (PickAll).
+    `accepts_old_names`: kubernetes.azure.com/node-count counts as the current name.
     """
 
     name: str
@@ -135,7 +139,10 @@ class FleetPlacement(Struct, KeyedObject, frozen=True):
 
 
 class HubObjects(Struct, frozen=True):
-    """Hub objects in text order. With `cluster_id` they are applied to that cluster directly."""
+    """Hub objects in text order.
+
+    With `cluster_id` they are applied to that cluster directly.
+    """
 
     manifests: tuple[Manifest, ...]
     cluster_id: str = ""
@@ -150,8 +157,9 @@ class JsonPatch(Struct, frozen=True):
 
 
 class OverrideRule(Struct, frozen=True):
-    """Changes for the clusters selected by any of `clusters`; an empty tuple selects every cluster, None
-    none. `delete`: the object is omitted there.
+    """Changes for the clusters selected by any of `clusters`.
+
+    An empty tuple selects every cluster, None none. `delete`: the object is omitted there.
     """
 
     clusters: tuple[LabelSelector | None, ...] | None
@@ -160,7 +168,9 @@ class OverrideRule(Struct, frozen=True):
 
 
 class FleetOverride(Struct, KeyedObject, frozen=True):
-    """Override. `namespace` is "" for cluster objects; `placement` is the key of a placement ("": all).
+    """Override.
+
+    `namespace` is "" for cluster objects; `placement` is the key of a placement ("": all).
     `snapshot` is the number of its snapshot on a hub.
     """
 
@@ -201,8 +211,11 @@ class FleetUpdateStrategy(Struct, KeyedObject, frozen=True):
 
 
 class FleetUpdateRun(Struct, frozen=True):
-    """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval requests
-    (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace` ("": cluster-scoped).
+    """Staged update run.
+
+    `resource_index` None: the latest snapshot. `approvals` are the granted approval requests
+    (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
+    ("": cluster-scoped).
     """
 
     name: str
@@ -219,9 +232,11 @@ class FleetUpdateRun(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True, omit_defaults=True):
-    """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older records.
-    `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`: it does not
-    continue. `objects` are the titles of its objects. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    """Values fixed at the start of a run, recorded in state or read from a hub.
+
+    None if missing in older records. `picked` maps a cluster to positions in `overrides`. `done`
+    are its finished clusters, `ended`: it does not continue. `objects` are the titles of its
+    objects. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """
 
     policy_snapshot: int | None = None
@@ -237,7 +252,10 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     objects: tuple[str, ...] = ()
 
     def build_note(self) -> dict[str, Any]:
-        """Return the record as plain data. Fields with their default value are omitted."""
+        """Return the record as plain data.
+
+        Fields with their default value are omitted.
+        """
         fields: dict[str, Any] = json.decode(json.encode(self))
         return fields
 

@@ -1,5 +1,7 @@
-"""Shapes of the fleet API's objects: fields and rules of the API server. Source: config/crd/bases of KubeFleet at
-e160c1cd. A shape's keys are those of the YAML; `get_block_name` gives the name of the matching block.
+"""Shapes of the fleet API's objects: fields and rules of the API server.
+
+Source: config/crd/bases of KubeFleet at e160c1cd. A shape's keys are those of the YAML;
+`get_block_name` gives the name of the matching block.
 """
 
 import re
@@ -31,7 +33,10 @@ def _make_list(item_shape: FieldShape, maximum: int | None = None) -> FieldShape
 
 
 def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
-    """Return the shape of a text with these choices. `defaulted`: the server replaces null by a default."""
+    """Return the shape of a text with these choices.
+
+    `defaulted`: the server replaces null by a default.
+    """
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
@@ -40,7 +45,10 @@ def _make_required(shape: FieldShape) -> FieldShape:
 
 
 def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
-    """Return the shape of an integer. `defaulted`: the server replaces null by a default."""
+    """Return the shape of an integer.
+
+    `defaulted`: the server replaces null by a default.
+    """
     return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
 
@@ -214,7 +222,10 @@ _STRATEGY: Final = _make_object(
 
 
 def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the selectors of namespaces. Invalid selectors are omitted, since their shapes reject them."""
+    """Return the selectors of namespaces.
+
+    Invalid selectors are omitted, since their shapes reject them.
+    """
     return [
         selector
         for selector in list_mappings(spec, "resourceSelectors")
@@ -234,8 +245,10 @@ def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 
 
 def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Yield the violation of the scope NamespaceWithResourceSelectors, if any. A selector with this scope must select a
-    namespace by name, and no other selector may select namespaces.
+    """Yield the violation of the scope NamespaceWithResourceSelectors, if any.
+
+    A selector with this scope must select a namespace by name, and no other selector may select
+    namespaces.
     """
     namespaces = [
         selector
@@ -338,7 +351,10 @@ _STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Return a violation if the snapshot index of a run is not a number. "" requests the latest snapshot."""
+    """Return a violation if the snapshot index of a run is not a number.
+
+    "" requests the latest snapshot.
+    """
     index = get_text(spec, "resourceSnapshotIndex")
     text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
     return _report_violation(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)
@@ -500,7 +516,10 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
 
 
 def get_block_name(key: str, shape: FieldShape) -> str:
-    """Return the name of a field in the configuration: `max_skew` of `maxSkew`. Repeated blocks are in the singular."""
+    """Return the name of a field in the configuration: `max_skew` of `maxSkew`.
+
+    Repeated blocks are in the singular.
+    """
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
     is_repeated = shape.items is not None and shape.items.kind is FieldKind.OBJECT
     return snake.removesuffix("s") if is_repeated else snake

@@ -1,5 +1,7 @@
-"""Observed evictions, staged runs and members as records. Sources: KubeFleet apis/placement/v1beta1 (eviction_types.go,
-stageupdate_types.go) and pkg/scheduler/clustereligibilitychecker at e160c1cd; conditions seen on a running hub.
+"""Observed evictions, staged runs and members as records.
+
+Sources: KubeFleet apis/placement/v1beta1 (eviction_types.go, stageupdate_types.go) and
+pkg/scheduler/clustereligibilitychecker at e160c1cd; conditions seen on a running hub.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +41,13 @@ class ObservedEviction(Struct, frozen=True):
 
 
 class ObservedRun(Struct, KeyedObject, frozen=True):
-    """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
-    `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its clusters by stage,
-    `done` the finished ones. `approved` are names of granted approvals, `overrides` the override snapshots of each
-    cluster. `strategy` is its strategy's spec at the start, `apply` that of its placement.
+    """Started staged run.
+
+    `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
+    `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its
+    clusters by stage, `done` the finished ones. `approved` are names of granted approvals,
+    `overrides` the override snapshots of each cluster. `strategy` is its strategy's spec at the
+    start, `apply` that of its placement.
     """
 
     name: str
@@ -85,7 +90,10 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
-    """Yield the staged runs with a condition Initialized. They have started, or failed to start."""
+    """Yield the staged runs with a condition Initialized.
+
+    They have started, or failed to start.
+    """
     manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
@@ -168,7 +176,10 @@ _NO_LOCATION: Final = TextPosition(0, 0)
 
 
 class ObservedMember(Struct, frozen=True):
-    """Observed member; `namespaces` None: not collected. Without `has_health` it counts as Healthy."""
+    """Observed member; `namespaces` None: not collected.
+
+    Without `has_health` it counts as Healthy.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
@@ -182,7 +193,10 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat time of MemberCluster objects, None without one. Their export is not older."""
+    """Return the newest heartbeat time of MemberCluster objects, None without one.
+
+    Their export is not older.
+    """
     agents = (_find_agent(Node(body, _NO_LOCATION)) for body in members)
     times = (parse_time(agent.get_node("lastReceivedHeartbeat").text) for agent in agents)
     return max((time for time in times if time is not None), default=None)
@@ -257,12 +271,18 @@ def _find_item(items: Node, kind: str) -> Node:
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    """Return True if a time is missing (None) or over five minutes before `now`. If `now` is None, no time is."""
+    """Return True if a time is missing (None) or over five minutes before `now`.
+
+    If `now` is None, no time is.
+    """
     return time is None or (now is not None and now - time > timedelta(minutes=5))
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:
-    """Return the first reason against a member's eligibility. HEALTHY and RECENTLY_UNHEALTHY members are eligible."""
+    """Return the first reason against a member's eligibility.
+
+    HEALTHY and RECENTLY_UNHEALTHY members are eligible.
+    """
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:

@@ -1,4 +1,7 @@
-"""Fleet phases of a plan: members, selected resources, placements in iterations. Start at placement_phase.py."""
+"""Fleet phases of a plan: members, selected resources, placements in iterations.
+
+Start at placement_phase.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -79,8 +79,10 @@ def build_binding_rows(
     members: Mapping[str, FleetMemberState],
     rejected: tuple[Rejection, ...] = (),
 ) -> Iterator[PlacementChange]:
-    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. `rejected` are the
-    clusters not picked, with reasons; the row of every planned binding lists them.
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones.
+
+    `rejected` are the clusters not picked, with reasons; the row of every planned binding lists
+    them.
     """
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
@@ -123,7 +125,10 @@ def build_binding_rows(
 
 
 def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
-    """Build a row per binding of a removed or replaced placement. Bindings of a forgotten one stay on the hub."""
+    """Build a row per binding of a removed or replaced placement.
+
+    Bindings of a forgotten one stay on the hub.
+    """
     for binding in read_bindings(instance.before):
         row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
         if instance.action is Action.FORGET:
@@ -132,7 +137,10 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
-    """Return the first trigger of a removal: eviction or deletion, scheduling cycle, staged run, or changed policy."""
+    """Return the first trigger of a removal.
+
+    Eviction or deletion, scheduling cycle, staged run, or changed policy.
+    """
     # The latter: evicted or deleted.
     triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}
     if cluster in triggers:
@@ -149,7 +157,10 @@ def _build_removed_row(
     trigger: Trigger,
     rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP,
 ) -> PlacementChange:
-    """Build the row of a removed binding. `rollout_step`: the cause of its rollout, and the step with the removal."""
+    """Build the row of a removed binding.
+
+    `rollout_step`: the cause of its rollout, and the step with the removal.
+    """
     _cause, step = rollout_step
     return PlacementChange(
         address=address,
@@ -169,7 +180,10 @@ def _build_removed_row(
 
 
 def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -> str:
-    """Return the reason with a rollout's (cause, step): `wave 2, after 60s`, `staged run r, stage prod, group 1`."""
+    """Return the reason with a rollout's (cause, step).
+
+    `wave 2, after 60s`, `staged run r, stage prod, group 1`.
+    """
     if rollout_step == NO_ROLLOUT_STEP:
         return reason
     cause, step = rollout_step
@@ -199,7 +213,10 @@ def _build_current_binding_row(
     members: Mapping[str, FleetMemberState],
     rejected: tuple[Rejection, ...],
 ) -> PlacementChange:
-    """Build the row of a binding after the plan; `prior` is None for a new one. `rejected`: clusters not picked."""
+    """Build the row of a binding after the plan; `prior` is None for a new one.
+
+    `rejected`: clusters not picked.
+    """
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     rollout_step = placement.find_rollout_step(binding.cluster)
     _cause, step = rollout_step
@@ -231,8 +248,10 @@ def _determine_binding_action(
     binding: Binding,
     members: Mapping[str, FleetMemberState],
 ) -> tuple[PlacementAction, str, str]:
-    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none. A new binding
-    (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
+    """Return (action, trigger, reason) for a binding after the plan.
+
+    The trigger is "" if there is none. A new binding (`prior` None) is placed. A changed state,
+    content or apply strategy updates it. Others are kept.
     """
     cluster = binding.cluster
     if prior is None:
@@ -274,7 +293,10 @@ def _determine_binding_action(
 def _explain_keeping(
     placement: PlacementPlan, binding: Binding, member: FleetMemberState | None
 ) -> tuple[str, str]:
-    """Return (trigger, reason) for a kept binding: the first of several; each is "" if there is none."""
+    """Return (trigger, reason) for a kept binding: the first of several.
+
+    Each is "" if there is none.
+    """
     cause, step = placement.find_rollout_step(binding.cluster)
     # Of a staged run.
     if step.status == LATER:
@@ -304,8 +326,10 @@ def _explain_keeping(
 def _explain_keeping_on_changed_member(
     placement: PlacementPlan, member: FleetMemberState | None
 ) -> tuple[str, str]:
-    """Return (trigger, reason) for a binding kept although its member changed; each is "" if there is none. The trigger
-    is a change sufficient to reject the member in a new pick. Other changes have no trigger.
+    """Return (trigger, reason) for a binding kept although its member changed.
+
+    Each is "" if there is none. The trigger is a change sufficient to reject the member in a new
+    pick. Other changes have no trigger.
     """
     if member is None or member.planned is None or member.previous is None:
         # Unknown, removed or new: no change to explain.
@@ -360,7 +384,10 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 def _build_wave_steps(
     waves: Sequence[RolloutWave], failing: frozenset[str]
 ) -> Iterator[RolloutStep]:
-    """Yield the steps of every wave: delete, update, wait. Updates of `failing` clusters are another, blocked step."""
+    """Yield the steps of every wave: delete, update, wait.
+
+    Updates of `failing` clusters are another, blocked step.
+    """
     start_seconds: float = 0
     # The wait after the previous wave.
     waits_for = ""
@@ -392,7 +419,10 @@ def build_run_timeline(
     steps: Sequence[RunStep],
     outcome: StagedRunOutcome,
 ) -> Rollout:
-    """Build the timeline of a staged run with its `outcome`. `placement` still has the bindings before the run."""
+    """Build the timeline of a staged run with its `outcome`.
+
+    `placement` still has the bindings before the run.
+    """
     updated_clusters = {
         binding.cluster
         for binding in placement.bindings
@@ -407,8 +437,10 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield the rollout step of each step of a staged run. A step with clusters names the waits and approvals before
-    it. Its group is its number in the stage, from 1. `updated_clusters` are up to date already.
+    """Yield the rollout step of each step of a staged run.
+
+    A step with clusters names the waits and approvals before it. Its group is its number in the
+    stage, from 1. `updated_clusters` are up to date already.
     """
     start_seconds: float = 0
     # The longest wait before the next group: tasks run in parallel.
@@ -447,8 +479,10 @@ def _build_run_steps(
 def _determine_step_status(
     step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> str:
-    """Return the status of a step: waiting for an approval, later, blocked, done before this plan, or planned. `number`
-    is its index in the run. Clusters in `updated_clusters` were up to date before the plan.
+    """Return the status of a step.
+
+    Waiting for an approval, later, blocked, done before this plan, or planned. `number` is its
+    index in the run. Clusters in `updated_clusters` were up to date before the plan.
     """
     steps_taken = len(outcome.steps)
     if number >= steps_taken:

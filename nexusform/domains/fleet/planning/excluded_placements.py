@@ -1,4 +1,7 @@
-"""Bindings and pods outside the plan's targets (excluded or forgotten); their node or member may be missing."""
+"""Bindings and pods outside the plan's targets (excluded or forgotten).
+
+Their node or member may be missing.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -33,9 +36,11 @@ _FORGOTTEN_REASON: Final = "its resource is only removed from state"
 
 
 class _ExclusionContext(Struct, frozen=True):
-    """Context of excluded objects: clusters by id, cluster ids by member, removed nodes and members, and
-    existing node names by cluster id. Clusters absent from `existing_nodes` are unknown. `is_member_missing`
-    is True for members missing from the fleet. `reason` explains the exclusion.
+    """Context of excluded objects.
+
+    Clusters by id, cluster ids by member, removed nodes and members, and existing node names by
+    cluster id. Clusters absent from `existing_nodes` are unknown. `is_member_missing` is True for
+    members missing from the fleet. `reason` explains the exclusion.
     """
 
     clusters: Mapping[str, NodeCluster]
@@ -67,8 +72,9 @@ def build_excluded_rows(
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
-    """Build a row per binding and pod of the objects not planned (-target, -exclude). `known_members` are the names of
-    all members, or None if a hub was not read.
+    """Build a row per binding and pod of the objects not planned (-target, -exclude).
+
+    `known_members` are the names of all members, or None if a hub was not read.
     """
     prior = _list_current_attributes(blocks.prior.instances)
     excluded = {
@@ -81,8 +87,10 @@ def build_excluded_rows(
 def list_forgotten_object_losses(
     blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Yield the lost bindings and pods of objects forgotten by a `removed` block (removed from state only). They are
-    lost because the plan removes or re-creates the member of the binding, or the node of the pod.
+    """Yield the lost bindings and pods of objects forgotten by a `removed` block.
+
+    Removed from state only. They are lost because the plan removes or re-creates the member of the
+    binding, or the node of the pod.
     """
     forgotten = {
         address: instance.before
@@ -104,8 +112,10 @@ def forget_on_forgotten_members(
     vms: Sequence[VmObject],
     clusters: Mapping[str, NodeCluster],
 ) -> Iterator[PlacementChange]:
-    """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members. These members are only
-    removed from state, so the bindings and pods keep running unmanaged. Pods on removed nodes stay REMOVE.
+    """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members.
+
+    These members are only removed from state, so the bindings and pods keep running unmanaged. Pods
+    on removed nodes stay REMOVE.
     """
     # By member name (in rows of bindings) and by cluster name (of pods).
     forgotten_cluster_ids: dict[str, str] = {}
@@ -133,7 +143,10 @@ def forget_on_forgotten_members(
 def _is_on_forgotten_member(
     row: PlacementChange, forgotten_cluster_ids: Mapping[str, str], context: _ExclusionContext
 ) -> bool:
-    """Return True if a binding or pod to remove keeps running: its member is only removed from state (forgotten)."""
+    """Return True if a binding or pod to remove keeps running.
+
+    Its member is only removed from state (forgotten).
+    """
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
         # The pod is removed with its binding. Other triggers remove the pod itself, or its node.
@@ -149,8 +162,10 @@ def _build_exclusion_context(
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
-    """Build the facts that decide if an excluded binding or pod is lost. A member is missing if neither the state nor
-    `known_members` has it. If `known_members` is None (a hub was not read), no member counts as missing.
+    """Build the facts that decide if an excluded binding or pod is lost.
+
+    A member is missing if neither the state nor `known_members` has it. If `known_members` is None
+    (a hub was not read), no member counts as missing.
     """
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
@@ -199,8 +214,9 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
 def _collect_refreshed_node_names(
     objects: Mapping[Address, Mapping[str, Any]], prior: PriorState, registries: PluginRegistries
 ) -> dict[str, set[str]]:
-    """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines. A cluster in
-    state that no longer exists has no names, so all of its nodes are missing.
+    """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines.
+
+    A cluster in state that no longer exists has no names, so all of its nodes are missing.
     """
     types = registries.resource_types
     sites, _conflicts = build_sites(build_inventory(objects.items(), types))
@@ -232,7 +248,10 @@ def _build_excluded_placement_rows(
     registries: PluginRegistries,
     context: _ExclusionContext,
 ) -> Iterator[PlacementChange]:
-    """Build the rows of bindings and pods of `objects` (attributes): kept, or lost with their member or node."""
+    """Build the rows of bindings and pods of `objects` (attributes).
+
+    Kept, or lost with their member or node.
+    """
     for address, attributes in objects.items():
         workloads = get_mapping(attributes, "workloads")
         kind = registries.get_kind(address.type)
@@ -275,7 +294,10 @@ def _mark_if_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementC
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
-    """Yield the nodes (cluster id, name) removed, re-created under the same name, or lost in this plan."""
+    """Yield the nodes removed, re-created under the same name, or lost in this plan.
+
+    Cluster id, name.
+    """
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:
@@ -326,8 +348,9 @@ def _build_excluded_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of pods on one cluster: kept, lost with their node, or lost with the member. `member_reason`
-    explains the loss of the member, "" if it exists.
+    """Build the rows of pods on one cluster: kept, lost with their node, or lost with the member.
+
+    `member_reason` explains the loss of the member, "" if it exists.
     """
     known_cluster = context.clusters.get(cluster_id)
     # Without known nodes.

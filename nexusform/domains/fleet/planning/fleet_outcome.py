@@ -62,9 +62,11 @@ from nexusform.resources.address import Address
 
 
 class FleetOutcome(Struct, frozen=True):
-    """Result of a fleet's plan. `rows` of all bindings, placements by address, members after the last
-    iteration, rollouts, rejected clusters, and observed bindings of placements. `step_order` lists the
-    addresses to complete before the step of an address. `clusters` are members with known nodes, by name.
+    """Result of a fleet's plan.
+
+    `rows` of all bindings, placements by address, members after the last iteration, rollouts,
+    rejected clusters, and observed bindings of placements. `step_order` lists the addresses to
+    complete before the step of an address. `clusters` are members with known nodes, by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -87,7 +89,10 @@ _INVALID_SELECTORS: Final = (
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
-    """Yield the clusters rejected in this plan's scheduling cycles, with reasons. Skip placements with too many."""
+    """Yield the clusters rejected in this plan's scheduling cycles, with reasons.
+
+    Skip placements with too many.
+    """
     for placement in placements:
         # None without a cycle.
         status = placement.scheduling.status
@@ -119,8 +124,10 @@ def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
 
 
 def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
-    """Yield warnings about removed placements with propagation policy Abandon. KubeFleet ignores it.
-    Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
+    """Yield warnings about removed placements with propagation policy Abandon.
+
+    KubeFleet ignores it. Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not
+    reference DeleteStrategy.
     """
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if not instance.is_destroyed:
@@ -142,8 +149,10 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. A placement in deletion keeps its status, and a placement
-    with invalid selectors keeps all of it except the first condition.
+    """Compute the attributes of a placement after the plan.
+
+    A placement in deletion keeps its status, and a placement with invalid selectors keeps all of it
+    except the first condition.
     """
     prior = placement.spec.prior_attributes
     # Unchanged bindings keep their provenance: observed (on a hub) or predicted.
@@ -195,8 +204,10 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
 
 
 def _find_reported_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
-    """Return the objects reported as selected: the current selection. With staged runs (External), it is the content of
-    the clusters' resource snapshot, if all have the same one and it is known.
+    """Return the objects reported as selected: the current selection.
+
+    With staged runs (External), it is the content of the clusters' resource snapshot, if all have
+    the same one and it is known.
     """
     snapshot_indexes = {binding.resource_snapshot for binding in placement.bindings}
     if not placement.spec.is_external or len(snapshot_indexes) != 1:
@@ -206,7 +217,10 @@ def _find_reported_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
 
 
 def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Build the attributes of a placement with invalid selectors; the hub only reports them in its first condition."""
+    """Build the attributes of a placement with invalid selectors.
+
+    The hub only reports them in its first condition.
+    """
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
     message = f"{_INVALID_SELECTORS}: {placement.selection.selector_problem.message}"
@@ -318,7 +332,10 @@ def _build_warning(
     *,
     summary: str = "",
 ) -> Diagnostic:
-    """Build a warning about a placement; `summary` is a one-line form of a longer text, "" if it has none."""
+    """Build a warning about a placement.
+
+    `summary` is a one-line form of a longer text, "" if it has none.
+    """
     problem_summary = f"{placement.key}: {summary}" if summary else ""
     return placement.spec.instance.build_diagnostic(
         Problem(path, kind, text, Severity.WARNING, brief=problem_summary)
@@ -361,7 +378,10 @@ def _collect_planned_namespaces_by_cluster(
     members: Mapping[str, FleetMemberState],
     iterations: PlacementIterations,
 ) -> dict[str, set[str]]:
-    """Return the namespaces of each cluster after the plan: collected by the hub, applied directly, or placed."""
+    """Return the namespaces of each cluster after the plan.
+
+    Collected by the hub, applied directly, or placed.
+    """
     namespaces: dict[str, set[str]] = {}
     for member in list_planned_members(members):
         direct = collect_namespace_names(iterations.shared_objects.direct.get(member.name, {}))
@@ -373,7 +393,10 @@ def _collect_planned_namespaces_by_cluster(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add to `namespaces` (by cluster) those of available placements: a placement's own, and those it selects."""
+    """Add to `namespaces` (by cluster) those of available placements.
+
+    A placement's own, and those it selects.
+    """
     for (_type, key), attributes in observed.placements.items():
         # "" for a cluster-scoped placement.
         namespace, _, _name = key.rpartition("/")
@@ -392,7 +415,10 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
 def _warn_missing_namespace(
     placement: PlacementPlan, namespaces: Mapping[str, set[str]]
 ) -> Iterator[Diagnostic]:
-    """Warn about clusters without the namespace of a namespaced placement; `namespaces` are those of each cluster."""
+    """Warn about clusters without the namespace of a namespaced placement.
+
+    `namespaces` are those of each cluster.
+    """
     namespace = placement.spec.configuration.namespace
     # reserved ones exist on every cluster.
     if not namespace or is_reserved_namespace(namespace):
@@ -413,8 +439,9 @@ def _warn_missing_namespace(
 def _warn_unscheduled_placement(
     placement: PlacementPlan, iterations: PlacementIterations
 ) -> Iterator[Diagnostic]:
-    """Warn if there are no members, scheduling stops, or too few clusters are eligible (PickAll: none). The first of
-    these takes precedence.
+    """Warn if there are no members, scheduling stops, or too few clusters are eligible.
+
+    PickAll: none. The first of these takes precedence.
     """
     if not iterations.member_list.members:
         text = (
@@ -522,7 +549,10 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
 def _warn_shared_machines(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[Diagnostic]:
-    """Warn about machines with nodes of several picked members; the text names the machine with most of them."""
+    """Warn about machines with nodes of several picked members.
+
+    The text names the machine with most of them.
+    """
     # By site and machine.
     clusters_on: dict[tuple[str, str], set[str]] = {}
     for binding in placement.bindings:
@@ -560,7 +590,10 @@ def _warn_shared_machines(
 def _warn_scheduling_drift(
     placement: PlacementPlan, iterations: PlacementIterations
 ) -> Iterator[Diagnostic]:
-    """Warn if a fresh scheduling would pick other clusters after this plan's changes of members; no binding moves."""
+    """Warn if a fresh scheduling would pick other clusters after this plan's changes of members.
+
+    No binding moves.
+    """
     # just scheduled, or reported already.
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
@@ -590,7 +623,10 @@ _LOCATION: Final = "fleet.azure.com/location"
 def find_placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
+    """Yield risks of a placement as (id, text).
+
+    Interrupted workloads, volumes left behind, a useless spread.
+    """
     snapshots = placement.snapshot_store.snapshots
     # Of the newest snapshot.
     objects = snapshots[-1].objects if snapshots else placement.selection.manifests
@@ -620,7 +656,10 @@ def find_placement_risks(
 def _find_wave_without_ready_copy(
     placement: PlacementPlan, workloads: list[Manifest]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a warning, as (id, text), about a wave removing the last ready cluster before a new one is ready."""
+    """Yield a warning, as, about a wave removing the last ready cluster before a new one is ready.
+
+    Id, text.
+    """
     ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
     added = _collect_clusters_with_resources(placement.bindings) - ready
     # Nothing runs, or nothing moves.
@@ -658,7 +697,10 @@ def _has_persistent_volume_claims(manifest: Manifest) -> bool:
 def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
+    """Yield a warning, as (id, text), about a spread over locations if all members share one.
+
+    At least two.
+    """
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
         # No spread over locations.

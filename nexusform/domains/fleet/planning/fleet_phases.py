@@ -89,9 +89,10 @@ def _build_fleet_contribution(
     fleet: PlannedFleet,
     diagnostics: tuple[Diagnostic, ...],
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions. Objects
-    excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this plan
-    removes their member or node, `lost_rows` replace their rows.
+    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions.
+
+    Objects excluded by -target get rows of their own. Forgotten objects, only removed from state,
+    keep running. If this plan removes their member or node, `lost_rows` replace their rows.
     """
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows

@@ -48,7 +48,10 @@ UNNOTIFIED_PLACEMENTS: Final = "left_without"
 
 
 class FleetPodPredictor(Protocol):
-    """Pod prediction during a fleet's plan. A `cluster` is its id, or a member's name."""
+    """Pod prediction during a fleet's plan.
+
+    A `cluster` is its id, or a member's name.
+    """
 
     def place_pods(
         self,
@@ -61,9 +64,11 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's objects on a cluster (its id, or a member's name). Return their records by
-        workload and pod; later calls may still change these. `prior_workloads` are the records in state, `previous` the
-        objects on the cluster before the plan. With `overrides_changed`, only overrides changed these objects.
+        """Place the pods of a placement's objects on a cluster (its id, or a member's name).
+
+        Return their records by workload and pod; later calls may still change these.
+        `prior_workloads` are the records in state, `previous` the objects on the cluster before the
+        plan. With `overrides_changed`, only overrides changed these objects.
         """
 
     def remove_pods(self, placement_address: str, cluster: str, /) -> None:
@@ -73,15 +78,20 @@ class FleetPodPredictor(Protocol):
         """Remove the pods of these workloads, since the workloads are re-created on the hub."""
 
     def sum_requests(self, cluster: str, /) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster (id or member): thousandths of a CPU, and bytes."""
+        """Return the requests of the scheduled pods on a cluster (id or member).
+
+        Thousandths of a CPU, and bytes.
+        """
 
 
 def build_member(
     configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]
 ) -> Member:
-    """Build a member as reported by the hub. If its `cluster` is known, properties and resources are computed from the
-    nodes and the `requests` of the pods (thousandths of a CPU, bytes). Configured properties win over computed ones.
-    Configured resources win only if no cluster id is configured.
+    """Build a member as reported by the hub.
+
+    If its `cluster` is known, properties and resources are computed from the nodes and the
+    `requests` of the pods (thousandths of a CPU, bytes). Configured properties win over computed
+    ones. Configured resources win only if no cluster id is configured.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
@@ -141,7 +151,10 @@ def build_member_record(member: Member) -> dict[str, Any]:
 
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
-    """Return the member of a record in state. Invalid amounts of resources are left out."""
+    """Return the member of a record in state.
+
+    Invalid amounts of resources are left out.
+    """
     # amounts by kind ("total", ...) and resource name.
     usage: dict[str, dict[str, Quantity]] = {}
     for kind in _USAGE_KINDS:
@@ -162,9 +175,12 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
 
 
 class FleetMemberState(Struct):
-    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its planned form
-    (None: removed). A removed member has only its name in `configuration`. `address` is None for observed members only.
-    `is_rejoining`: the plan re-creates it. `unnotified_placements` (addresses) have not processed an earlier one.
+    """One member during a plan.
+
+    `previous` is its record in state (None: new or unknown), `planned` its planned form (None:
+    removed). A removed member has only its name in `configuration`. `address` is None for observed
+    members only. `is_rejoining`: the plan re-creates it. `unnotified_placements` (addresses) have
+    not processed an earlier one.
     """
 
     address: Address | None
@@ -187,7 +203,10 @@ def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member
 
 
 class MemberClusters(Struct, frozen=True):
-    """Members as input of placements: labels by name, leaving members, and members with apply failures."""
+    """Members as input of placements.
+
+    Labels by name, leaving members, and members with apply failures.
+    """
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
@@ -211,12 +230,14 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
 
 
 class ObservedHub(Struct, frozen=True):
-    """Content of observed hubs. Placement attributes by type and id, members by name, names of completed
-    evictions, and staged runs by key: record, approvals, and reason of a failure. `objects` are those on live
-    hubs beyond the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed
-    by the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and cluster,
-    `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by placement.
-    `is_unread`: a configured hub could not be read, so its members are unknown.
+    """Content of observed hubs.
+
+    Placement attributes by type and id, members by name, names of completed evictions, and staged
+    runs by key: record, approvals, and reason of a failure. `objects` are those on live hubs beyond
+    the configuration. `pending_requests` are evictions (by name) and runs (by key) not processed by
+    the hub. `overrides` are override snapshots by name, `run_overrides` their names by run and
+    cluster, `current_overrides` the overrides on a live hub, `budgets` the disruption budgets by
+    placement. `is_unread`: a configured hub could not be read, so its members are unknown.
     """
 
     placements: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -234,7 +255,10 @@ class ObservedHub(Struct, frozen=True):
     is_unread: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
-        """Return the observed attributes of a placement; {} for one not found on a hub, or re-created by the plan."""
+        """Return the observed attributes of a placement.
+
+        {} for one not found on a hub, or re-created by the plan.
+        """
         if instance.is_replaced:
             return {}
         return self.placements.get(
@@ -243,7 +267,10 @@ class ObservedHub(Struct, frozen=True):
 
 
 def _add_runs(hub: ObservedHub, runs: Mapping[str, Any]) -> None:
-    """Add the staged runs of a data block to the hub, by key: their records, approvals, overrides and failures."""
+    """Add the staged runs of a data block to the hub, by key.
+
+    Their records, approvals, overrides and failures.
+    """
     for key, run in runs.items():
         hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
         hub.approvals[key] = frozenset(run["approvals"])
@@ -253,8 +280,9 @@ def _add_runs(hub: ObservedHub, runs: Mapping[str, Any]) -> None:
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
-    """Read the hubs of the configuration's data blocks into one; later blocks win. Blocks not read before the plan set
-    `is_unread`, and have no other effect.
+    """Read the hubs of the configuration's data blocks into one; later blocks win.
+
+    Blocks not read before the plan set `is_unread`, and have no other effect.
     """
     all_reads = [
         attributes
@@ -302,7 +330,10 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if the configuration reaches several hubs (by URL), since a plan knows one fleet."""
+    """Return an error if the configuration reaches several hubs, since a plan knows one fleet.
+
+    By URL.
+    """
     # By reader: a data block, or a provider.
     urls: dict[str, str] = {}
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
@@ -332,7 +363,9 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it is unread and lists no members, the clusters with a binding count as its members. They are
+    """Return the hub.
+
+    If it is unread and lists no members, the clusters with a binding count as its members. They are
     found in state, and in the placements of hubs that were read.
     """
     if not observed.is_unread or observed.members:
@@ -357,7 +390,10 @@ _REQUEST_ATTRIBUTES: Final = (
 def _build_object(
     types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]
 ) -> T:
-    """Build the fleet object of a resource type (its name) from attributes; `kind` is the expected class."""
+    """Build the fleet object of a resource type (its name) from attributes.
+
+    `kind` is the expected class.
+    """
     build = types[name].build_fleet_object
     assert build is not None
     fleet_object = build(attributes)
@@ -392,7 +428,10 @@ def _read_objects(
     type_names: Mapping[str, str],
     kind: type[T],
 ) -> Iterator[T]:
-    """Yield the fleet objects in these attributes of a hub. `type_names` gives the resource type of each attribute."""
+    """Yield the fleet objects in these attributes of a hub.
+
+    `type_names` gives the resource type of each attribute.
+    """
     for name, resource_type in type_names.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

@@ -1,5 +1,7 @@
-"""Placements and hub objects with fields of other managers: a server-side apply merges the configured fields over
-them. A provider records the foreign fields (`FOREIGN_FIELDS`, as arguments) and their managers (`OWNERS`, by API path).
+"""Placements and hub objects with fields of other managers.
+
+A server-side apply merges the configured fields over them. A provider records the foreign fields
+(`FOREIGN_FIELDS`, as arguments) and their managers (`OWNERS`, by API path).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,7 +64,10 @@ def find_deleting_objects(instance: Instance) -> frozenset[str]:
 
 
 def _get_recorded_hub_data(instance: Instance) -> Values:
-    """Return the record of an object on its hub from the private note; {} without one, or for a re-created object."""
+    """Return the record of an object on its hub from the private note.
+
+    {} without one, or for a re-created object.
+    """
     return {} if instance.is_replaced else get_mapping(instance.prior_note, ON_HUB)
 
 
@@ -80,9 +85,11 @@ def _read_arguments(instance: Instance, attributes: Values) -> Values:
 
 
 def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -> dict[str, Any]:
-    """Merge configured arguments over `foreign` ones (set on the hub by other managers), like a server-side apply.
-    Return the arguments of a block with this schema. A foreign argument stays where the configuration has none, or only
-    the default, since a default is not sent to the hub. Repeated blocks have one owner, so they do not mix.
+    """Merge configured arguments over `foreign` ones, like a server-side apply.
+
+    Set on the hub by other managers. Return the arguments of a block with this schema. A foreign
+    argument stays where the configuration has none, or only the default, since a default is not
+    sent to the hub. Repeated blocks have one owner, so they do not mix.
     """
     merged: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -105,8 +112,10 @@ def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -
 def merge_applied_objects(
     configured: Iterable[Manifest], previous: Iterable[Manifest], observed: Iterable[Manifest]
 ) -> Iterator[Manifest]:
-    """Yield the `configured` objects as they are on the hub after an apply: with the fields of other managers.
-    `previous` are the objects of the last apply, `observed` the objects on the hub now.
+    """Yield the `configured` objects as they are on the hub after an apply.
+
+    With the fields of other managers. `previous` are the objects of the last apply, `observed` the
+    objects on the hub now.
     """
     observed_by_identity = {get_object_identity(manifest): manifest for manifest in observed}
     previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}
@@ -130,8 +139,9 @@ def merge_applied_objects(
 
 
 def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
-    """Return a value after a server-side apply; `previous` is the value configured before. Lists of named elements
-    merge by name, like most lists of Kubernetes; other lists are replaced.
+    """Return a value after a server-side apply; `previous` is the value configured before.
+
+    Lists of named elements merge by name, like most lists of Kubernetes; other lists are replaced.
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
@@ -170,8 +180,10 @@ def _merge_mapping(
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:
-    """Return the elements of a list by their field `name`: the containers [{"name": "app", ...}] of a pod become
-    {"app": {"name": "app", ...}}. Return {} if the value is no list, or an element has no name.
+    """Return the elements of a list by their field `name`.
+
+    The containers [{"name": "app", ...}] of a pod become {"app": {"name": "app", ...}}. Return {}
+    if the value is no list, or an element has no name.
     """
     elements = value if isinstance(value, list | tuple) else ()
     by_name: dict[str, Any] = {}

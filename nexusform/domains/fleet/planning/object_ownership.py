@@ -1,6 +1,8 @@
-"""Ownership of objects that several placements apply to one cluster: the first manager owns an object until its
-removal; others fail to take it over. Of several in one plan, the plan assumes the order of the configuration.
-Source: KubeFleet pkg/controllers/workapplier (process.go, drift_detection_takeover.go).
+"""Ownership of objects that several placements apply to one cluster.
+
+The first manager owns an object until its removal; others fail to take it over. Of several in one
+plan, the plan assumes the order of the configuration. Source: KubeFleet pkg/controllers/workapplier
+(process.go, drift_detection_takeover.go).
 """
 
 from __future__ import annotations
@@ -52,7 +54,10 @@ LiveObjects = Mapping[str, Mapping[str, LiveWorkload]]
 
 
 class SharedObjects(Struct, frozen=True):
-    """Objects possibly applied by several placements, or by a placement and directly; `live` ones exist already."""
+    """Objects possibly applied by several placements, or by a placement and directly.
+
+    `live` ones exist already.
+    """
 
     objects: frozenset[ObjectIdentity] = frozenset()
     direct: DirectObjects = {}
@@ -62,8 +67,10 @@ class SharedObjects(Struct, frozen=True):
 def find_shared_objects(
     placements: Sequence[PlacementPlan], direct: DirectObjects, live: LiveObjects
 ) -> SharedObjects:
-    """Return the objects with several possible owners: several placements, a placement and a block (`direct`: objects
-    added to a cluster without a placement), or a placement and an observed workload (`live`).
+    """Return the objects with several possible owners.
+
+    Several placements, a placement and a block (`direct`: objects added to a cluster without a
+    placement), or a placement and an observed workload (`live`).
     """
     # Of blocks, and of earlier placements.
     seen_objects: set[ObjectIdentity] = set().union(*direct.values())
@@ -87,8 +94,10 @@ def find_shared_objects(
 def assign_object_owners(
     placement_bindings: Sequence[PlacementBindings], shared: SharedObjects
 ) -> None:
-    """Set `ownership` of each placement. An object with another owner is a conflict, so it is not applied. If it is on
-    the cluster already, and this plan does not change it, it is a duplicate.
+    """Set `ownership` of each placement.
+
+    An object with another owner is a conflict, so it is not applied. If it is on the cluster
+    already, and this plan does not change it, it is a duplicate.
     """
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in _collect_contenders(
@@ -129,8 +138,10 @@ def _collect_contenders(
 def _find_existing_object(
     shared: SharedObjects, cluster: str, object_id: ObjectIdentity
 ) -> tuple[str, Manifest | LiveWorkload] | None:
-    """Return (owner, object) for an object on a cluster added without a placement; None without one. For an object of a
-    block, these are the block's address and the manifest; else the owners' names and the observed workload.
+    """Return (owner, object) for an object on a cluster added without a placement.
+
+    None without one. For an object of a block, these are the block's address and the manifest; else
+    the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(
         f"{object_id.namespace}/{object_id.kind}/{object_id.name}"
@@ -142,8 +153,10 @@ def _find_existing_object(
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Add the conflicts of `contenders` (placements with the same object on a cluster) to their `results`. The owner
-    has none: it is the oldest placement already with the object, or else the first contender.
+    """Add the conflicts of `contenders` to their `results`.
+
+    Placements with the same object on a cluster. The owner has none: it is the oldest placement
+    already with the object, or else the first contender.
     """
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = (
@@ -187,7 +200,10 @@ def _list_shared_objects_of_placement(
     reached: AbstractSet[str],
     objects: frozenset[ObjectIdentity],
 ) -> Iterator[_OwnershipCandidate]:
-    """Yield the shared `objects` wanted by a placement on a cluster. Its rollout changes the clusters in `reached`."""
+    """Yield the shared `objects` wanted by a placement on a cluster.
+
+    Its rollout changes the clusters in `reached`.
+    """
     # Its objects are removed first.
     is_released = binding.cluster in placement.released_clusters
     content_before = {} if is_released else placement.current.applied.on_cluster
@@ -207,8 +223,10 @@ def _explain_takeover_failure(
     contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload
 ) -> str:
     """Return the hub's message if a placement cannot take over an object that exists on the cluster, else "".
-    `existing` is the manifest of an object added directly, or an observed workload. The apply strategy decides with its
-    `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal to the one rendered for the cluster).
+
+    `existing` is the manifest of an object added directly, or an observed workload. The apply
+    strategy decides with its `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal
+    to the one rendered for the cluster).
     """
     placement = contender.placement
     strategy = placement.spec.configuration.apply
@@ -240,9 +258,7 @@ def _explain_takeover_failure(
 
 
 def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on
-    pods: its replicas, and the template of its pods.
-    """
+    """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on pods: its replicas, and the template of its pods."""
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
     revisions = find_current_revisions(get_mapping(spec, "template"), existing, replica_sets=())
     # None: the existing template is unknown and counts as equal.
@@ -261,7 +277,10 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _group_clusters(
     by_cluster: Mapping[str, Mapping[ObjectIdentity, T]],
 ) -> dict[tuple[ObjectIdentity, T], list[str]]:
-    """Return the clusters with the same value of an object, by (object, value). Values are owners or conflicts."""
+    """Return the clusters with the same value of an object, by (object, value).
+
+    Values are owners or conflicts.
+    """
     clusters_by_object: dict[tuple[ObjectIdentity, T], list[str]] = {}
     for cluster, values in sorted(by_cluster.items()):
         for object_and_value in values.items():

@@ -1,5 +1,7 @@
-"""Overrides rendered per cluster. Cluster overrides precede namespaced ones; of the rules, the last one wins;
-Delete removes the object. Source: KubeFleet pkg/controllers/workgenerator/override.go.
+"""Overrides rendered per cluster.
+
+Cluster overrides precede namespaced ones; of the rules, the last one wins; Delete removes the
+object. Source: KubeFleet pkg/controllers/workgenerator/override.go.
 """
 
 from __future__ import annotations
@@ -71,9 +73,12 @@ _WRAPPED_MESSAGE: Final = "has been wrapped in a"
 
 
 class RenderedResources(Struct, frozen=True):
-    """Objects rendered for one cluster. `digest` identifies the changes made ("": none). `failure` is the
-    error of an override or envelope, "" without one; `conflicting_objects` have another owner on the cluster.
-    `overrides` are the override snapshots of its binding. `reported_failure` is a hub's shorter text of the failure.
+    """Objects rendered for one cluster.
+
+    `digest` identifies the changes made ("": none). `failure` is the error of an override or
+    envelope, "" without one; `conflicting_objects` have another owner on the cluster. `overrides`
+    are the override snapshots of its binding. `reported_failure` is a hub's shorter text of the
+    failure.
     """
 
     manifests: tuple[Manifest, ...]
@@ -90,7 +95,10 @@ class RenderedResources(Struct, frozen=True):
 
     @property
     def has_envelope_failure(self) -> bool:
-        """Whether an envelope failed, by the text of the failure: overrides succeeded, but no Work could be created."""
+        """Whether an envelope failed, by the text of the failure.
+
+        Overrides succeeded, but no Work could be created.
+        """
         return _WRAPPED_MESSAGE in self.failure
 
     def has_same_result(self, other: RenderedResources) -> bool:
@@ -106,7 +114,10 @@ class OverrideIndex:
         self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (key) in order: cluster overrides first. Later ones win."""
+        """Return the overrides of a placement (key) in order: cluster overrides first.
+
+        Later ones win.
+        """
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
         return tuple(
@@ -121,6 +132,7 @@ def select_overrides(
     overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
 ) -> tuple[FleetOverride, ...]:
     """Return the overrides with a selector for any of the objects and a rule for a cluster with these labels.
+
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
@@ -143,9 +155,11 @@ def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> b
 def find_override_conflicts(
     overrides: Sequence[tuple[FleetOverride, bool]],
 ) -> dict[int, list[tuple[int | None, str]]]:
-    """Return the webhook errors by position in `overrides`, as (index of the selector, text). The index is None for an
-    error of the whole override. `overrides` are pairs with a flag: True for those created by the plan.
-    Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
+    """Return the webhook errors by position in `overrides`, as (index of the selector, text).
+
+    The index is None for an error of the whole override. `overrides` are pairs with a flag: True
+    for those created by the plan. Source: KubeFleet pkg/webhook and pkg/utils/validator,
+    {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     # names of overrides by namespace and selector.
@@ -184,8 +198,9 @@ def render_resources(
     cluster: str,
     labels: Mapping[str, str],
 ) -> RenderedResources:
-    """Return a placement's objects changed by the overrides for a cluster, with a hash of the changes, to compare two
-    results. If an override fails, return the unchanged objects with the failure.
+    """Return a placement's objects changed by the overrides for a cluster, with a hash of the changes, to compare two results.
+
+    If an override fails, return the unchanged objects with the failure.
     """
     rendered: list[Manifest] = []
     # filled by _apply_object_overrides.
@@ -233,9 +248,10 @@ def _iterate_with_envelope(
 
 
 def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
-    """Return a hub's message about a failure inside an envelope. A hub cuts off its beginning: as many bytes as
-    the error at its end has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
-    envelope.go and controller.go.
+    """Return a hub's message about a failure inside an envelope.
+
+    A hub cuts off its beginning: as many bytes as the error at its end has. Source: seen on a
+    running hub; KubeFleet pkg/controllers/workgenerator, envelope.go and controller.go.
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)
     error = f"failed to process the request due to a client error: {problem}"
@@ -248,7 +264,10 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
 
 
 class ClusterRenderer:
-    """Objects of a placement with the overrides for each cluster, on demand. `labels` are the members' by name."""
+    """Objects of a placement with the overrides for each cluster, on demand.
+
+    `labels` are the members' by name.
+    """
 
     def __init__(
         self,
@@ -256,7 +275,10 @@ class ClusterRenderer:
         overrides: tuple[FleetOverride, ...],
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Keep the manifests and overrides; invalid content of an envelope makes every rendering a failure."""
+        """Keep the manifests and overrides.
+
+        Invalid content of an envelope makes every rendering a failure.
+        """
         self._manifests = manifests
         # For the selection of overrides.
         self._objects = tuple(expand_envelopes(manifests))
@@ -287,7 +309,10 @@ class ClusterRenderer:
 
 
 def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
-    """Return a hub's message for the first object in an envelope with another namespace or scope; else ""."""
+    """Return a hub's message for the first object in an envelope with another namespace or scope.
+
+    Else "".
+    """
     for envelope in filter(is_envelope, manifests):
         for key, body in sorted(get_mapping(envelope.body, "data").items()):
             metadata = get_mapping(body, "metadata")
@@ -325,9 +350,10 @@ def _apply_object_overrides(
     labels: Mapping[str, str],
     changes: list[Any],
 ) -> Manifest | None:
-    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes` as
-    a flat list: the parts of the object's identity, the operation, path and value. Raises PatchError, with the hub's
-    message.
+    """Return an object after the overrides for a cluster, None if one deletes it.
+
+    Append each operation to `changes` as a flat list: the parts of the object's identity, the
+    operation, path and value. Raises PatchError, with the hub's message.
     """
     key = get_object_identity(manifest)
     body: Any = manifest.body
@@ -375,8 +401,10 @@ def _describe_target(manifest: Manifest) -> str:
 
 
 def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Return True if an override's selector matches an object. `namespace` is the override's own, "" for a cluster
-    override. A cluster override of a Namespace also matches the objects inside.
+    """Return True if an override's selector matches an object.
+
+    `namespace` is the override's own, "" for a cluster override. A cluster override of a Namespace
+    also matches the objects inside.
     """
     selected_kind = (selector.group, selector.version, selector.kind)
     if not namespace and manifest.namespace:
@@ -386,7 +414,10 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Return True if a rule matches a cluster with these labels. One matching term of its selector is enough."""
+    """Return True if a rule matches a cluster with these labels.
+
+    One matching term of its selector is enough.
+    """
     # No clusterSelector: the rule matches none.
     if rule.clusters is None:
         return False
@@ -408,12 +439,18 @@ class PatchError(Exception):
 def replace_patch_variables(
     patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
 ) -> list[Any]:
-    """Return the values of patches with variables replaced. Raises PatchError."""
+    """Return the values of patches with variables replaced.
+
+    Raises PatchError.
+    """
     return [_replace_variables_in_value(patch.value, cluster, labels) for patch in patches]
 
 
 def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
-    """Return a value with variables replaced in its keys and values. Like a hub, replace them in its JSON text."""
+    """Return a value with variables replaced in its keys and values.
+
+    Like a hub, replace them in its JSON text.
+    """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "${" not in text:
         return value
@@ -430,7 +467,10 @@ def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, s
 
 
 def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
-    """Return a copy of a body after patches with these values. Raises PatchError."""
+    """Return a copy of a body after patches with these values.
+
+    Raises PatchError.
+    """
     copied = copy.deepcopy(body)
     for patch, value in zip(patches, values, strict=True):
         _apply_patch(copied, patch, copy.deepcopy(value))
@@ -438,7 +478,10 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
-    """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
+    """Apply a patch to a body in place.
+
+    Raise PatchError, with the hub's text, if its target is missing.
+    """
     # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
     # The last step is the key or position to change, the steps before lead to its mapping or list.
@@ -468,7 +511,10 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
 
 
 def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:
-    """Return the mapping or list reached from a body by these steps of a patch path; None if a step is missing."""
+    """Return the mapping or list reached from a body by these steps of a patch path.
+
+    None if a step is missing.
+    """
     target = body
     for step in steps:
         if isinstance(target, dict):
@@ -485,7 +531,10 @@ def _describe_missing_key(patch: JsonPatch) -> str:
 
 
 def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
-    """Apply a patch to a list in place; `last` is the last step of its path. Raises PatchError."""
+    """Apply a patch to a list in place; `last` is the last step of its path.
+
+    Raises PatchError.
+    """
     if patch.operation == "add" and last == "-":
         target.append(value)
         return

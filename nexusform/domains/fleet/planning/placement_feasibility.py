@@ -1,4 +1,7 @@
-"""Feasibility of every binding: its pods on the nodes of its cluster, and the site below; proposals for pods."""
+"""Feasibility of every binding: its pods on the nodes of its cluster, and the site below.
+
+Proposals for pods.
+"""
 
 import json
 from collections import Counter
@@ -47,8 +50,9 @@ _UNKNOWN: Final = "unknown"
 
 
 class _AdditionalNodes(Struct, frozen=True):
-    """Nodes missing in a pool (`count`), to be added on its site. `free`: least and greatest number of further VMs of
-    the pool with capacity there after the plan.
+    """Nodes missing in a pool (`count`), to be added on its site.
+
+    `free`: least and greatest number of further VMs of the pool with capacity there after the plan.
     """
 
     site: str
@@ -62,9 +66,11 @@ class _AdditionalNodes(Struct, frozen=True):
 def list_binding_feasibility(
     outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, in the order of the plan. If its cluster needs more nodes, add
-    whether the site has capacity for them. With `includes_losses`, add the effect of one machine or rack down, and a
-    row per rejected cluster with known nodes.
+    """Yield a row per binding of a placement with pods, in the order of the plan.
+
+    If its cluster needs more nodes, add whether the site has capacity for them. With
+    `includes_losses`, add the effect of one machine or rack down, and a row per rejected cluster
+    with known nodes.
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
@@ -93,7 +99,10 @@ def list_binding_feasibility(
 
 
 def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
-    """Yield a row per scheduled binding of a placement with workloads. Rows do not have the capacity of sites yet."""
+    """Yield a row per scheduled binding of a placement with workloads.
+
+    Rows do not have the capacity of sites yet.
+    """
     # By cluster id, shared by placements.
     capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
@@ -128,9 +137,10 @@ _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
-    """Build the row of a binding without predicted pods, for this reason. If only the nodes are not known and no pod
-    needs one (0 replicas), the placement runs. `figures` caches its counts by the id() of a list of objects: clusters
-    without overrides share one list.
+    """Build the row of a binding without predicted pods, for this reason.
+
+    If only the nodes are not known and no pod needs one (0 replicas), the placement runs. `figures`
+    caches its counts by the id() of a list of objects: clusters without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     # The plan does not reach the cluster: as if the newest snapshot was rolled out.
@@ -161,7 +171,10 @@ def _build_unassessed_row(
 def _build_rows_with_loss_effects(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[Feasibility]:
-    """Yield the rows with the effects of one machine and one rack down. Rows without known nodes or pods have none."""
+    """Yield the rows with the effects of one machine and one rack down.
+
+    Rows without known nodes or pods have none.
+    """
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
@@ -255,8 +268,10 @@ def _evaluate_site_capacity(
     addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]
 ) -> str:
     """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
-    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum. With 2 and 3
-    nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with 5 at least.
+
+    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the
+    sum. With 2 and 3 nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with
+    5 at least.
     """
     # By cluster and pool.
     largest: Counter[tuple[str, str]] = Counter()
@@ -291,8 +306,10 @@ def suggest_feasibility_fixes(
     vms: Sequence[VmObject],
     limit: int,
 ) -> Iterator[ProposedFix]:
-    """Yield proposals for waiting rows (with pods without a node). Some raise pool counts by the missing nodes, or by
-    one more. Some replace the cluster of a row, for the first `limit` rows. Some exclude the clusters by an affinity.
+    """Yield proposals for waiting rows (with pods without a node).
+
+    Some raise pool counts by the missing nodes, or by one more. Some replace the cluster of a row,
+    for the first `limit` rows. Some exclude the clusters by an affinity.
     """
     waiting = [row for row in rows if row.is_waiting]
     extendable = [row for row in waiting if row.missing_pools and row.site_capacity != "no"]
@@ -307,7 +324,10 @@ def suggest_feasibility_fixes(
 def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
-    """Yield a proposal for all rows with the same cluster and pools. It adds their missing nodes and `extra` ones."""
+    """Yield a proposal for all rows with the same cluster and pools.
+
+    It adds their missing nodes and `extra` ones.
+    """
     for (cluster, pools), group in group_by(
         rows, lambda row: (row.cluster, tuple(row.missing_pools))
     ).items():
@@ -321,7 +341,10 @@ def _suggest_pool_counts(
 def _build_count_fix(
     rows: Sequence[Feasibility], pools: Iterable[tuple[Address, PoolDemand]], extra: int
 ) -> ProposedFix:
-    """Build a proposal of counts for `pools`: the existing VMs, those missing for the rows, and `extra` ones."""
+    """Build a proposal of counts for `pools`.
+
+    The existing VMs, those missing for the rows, and `extra` ones.
+    """
     texts, edits, counts = [], [], []
     for address, demand in pools:
         existing = len(demand.numbers)
@@ -343,7 +366,10 @@ def _build_count_fix(
 def _find_pool(
     vms: Iterable[VmObject], cluster_id: str, pool: str
 ) -> tuple[Address, PoolDemand] | None:
-    """Return the address and demand of a cluster's pool; None if the configuration has no count to change."""
+    """Return the address and demand of a cluster's pool.
+
+    None if the configuration has no count to change.
+    """
     for vm_object in vms:
         demand = vm_object.request.demand
         if demand is None or demand.cluster_id != cluster_id:
@@ -358,8 +384,10 @@ def _find_pool(
 def _suggest_replacements(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[ProposedFix]:
-    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row. With
-    [east, west] selected and capacity in north, the proposal for a row of west is [east, north].
+    """Yield proposals of a list of clusters (PickFixed).
+
+    One with capacity replaces the cluster of a waiting row. With [east, west] selected and capacity
+    in north, the proposal for a row of west is [east, north].
     """
     for row in rows:
         placement = outcome.placements[row.placement]
@@ -405,8 +433,9 @@ def _suggest_replacements(
 def _list_clusters_with_capacity(
     placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase
 ) -> list[str]:
-    """Return the unselected clusters with capacity for a placement on their present nodes, up to a limit. Those with
-    capacity for most replicas come first.
+    """Return the unselected clusters with capacity for a placement on their present nodes, up to a limit.
+
+    Those with capacity for most replicas come first.
     """
     workloads = collect_workloads(placement.selection.manifests).workloads
     # By name of the cluster.
@@ -425,8 +454,10 @@ def _list_clusters_with_capacity(
 def _suggest_affinity_exclusions(
     rows: Iterable[Feasibility], outcome: FleetOutcome
 ) -> Iterator[ProposedFix]:
-    """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
-    with waiting pods. None for a new PickN: it may become a PickFixed instead.
+    """Yield a proposal per PickAll or existing PickN placement.
+
+    A required cluster affinity leaving out its clusters with waiting pods. None for a new PickN: it
+    may become a PickFixed instead.
     """
     selected = [row for row in rows if row.is_selected]
     for address, group in group_by(selected, lambda row: row.placement).items():
@@ -464,8 +495,10 @@ def _suggest_affinity_exclusions(
 
 
 def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block of a PickAll or of an existing PickN, to be extended by an affinity; None for others. A
-    new placement without a policy gets a block of type PickAll. A policy in a manifest cannot be edited.
+    """Return the policy block of a PickAll or of an existing PickN, to be extended by an affinity.
+
+    None for others. A new placement without a policy gets a block of type PickAll. A policy in a
+    manifest cannot be edited.
     """
     kind = placement.spec.configuration.placement_type
     if kind is PlacementType.PICK_FIXED:
@@ -485,7 +518,10 @@ def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None
 def _exclude_clusters(
     affinity: Mapping[str, Any] | None, clusters: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
+    """Return an affinity excluding clusters.
+
+    With one more condition in each required term (they are alternatives).
+    """
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
     # Without terms: a new one.

@@ -1,4 +1,7 @@
-"""Iterations of a fleet's plan: queueing, scheduling cycles and pod prediction until nothing changes."""
+"""Iterations of a fleet's plan.
+
+Queueing, scheduling cycles and pod prediction until nothing changes.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -58,10 +61,12 @@ def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None
 
 
 class PlacementIterations(Struct):
-    """State of the iterations. `member_list` is the fleet after the last iteration; `placed` are (placement
-    address, cluster) pairs with predicted pods. `shared_objects` may be applied by several placements.
-    `progress` reports the current placement of each pass. `defaulted_workloads` are pairs of a workload and its form
-    with defaults, by the identity of the first: most clusters and passes share it.
+    """State of the iterations.
+
+    `member_list` is the fleet after the last iteration; `placed` are (placement address, cluster)
+    pairs with predicted pods. `shared_objects` may be applied by several placements. `progress`
+    reports the current placement of each pass. `defaulted_workloads` are pairs of a workload and
+    its form with defaults, by the identity of the first: most clusters and passes share it.
     """
 
     member_list: MemberList
@@ -71,7 +76,10 @@ class PlacementIterations(Struct):
     defaulted_workloads: dict[int, tuple[Manifest, Manifest]] = field(default_factory=dict)
 
     def add_workload_defaults(self, manifest: Manifest) -> Manifest:
-        """Return a workload with the API server's defaults outside its template: an apply sets them, too."""
+        """Return a workload with the API server's defaults outside its template.
+
+        An apply sets them, too.
+        """
         spec = get_mapping(manifest.body, "spec")
         if "template" not in spec:
             return manifest
@@ -108,7 +116,10 @@ def run_iterations(
     direct: DirectObjects,
     progress: Progress = _ignore_progress_report,
 ) -> PlacementIterations:
-    """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
+    """Plan the bindings of all placements.
+
+    `direct` are the objects added to clusters without a placement.
+    """
     previous_members = [
         member.previous for member in members.values() if member.previous is not None
     ]
@@ -135,9 +146,11 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members, as a hub does between leaving and joining; then restore these
-    members. An earlier plan may have re-created a member and excluded placements (-target). These `unnotified`
-    placements are planned now; all others only if this plan re-creates a member.
+    """Plan placements without their re-created members, as a hub does between leaving and joining.
+
+    Then restore these members. An earlier plan may have re-created a member and excluded placements
+    (-target). These `unnotified` placements are planned now; all others only if this plan
+    re-creates a member.
     """
     bound = collect_clusters(
         chain.from_iterable(placement.spec.prior_bindings for placement in placements)
@@ -192,7 +205,10 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods of staged runs. If members have other free resources then, plan the affected placements."""
+    """Predict the pods of staged runs.
+
+    If members have other free resources then, plan the affected placements.
+    """
     for placement in placements:
         # forget the prediction for clusters changed by a run.
         if placement.spec.is_external:
@@ -218,10 +234,13 @@ def _plan_until_stable(
     *,
     has_edits: bool,
 ) -> PlacementIterations:
-    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods. The
-    pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
-    Placements are queued by changes of members since they processed `previous_members`. With `has_edits`, the first
-    iteration also queues changed placements, and those with members not processed yet by a hub's scheduler.
+    """Run iterations until nothing changes.
+
+    Each one schedules the queued placements, then predicts their pods. The pods reduce the free
+    resources of members for the next one. Later ones only add bindings, so the loop ends.
+    Placements are queued by changes of members since they processed `previous_members`. With
+    `has_edits`, the first iteration also queues changed placements, and those with members not
+    processed yet by a hub's scheduler.
     """
     member_list = MemberList(list_planned_members(members))
     for _ in range(MAX_ITERATIONS):
@@ -261,8 +280,10 @@ def _schedule_if_queued(
     *,
     has_edits: bool,
 ) -> bool:
-    """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
-    queuing it. With `has_edits`, changes of the placement and members with an obsolete rejection queue it, too.
+    """Schedule a placement if a reason queues it; return True if bindings changed.
+
+    `changes` are the member changes queuing it. With `has_edits`, changes of the placement and
+    members with an obsolete rejection queue it, too.
     """
     # A scheduled binding without a member may be from a time when the placement was not planned.
     scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
@@ -280,8 +301,10 @@ def _schedule_if_queued(
 def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
-    """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing the placement. The first call also processes edits of the placement and evictions.
+    """Run a placement's scheduling cycles and record them in it; return True if bindings changed.
+
+    `changes` are the member changes queuing the placement. The first call also processes edits of
+    the placement and evictions.
     """
     leaving_members = {
         change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT
@@ -325,8 +348,10 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings. Bindings in
-    `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
+    """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings.
+
+    Bindings in `iterations.placed` have their pods from an earlier pass. All removals are first:
+    they free resources on the nodes.
     """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the
     # rollout.
@@ -386,8 +411,9 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Predict the pods of a binding with resources after the rollout to the clusters in `reached`. Record the pods in
-    the placement, and the binding in `iterations.placed`.
+    """Predict the pods of a binding with resources after the rollout to the clusters in `reached`.
+
+    Record the pods in the placement, and the binding in `iterations.placed`.
     """
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
@@ -419,7 +445,10 @@ def _predict_binding_pods(
 def _recompute_member_resource_usage(
     members: Mapping[str, FleetMemberState], pods: FleetPodPredictor
 ) -> bool:
-    """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
+    """Recompute the members' figures derived from nodes and pods, in place.
+
+    Return True if any changed.
+    """
     has_changed = False
     for state in members.values():
         if state.cluster is None or state.planned is None:
@@ -448,9 +477,11 @@ _OBSOLETE_REASONS: Final = (
 def find_stale_members(
     placement: PlacementPlan, member_list: MemberList
 ) -> tuple[MemberChange, ...]:
-    """Return the members to be picked by the next cycle of an observed hub: eligible, without a binding, and rejected
-    earlier for a reason no longer valid. A PickAll also picks members not reported at all. A fulfilled PickN or
-    PickFixed picks none, since a hub's watcher does not queue it.
+    """Return the members to be picked by the next cycle of an observed hub.
+
+    Eligible, without a binding, and rejected earlier for a reason no longer valid. A PickAll also
+    picks members not reported at all. A fulfilled PickN or PickFixed picks none, since a hub's
+    watcher does not queue it.
     """
     picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (
@@ -474,7 +505,10 @@ def find_stale_members(
 
 
 def _find_change_of_rejection(reason: str | None) -> Trigger | None:
-    """Return the change of a member able to make its rejection obsolete; None for reasons about other members."""
+    """Return the change of a member able to make its rejection obsolete.
+
+    None for reasons about other members.
+    """
     # The hub has not reported about the member yet.
     if reason is None:
         return Trigger.CLUSTER_JOINED

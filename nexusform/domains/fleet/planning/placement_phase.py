@@ -1,4 +1,7 @@
-"""Placement phase of a plan: evictions, iterations over all placements, staged runs, rollouts, final attributes."""
+"""Placement phase of a plan.
+
+Evictions, iterations over all placements, staged runs, rollouts, final attributes.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -96,7 +99,10 @@ def plan_placements(
     clusters: Mapping[str, NodeCluster],
     pods: FleetPodPredictor,
 ) -> FleetOutcome:
-    """Plan members, hub objects, bindings, staged runs and rollouts. `clusters` are those with known nodes, by id."""
+    """Plan members, hub objects, bindings, staged runs and rollouts.
+
+    `clusters` are those with known nodes, by id.
+    """
     observed = read_observed_hub(blocks.request, evaluation)
     # Of an unread hub.
     observed = add_bound_members(observed, blocks.prior.instances.values())
@@ -178,8 +184,10 @@ def _evaluate_placement_blocks(
 def _evaluate_placement_block(
     block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation
 ) -> tuple[Sequence[Instance], list[Diagnostic]]:
-    """Return the instances of a block with evaluated arguments, and the problems. Instances with an argument known only
-    after the apply are invalid. Computed values other than the id are unknown.
+    """Return the instances of a block with evaluated arguments, and the problems.
+
+    Instances with an argument known only after the apply are invalid. Computed values other than
+    the id are unknown.
     """
     expanded = blocks.expand(block, evaluation)
     assert expanded is not None
@@ -222,7 +230,10 @@ def _build_specs(
     evaluation: Evaluation,
     observed: ObservedHub,
 ) -> tuple[list[PlacementSpec], list[Diagnostic]]:
-    """Build the specs of the instances, except removed and invalid ones. A change forbidden by a hub is an error."""
+    """Build the specs of the instances, except removed and invalid ones.
+
+    A change forbidden by a hub is an error.
+    """
     specs: list[PlacementSpec] = []
     diagnostics: list[Diagnostic] = []
     for instance in instances:
@@ -285,7 +296,10 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
 
 
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
-    """Return why tolerations owned by another manager cannot change, with the remedy; "" for others."""
+    """Return why tolerations owned by another manager cannot change, with the remedy.
+
+    "" for others.
+    """
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
         return ""
@@ -313,7 +327,10 @@ def _finish_instance(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> None:
-    """Set the final values of an instance after all iterations; `placement` is None if it is removed or has errors."""
+    """Set the final values of an instance after all iterations.
+
+    `placement` is None if it is removed or has errors.
+    """
     if placement is not None:
         record_cluster_resources(placement, serial=blocks.request.state.serial + 1)
         blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
@@ -329,7 +346,10 @@ def _build_all_binding_rows(
     members: Mapping[str, FleetMemberState],
     rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
-    """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
+    """Build the rows of all bindings.
+
+    `rejections` are the reasons against members not picked, by placement.
+    """
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if instance.loses_prior_object:
             yield from build_removed_rows(instance)
@@ -340,8 +360,10 @@ def _build_all_binding_rows(
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
-    """Execute the evictions of this plan in planning order; return problems of budgets and evictions. Record each
-    outcome in `private` of its instance and in `evictions` of its placement. `placements` are by key.
+    """Execute the evictions of this plan in planning order.
+
+    Return problems of budgets and evictions. Record each outcome in `private` of its instance and
+    in `evictions` of its placement. `placements` are by key.
     """
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
@@ -375,7 +397,10 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the input to decide an eviction. Earlier evicted bindings are in deletion; with `is_replaced`, replaced."""
+    """Build the input to decide an eviction.
+
+    Earlier evicted bindings are in deletion; with `is_replaced`, replaced.
+    """
     bindings = placement.bindings
     if not is_replaced:
         for _name, eviction in placement.evictions:
@@ -421,7 +446,10 @@ def _check_pick_all_budgets(
 
 
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
-    """Plan the rolling updates of placements wave by wave, and record the results in them; warn about blocked ones."""
+    """Plan the rolling updates of placements wave by wave, and record the results in them.
+
+    Warn about blocked ones.
+    """
     for placement in placements:
         # rolled out by staged runs.
         if placement.spec.is_external:

@@ -65,9 +65,11 @@ NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
 
 
 class SchedulingResult(Struct, frozen=True):
-    """Scheduling result of a placement. `has_run`: the scheduler processed it. `is_fulfilled`: all requested
-    clusters are bound. `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start`
-    holds bindings and members at the start of the last cycles with a picked cluster.
+    """Scheduling result of a placement.
+
+    `has_run`: the scheduler processed it. `is_fulfilled`: all requested clusters are bound.
+    `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start` holds bindings
+    and members at the start of the last cycles with a picked cluster.
     """
 
     is_fulfilled: bool
@@ -85,8 +87,10 @@ class SchedulingResult(Struct, frozen=True):
         start: tuple[Binding, ...],
         member_list: MemberList,
     ) -> SchedulingResult:
-        """Return this result extended by further cycles. If they pick a cluster, `cycle_start` has the bindings before
-        them (`start`) and the members, to explain the picks later.
+        """Return this result extended by further cycles.
+
+        If they pick a cluster, `cycle_start` has the bindings before them (`start`) and the
+        members, to explain the picks later.
         """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
@@ -114,8 +118,10 @@ class SchedulingResult(Struct, frozen=True):
 
 
 class ObjectOwnership(Struct, frozen=True):
-    """Ownership of a placement's objects by cluster: `conflicts` with other owners, and `duplicates` recorded
-    in state for another placement (an address) too.
+    """Ownership of a placement's objects by cluster.
+
+    `conflicts` with other owners, and `duplicates` recorded in state for another placement (an
+    address) too.
     """
 
     conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
@@ -123,8 +129,10 @@ class ObjectOwnership(Struct, frozen=True):
 
 
 class RolloutResult(Struct, frozen=True):
-    """Clusters reached by rollouts and runs. `run_by_cluster` names the run that changed a cluster; `waves`
-    are those of a rolling update, `blocked_clusters` the clusters it cannot reach.
+    """Clusters reached by rollouts and runs.
+
+    `run_by_cluster` names the run that changed a cluster; `waves` are those of a rolling update,
+    `blocked_clusters` the clusters it cannot reach.
     """
 
     clusters: frozenset[str] = frozenset()
@@ -135,8 +143,10 @@ class RolloutResult(Struct, frozen=True):
 
 
 class HubMoves(Struct, frozen=True):
-    """Changes by the hub since the last apply. `replaced_clusters` has the replaced cluster of each new cluster ("":
-    none); `removed_clusters` have no replacement.
+    """Changes by the hub since the last apply.
+
+    `replaced_clusters` has the replaced cluster of each new cluster ("": none); `removed_clusters`
+    have no replacement.
     """
 
     replaced_clusters: Mapping[str, str] = {}
@@ -144,9 +154,12 @@ class HubMoves(Struct, frozen=True):
 
 
 class PlacementPlan(Struct):
-    """Plan of one placement. `spec`, `selection`, `snapshot_store` and `current` are final before the iterations;
-    iterations, runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are those of
-    this plan by name, `rejoining_members` leave and join again, `workloads` are the predicted pods by cluster.
+    """Plan of one placement.
+
+    `spec`, `selection`, `snapshot_store` and `current` are final before the iterations; iterations,
+    runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are
+    those of this plan by name, `rejoining_members` leave and join again, `workloads` are the
+    predicted pods by cluster.
     """
 
     spec: Final[PlacementSpec]
@@ -192,7 +205,10 @@ class PlacementPlan(Struct):
 
     @property
     def rollout_trigger(self) -> Trigger:
-        """Trigger of a rollout without rescheduling: the first of several. Without any, it is RESOURCES_CHANGED."""
+        """Trigger of a rollout without rescheduling: the first of several.
+
+        Without any, it is RESOURCES_CHANGED.
+        """
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:
@@ -203,7 +219,10 @@ class PlacementPlan(Struct):
 
     @property
     def needs_scheduling(self) -> bool:
-        """Whether changes of the placement require scheduling cycles. Changes of members are queued separately."""
+        """Whether changes of the placement require scheduling cycles.
+
+        Changes of members are queued separately.
+        """
         has_changed_spec = (
             self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
         )
@@ -218,7 +237,10 @@ class PlacementPlan(Struct):
         )
 
     def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep]:
-        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster, if any."""
+        """Return the cause and step of the last rollout with this cluster, if any.
+
+        Rolling update or staged run.
+        """
         for timeline in reversed(self.rollout.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
@@ -227,7 +249,10 @@ class PlacementPlan(Struct):
 
     @property
     def has_missing_bindings(self) -> bool:
-        """Whether bindings are missing, removed by another process: reported by the hub, or fewer than expected."""
+        """Whether bindings are missing, removed by another process.
+
+        Reported by the hub, or fewer than expected.
+        """
         if self.missing_clusters:
             return True
         # It never had all.
@@ -278,7 +303,10 @@ class PlacementPlan(Struct):
 
     @property
     def lost_bindings(self) -> dict[str, Trigger]:
-        """Trigger of each lost binding by cluster: the eviction if one was executed, else a deletion of the binding."""
+        """Trigger of each lost binding by cluster.
+
+        The eviction if one was executed, else a deletion of the binding.
+        """
         evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
         known_evictions = self._observed_evicted_clusters | evicted_now
         return {
@@ -301,15 +329,20 @@ class PlacementPlan(Struct):
     def build_scheduling_arguments(
         self, member_list: MemberList
     ) -> tuple[MemberList, Policy, PolicySnapshot, str]:
-        """Return members, policy, policy snapshot and namespace: the arguments of a scheduling cycle after bindings."""
+        """Return members, policy, policy snapshot and namespace.
+
+        The arguments of a scheduling cycle after bindings.
+        """
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     def compute_resources(
         self, binding: Binding, reached: AbstractSet[str]
     ) -> RenderedResources | None:
-        """Return the resources of a binding's cluster after a rollout to the clusters in `reached`; None for none.
-        Objects with another owner on the cluster are not among its manifests, but in `conflicting_objects`.
+        """Return the resources of a binding's cluster after a rollout to the clusters in `reached`.
+
+        None for none. Objects with another owner on the cluster are not among its manifests, but in
+        `conflicting_objects`.
         """
         resources = self._compute_own_resources(binding, reached)
         # By object with another owner.
@@ -332,7 +365,10 @@ class PlacementPlan(Struct):
     def list_wanted_objects(
         self, binding: Binding, reached: AbstractSet[str]
     ) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
+        """Return the objects on a cluster as if there were no other owners.
+
+        The placement's, and those in conflict.
+        """
         resources = self._compute_own_resources(binding, reached)
         # Nothing is applied there.
         if resources is None:
@@ -351,8 +387,10 @@ class PlacementPlan(Struct):
     def _compute_own_resources(
         self, binding: Binding, reached: AbstractSet[str]
     ) -> RenderedResources | None:
-        """Return a cluster's resources after the plan, None without any. They are new if the cluster is in `reached`
-        (by the rollout), else those applied before (`previous`). Conflicts found in this plan are not considered.
+        """Return a cluster's resources after the plan, None without any.
+
+        They are new if the cluster is in `reached` (by the rollout), else those applied before
+        (`previous`). Conflicts found in this plan are not considered.
         """
         if not binding.has_resources:
             return None
@@ -375,7 +413,10 @@ class PlacementPlan(Struct):
         return rendered
 
     def project_rollout(self) -> RolloutProjection:
-        """Return the projected rolling update of the current bindings; compute it again only for changed bindings."""
+        """Return the projected rolling update of the current bindings.
+
+        Compute it again only for changed bindings.
+        """
         if self.is_left_unchanged:
             return RolloutProjection(waves=(), bindings=self.bindings)
         if (
@@ -408,8 +449,10 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanent failures before this plan: of overrides, or of applying, observed or configured.
-        A changed apply strategy takes effect at once, and ends apply failures if it only reports differences.
+        """Clusters with permanent failures before this plan.
+
+        Of overrides, or of applying, observed or configured. A changed apply strategy takes effect
+        at once, and ends apply failures if it only reports differences.
         """
         previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
         effective = self.spec.configuration if is_changed or previous is None else previous
@@ -424,8 +467,10 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with the condition RolloutStarted Unknown: a hub reported it before, or the scheduler changed
-        their binding since their run. A change is another state or policy snapshot than before the plan.
+        """Bound clusters with the condition RolloutStarted Unknown.
+
+        A hub reported it before, or the scheduler changed their binding since their run. A change
+        is another state or policy snapshot than before the plan.
         """
         prior = {
             binding.cluster: binding
@@ -476,7 +521,10 @@ class PlacementPlan(Struct):
 
     @property
     def failing_clusters(self) -> frozenset[str]:
-        """Clusters with current failures: of applying, or of overrides and envelopes in the newest snapshot."""
+        """Clusters with current failures.
+
+        Of applying, or of overrides and envelopes in the newest snapshot.
+        """
         latest = self.snapshot_store.latest_index
         failed: set[str] = set()
         for binding in self.bindings:
@@ -487,9 +535,10 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated override snapshots, or none if no rollout to the `latest` resource snapshot
-        starts. It starts for an override naming the placement, a changed strategy, an eviction, a retry by the hub, a
-        new or removed binding, or new resources. Other overrides start no rollout.
+        """Return the clusters with outdated override snapshots, or none if no rollout to the `latest` resource snapshot starts.
+
+        It starts for an override naming the placement, a changed strategy, an eviction, a retry by
+        the hub, a new or removed binding, or new resources. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
         has_other_type = (
@@ -534,8 +583,9 @@ class PlacementPlan(Struct):
         return resources
 
     def has_override_change(self, binding: Binding) -> bool:
-        """Return True if the plan gives the objects on a binding's cluster another override result. A cluster without
-        objects before or after the plan has none to compare.
+        """Return True if the plan gives the objects on a binding's cluster another override result.
+
+        A cluster without objects before or after the plan has none to compare.
         """
         before = self.current.applied.on_cluster.get(binding.cluster)
         after = self.compute_resources(binding, self.rollout.clusters)
@@ -543,7 +593,10 @@ class PlacementPlan(Struct):
 
 
 def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
-    """Return the differences between predicted and observed clusters; none if not in state or not on a hub."""
+    """Return the differences between predicted and observed clusters.
+
+    None if not in state or not on a hub.
+    """
     if not spec.observed_attributes or spec.instance.prior is None:
         return HubMoves()
     predicted = collect_lasting_clusters(spec.recorded_bindings)

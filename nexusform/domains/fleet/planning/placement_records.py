@@ -1,5 +1,4 @@
-"""Placements in state: computed attributes, and the private note with resource snapshots and the resources on
-each cluster, every object once.
+"""Placements in state: computed attributes, and the private note with resource snapshots and the resources on each cluster, every object once.
 
 `snapshots`: [{"index", "hash", "objects": [hash...]}, ...], oldest first; a run may name these.
 
@@ -7,8 +6,8 @@ each cluster, every object once.
 
 `bodies`: {hash: body, ...}.
 
-`content` lists a cluster only if its resources differ from the snapshot of its binding: overrides changed
-them, another owner has some (`refused`), or the snapshot is pruned.
+`content` lists a cluster only if its resources differ from the snapshot of its binding: overrides
+changed them, another owner has some (`refused`), or the snapshot is pruned.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +64,10 @@ _TRACKED: Final = {
 
 
 class OwnershipConflict(Struct, frozen=True):
-    """Object on a cluster owned by another: the owner's address, the hub's message. `is_race`: both are new."""
+    """Object on a cluster owned by another: the owner's address, the hub's message.
+
+    `is_race`: both are new.
+    """
 
     owner: str
     message: str
@@ -126,8 +128,9 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
-    """Read the applied resources from the private data (`note`) of a placement in state, for the clusters of `bindings`
-    with resources. Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
+    """Read the applied resources from the private data (`note`) of a placement in state, for the clusters of `bindings` with resources.
+
+    Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
     """
     objects: dict[str, Manifest] = {}  # by hash
     for digest, body in get_mapping(note, _BODIES).items():
@@ -171,15 +174,20 @@ def read_applied_resources(
 def _select_objects(
     digests: Iterable[str], objects: Mapping[str, Manifest]
 ) -> tuple[Manifest, ...]:
-    """Return the objects with these hashes. Hashes missing in `objects` are left out: their objects are unreadable."""
+    """Return the objects with these hashes.
+
+    Hashes missing in `objects` are left out: their objects are unreadable.
+    """
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 
 def write_applied_resources(
     applied: AppliedResources, bindings: Iterable[Binding]
 ) -> dict[str, Any]:
-    """Return the applied resources on the clusters of `bindings` as private data for the state. Of its keys, "picked"
-    has names of overrides, "refused" objects with other owners, and "said" the failure reported by the hub.
+    """Return the applied resources on the clusters of `bindings` as private data for the state.
+
+    Of its keys, "picked" has names of overrides, "refused" objects with other owners, and "said"
+    the failure reported by the hub.
     """
     bodies = _ObjectBodyCollector()
     snapshots = [
@@ -220,7 +228,10 @@ def write_applied_resources(
 
 
 class _ObjectBodyCollector:
-    """Collector of object bodies, each once. Many clusters share lists and manifests, which are processed once."""
+    """Collector of object bodies, each once.
+
+    Many clusters share lists and manifests, which are processed once.
+    """
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Any] = {}
@@ -248,7 +259,10 @@ class _ObjectBodyCollector:
 def list_cluster_objects(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
+    """Return the objects of a placement in state by cluster.
+
+    None if its private data (`note`) does not have them.
+    """
     if not note or SNAPSHOTS not in note:
         return None
     # Nothing is placed.
@@ -259,7 +273,10 @@ def list_cluster_objects(
 
 
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
-    """Return the bindings of an object in state, in the order of cluster names; () without known ones."""
+    """Return the bindings of an object in state, in the order of cluster names.
+
+    () without known ones.
+    """
     bindings = get_value_at_path(attributes, "bindings")
     return tuple(
         Binding(
@@ -281,7 +298,10 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
 
 
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
-    """Return bindings as an attribute. `provenance` is "observed" or "predicted" by cluster; others are predicted."""
+    """Return bindings as an attribute.
+
+    `provenance` is "observed" or "predicted" by cluster; others are predicted.
+    """
     return {
         binding.cluster: {
             "state": str(binding.state),
@@ -343,7 +363,10 @@ class SelectedObject(Struct, frozen=True):
 
 
 class RecordedPlacement(Struct, frozen=True):
-    """Placement in state. `api_version` is that of its manifest, "" for blocks."""
+    """Placement in state.
+
+    `api_version` is that of its manifest, "" for blocks.
+    """
 
     configuration: FleetPlacement
     api_version: str
@@ -355,7 +378,10 @@ class RecordedPlacement(Struct, frozen=True):
 def read_placement(
     attributes: Mapping[str, Any], configuration: FleetPlacement
 ) -> RecordedPlacement:
-    """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
+    """Return a placement from state.
+
+    `configuration` is read from the same attributes by its resource type.
+    """
     selected_objects = (
         SelectedObject(**selected) for selected in get_list(attributes, "selected_resources")
     )
@@ -373,8 +399,9 @@ def read_placement(
 def read_scheduling(
     attributes: Mapping[str, Any], bindings: Iterable[Binding]
 ) -> SchedulingStatus | None:
-    """Return the last scheduling status of an object in state, with its current bindings; None without conditions.
-    Only messages of unselected clusters are known, without their names.
+    """Return the last scheduling status of an object in state, with its current bindings.
+
+    None without conditions. Only messages of unselected clusters are known, without their names.
     """
     conditions = attributes.get("conditions")
     if not conditions:

@@ -33,10 +33,13 @@ NOT_OBSERVED: Final[Mapping[str, Any]] = {}
 
 
 class PlacementSpec(Struct, frozen=True):
-    """Specification of one placement. `previous_configuration` is None for a new placement. `prior_bindings` are empty
-    for a new or replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot` may be one newer
-    than the last. `was_fulfilled`: all requested clusters were bound before the plan. `observed_attributes` come from a
-    hub and take precedence over state. `recorded_bindings` are those of the last apply.
+    """Specification of one placement.
+
+    `previous_configuration` is None for a new placement. `prior_bindings` are empty for a new or
+    replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot` may be one
+    newer than the last. `was_fulfilled`: all requested clusters were bound before the plan.
+    `observed_attributes` come from a hub and take precedence over state. `recorded_bindings` are
+    those of the last apply.
     """
 
     instance: Instance
@@ -77,8 +80,10 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def is_first_scheduling(self) -> bool:
-        """Whether the scheduler processes the placement for the first time: it is new, or was never scheduled. The
-        latter has no bindings, and is pending on its hub or has no policy snapshot.
+        """Whether the scheduler processes the placement for the first time.
+
+        It is new, or was never scheduled. The latter has no bindings, and is pending on its hub or
+        has no policy snapshot.
         """
         is_unscheduled = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
         return self.is_new or (not self.prior_bindings and is_unscheduled)
@@ -90,7 +95,10 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
-        """Attributes of the existing object from state, overridden by the hub's; empty for a new one."""
+        """Attributes of the existing object from state, overridden by the hub's.
+
+        Empty for a new one.
+        """
         return (
             {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
         )
@@ -112,7 +120,10 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def apply_strategy_changed(self) -> bool:
-        """Whether the apply strategy changed on any cluster. A hub then updates all at once, without a rollout."""
+        """Whether the apply strategy changed on any cluster.
+
+        A hub then updates all at once, without a rollout.
+        """
         # staged runs distribute the new strategy, not the hub itself.
         if self.is_external:
             return False
@@ -121,7 +132,10 @@ class PlacementSpec(Struct, frozen=True):
         )
 
     def _list_prior_apply_strategies(self) -> Iterator[ApplyStrategy]:
-        """Yield the known apply strategies before the plan: of the configuration, and of bindings on a hub."""
+        """Yield the known apply strategies before the plan.
+
+        Of the configuration, and of bindings on a hub.
+        """
         if self.previous_configuration is not None:
             yield self.previous_configuration.apply
         for cluster in get_mapping(self.observed_attributes, "bindings"):
@@ -130,7 +144,10 @@ class PlacementSpec(Struct, frozen=True):
                 yield strategy
 
     def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
-        """Return the apply strategy on a cluster before the plan; None if unknown, or with a binding in deletion."""
+        """Return the apply strategy on a cluster before the plan.
+
+        None if unknown, or with a binding in deletion.
+        """
         # Not read from a hub: the same on all clusters.
         if not self.observed_attributes:
             return (
@@ -150,8 +167,10 @@ class PlacementSpec(Struct, frozen=True):
         )
 
     def resolve_policy(self, member_list: MemberList) -> Policy:
-        """Return the policy for these members. The old name of node-count is replaced by the current one
-        unless a member has the old property or the configuration is strict.
+        """Return the policy for these members.
+
+        The old name of node-count is replaced by the current one unless a member has the old
+        property or the configuration is strict.
         """
         policy = self.configuration.effective_policy
         return (
@@ -162,7 +181,10 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def switches_to_applying(self) -> bool:
-        """Whether the plan switches from only reporting differences (ReportDiff) to applying the objects."""
+        """Whether the plan switches from only reporting differences to applying the objects.
+
+        ReportDiff.
+        """
         if self.configuration.is_report_only or not self.apply_strategy_changed:
             return False
         return any(strategy.type == REPORT_DIFF for strategy in self._list_prior_apply_strategies())
@@ -173,8 +195,9 @@ def build_placement_spec(
     configuration: FleetPlacement,
     observed_attributes: Mapping[str, Any] = NOT_OBSERVED,
 ) -> PlacementSpec:
-    """Build the specification of an instance from its configuration, its state and `observed_attributes` (read from a
-    hub; they have priority over the state). A re-created placement starts without state.
+    """Build the specification of an instance from its configuration, its state and `observed_attributes` (read from a hub; they have priority over the state).
+
+    A re-created placement starts without state.
     """
     recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}
@@ -206,8 +229,10 @@ def build_placement_spec(
 
 
 def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
-    """Return the policy with the old name of node-count replaced. Return the same object if the policy does not have
-    the old name, or if a member still has the old property.
+    """Return the policy with the old name of node-count replaced.
+
+    Return the same object if the policy does not have the old name, or if a member still has the
+    old property.
     """
     required, preferred = policy.required_terms, policy.preferred_terms
     renamed = replace(

@@ -63,12 +63,15 @@ class _PriorObjects(NamedTuple):
 
 
 class PlannedHub(Struct, dict=True):
-    """Hub objects of a plan. `manifests` are in the order of resources and documents. `evictions` and `runs`
-    are executed by this plan, each with its instance; `waiting_runs` are unchanged, and those in
-    `resumed_runs` continue because of new `approvals`. `override_instances` belong to the first `overrides`;
-    further ones exist on the hub unmanaged. `prior_instances` have an object in state. `direct_objects` are
-    the objects of single clusters by cluster id; `configured_objects` are those on the hub by instance.
-    `observed` is the content read from a real hub; completed evictions and runs there are not repeated.
+    """Hub objects of a plan.
+
+    `manifests` are in the order of resources and documents. `evictions` and `runs` are executed by
+    this plan, each with its instance; `waiting_runs` are unchanged, and those in `resumed_runs`
+    continue because of new `approvals`. `override_instances` belong to the first `overrides`;
+    further ones exist on the hub unmanaged. `prior_instances` have an object in state.
+    `direct_objects` are the objects of single clusters by cluster id; `configured_objects` are
+    those on the hub by instance. `observed` is the content read from a real hub; completed
+    evictions and runs there are not repeated.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -144,7 +147,10 @@ class PlannedHub(Struct, dict=True):
         )
 
     def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
-        """Return the disruption budget of a placement (its key), from this plan or existing; None without one."""
+        """Return the disruption budget of a placement (its key), from this plan or existing.
+
+        None without one.
+        """
         _instance, budget = self.budgets.get(placement, (None, None))
         return budget.budget if budget is not None else self._existing_budgets.get(placement)
 
@@ -164,8 +170,10 @@ class PlannedHub(Struct, dict=True):
         return budgets
 
     def add_instance(self, instance: Instance) -> None:
-        """Add the planned object of an instance to the objects of its kind, and report changed immutable fields. Only
-        evictions to be executed (new, or pending on the hub) and approved approval requests are added.
+        """Add the planned object of an instance to the objects of its kind, and report changed immutable fields.
+
+        Only evictions to be executed (new, or pending on the hub) and approved approval requests
+        are added.
         """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)
@@ -201,8 +209,9 @@ class PlannedHub(Struct, dict=True):
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement, by member and identity of the object: the
-        address of its block, and the object. Blocks name a cluster by its id, or else by its member.
+        """Return the objects added to members' clusters without a placement, by member and identity of the object: the address of its block, and the object.
+
+        Blocks name a cluster by its id, or else by its member.
         """
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
@@ -244,7 +253,10 @@ class PlannedHub(Struct, dict=True):
             self.diagnostics.append(instance.build_diagnostic(problem))
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
-        """Return the override with its snapshot number: the existing one if unchanged, else the next."""
+        """Return the override with its snapshot number.
+
+        The existing one if unchanged, else the next.
+        """
         if instance.is_replaced:
             # A new object starts at 0.
             return override
@@ -271,7 +283,10 @@ class PlannedHub(Struct, dict=True):
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add to `runs` the waiting runs resumed by a new approval. Then add to each run its granted approvals."""
+        """Add to `runs` the waiting runs resumed by a new approval.
+
+        Then add to each run its granted approvals.
+        """
         continued_runs = [
             (instance, run)
             for instance, run in self.waiting_runs
@@ -285,9 +300,11 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`. Left out are runs with an
-        invalid state transition (an error) and runs ended on the hub (a warning after a failure there). A waiting run
-        is not written by this plan, not on the hub, and not started.
+        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`.
+
+        Left out are runs with an invalid state transition (an error) and runs ended on the hub (a
+        warning after a failure there). A waiting run is not written by this plan, not on the hub,
+        and not started.
         """
         key = run.build_key(run.name)
         # An existing run.
@@ -338,7 +355,10 @@ def read_prior_object(instance: Instance) -> FleetObject:
 
 
 def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
-    """Return the manifests of objects on the hub. Manifests of a single cluster, and other fleet objects, have none."""
+    """Return the manifests of objects on the hub.
+
+    Manifests of a single cluster, and other fleet objects, have none.
+    """
     if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
         return fleet_object.manifests
     return ()
@@ -369,7 +389,10 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
-    """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
+    """Yield the overrides on the hub outside configuration and state, with their snapshot numbers.
+
+    0: none.
+    """
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     # snapshot numbers by key.
     latest: dict[str, int] = {}
@@ -418,7 +441,10 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
 
 
 def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
-    """Return the namespaces created by hub objects: planned ones, even in deletion now, or excluded ones (-target)."""
+    """Return the namespaces created by hub objects.
+
+    Planned ones, even in deletion now, or excluded ones (-target).
+    """
     manifests = list(hub.manifests)
     for _instance, configured in hub.configured_objects:
         manifests += configured

@@ -1,4 +1,7 @@
-"""Fleet members before and after a plan. For members on a hub, a plan changes labels and taints only."""
+"""Fleet members before and after a plan.
+
+For members on a hub, a plan changes labels and taints only.
+"""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -31,8 +34,10 @@ from nexusform.resources.address import Address
 def merge_observed_member(
     instance: Instance, configuration: FleetMember, observed_member: FleetMember
 ) -> FleetMember:
-    """Return the member that a hub has after a provider writes the configuration: the member observed on the hub, with
-    the configured labels and taints. Labels added there by others stay, those removed from the configuration do not.
+    """Return the member that a hub has after a provider writes the configuration.
+
+    The member observed on the hub, with the configured labels and taints. Labels added there by
+    others stay, those removed from the configuration do not.
     """
     previous_member = read_prior_object(instance)
     assert isinstance(previous_member, FleetMember)
@@ -60,8 +65,10 @@ def build_members(
     missing_members: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
     """Return the members by name, including those removed by the plan, and errors about unknown clusters.
-    `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by name, even without
-    configuration. `missing_members` are names of members in state, not found by a provider.
+
+    `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by
+    name, even without configuration. `missing_members` are names of members in state, not found by
+    a provider.
     """
     members: dict[str, FleetMemberState] = {}
     member_instances = select_instances(instances, PlanningKind.MEMBER)
@@ -108,7 +115,10 @@ def _build_configured_member(
     pods: FleetPodPredictor,
     observed: Mapping[str, FleetMember],
 ) -> FleetMemberState:
-    """Return the member of an instance with these planned attributes; its `cluster` is None if it is unknown."""
+    """Return the member of an instance with these planned attributes.
+
+    Its `cluster` is None if it is unknown.
+    """
     configuration = build_object(instance, attributes)
     assert isinstance(configuration, FleetMember)
     # It writes the member to a hub.
@@ -154,8 +164,10 @@ def _build_unknown_cluster_error(
 def _find_previous_member(
     instance: Instance, planned: Member, observed: Mapping[str, FleetMember]
 ) -> Member | None:
-    """Return the member as last processed by placements, None if never: from the hub, or from its private data in
-    state (the note). Without a note, a member in state counts as unchanged.
+    """Return the member as last processed by placements, None if never.
+
+    From the hub, or from its private data in state (the note). Without a note, a member in state
+    counts as unchanged.
     """
     if instance.is_replaced:
         # A new member of the same name.
@@ -172,8 +184,10 @@ def _find_previous_member(
 def record_processed_members(
     members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]
 ) -> None:
-    """Record in `private` of the members that all placements have processed their changes. If the plan excludes
-    placements (by -target), the change stays pending for them: a later plan finds it again.
+    """Record in `private` of the members that all placements have processed their changes.
+
+    If the plan excludes placements (by -target), the change stays pending for them: a later plan
+    finds it again.
     """
     placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]

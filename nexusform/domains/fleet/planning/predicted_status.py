@@ -36,7 +36,10 @@ _TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"}
 
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
-    """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
+    """Return the conditions and cluster statuses after the plan as attributes.
+
+    Unchanged if nothing updates them.
+    """
     prior = placement.spec.prior_attributes
     if _is_status_unchanged(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
@@ -97,8 +100,10 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
-    """Return True if a provider manages the placement on a hub and nothing of it changes; its status then stays. The
-    argument `lenient` (`accepts_old_names`) does not count, since it is no part of the object on the hub.
+    """Return True if a provider manages the placement on a hub and nothing of it changes.
+
+    Its status then stays. The argument `lenient` (`accepts_old_names`) does not count, since it is
+    no part of the object on the hub.
     """
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
     # No status to keep.
@@ -129,7 +134,10 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
 
 
 def _has_new_availability(placement: PlacementPlan) -> bool:
-    """Return True if pods wait on other clusters than reported as unavailable. A real hub reports it itself: False."""
+    """Return True if pods wait on other clusters than reported as unavailable.
+
+    A real hub reports it itself: False.
+    """
     if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
         return False
     waiting = _find_clusters_with_waiting_pods(placement)
@@ -151,8 +159,9 @@ def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> list[ClusterStatus]:
-    """Return the statuses of clusters, with objects of other owners as failed. Clusters with a status in state keep
-    their order; others follow in the scheduler's.
+    """Return the statuses of clusters, with objects of other owners as failed.
+
+    Clusters with a status in state keep their order; others follow in the scheduler's.
     """
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
     names = [
@@ -174,8 +183,10 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of the rollout on each picked cluster. Its steps overridden, work_synchronized, applied and
-    available are TRUE, FALSE or UNKNOWN. Failed overrides, conflicting objects and waiting pods make steps FALSE.
+    """Return the progress of the rollout on each picked cluster.
+
+    Its steps overridden, work_synchronized, applied and available are TRUE, FALSE or UNKNOWN.
+    Failed overrides, conflicting objects and waiting pods make steps FALSE.
     """
     compute_progress = (
         _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
@@ -231,7 +242,10 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
 
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each picked cluster under staged runs: its rollout has started (True), or is unknown."""
+    """Return the progress of each picked cluster under staged runs.
+
+    Its rollout has started (True), or is unknown.
+    """
     # Of the last run by cluster.
     run_texts: dict[str, str] = {}
     for cluster, condition in placement.list_prior_conditions("RolloutStarted"):

@@ -26,9 +26,11 @@ from nexusform.kubernetes.matching import Taint
 
 def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return `{clusters: {NAME: {affinity, topologySpread}}, fulfilled}` after a change.
-    `snapshot` has the MemberCluster objects `members`, the ClusterResourcePlacement `placement` (null if it is
-    new), its `bindings` {cluster, state, affinity, topologySpread}, and `fulfilled`. `request` has both objects
-    after the change. Raises KeyError, TypeError and ValueError if a case is incomplete.
+
+    `snapshot` has the MemberCluster objects `members`, the ClusterResourcePlacement `placement`
+    (null if it is new), its `bindings` {cluster, state, affinity, topologySpread}, and `fulfilled`.
+    `request` has both objects after the change. Raises KeyError, TypeError and ValueError if a case
+    is incomplete.
     """
     members = _read_members(request["members"])
     member_list = MemberList(members)
@@ -60,7 +62,10 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 
 def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
-    """Return the members of MemberCluster objects; the newest heartbeat among them is the time of the recording."""
+    """Return the members of MemberCluster objects.
+
+    The newest heartbeat among them is the time of the recording.
+    """
     bodies = list(bodies)
     now = find_newest_heartbeat(bodies)
     members = []
@@ -94,7 +99,10 @@ def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
 
 
 def _read_binding(item: Mapping[str, Any]) -> Binding:
-    """Return a recorded binding. It is of the first policy snapshot; an Unscheduled one was Bound before."""
+    """Return a recorded binding.
+
+    It is of the first policy snapshot; an Unscheduled one was Bound before.
+    """
     state = BindingState(item["state"])
     return Binding(
         cluster=item["cluster"],

@@ -1,4 +1,7 @@
-"""Selected and current resources of a placement, and the hub's errors about selectors: the second stage of its plan."""
+"""Selected and current resources of a placement, and the hub's errors about selectors.
+
+The second stage of its plan.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ T = TypeVar("T")
 
 
 class ResourceSelectorProblem(Struct, frozen=True):
-    """Error of a hub about a placement's selectors: index of the selector, the hub's message, and a remedy."""
+    """Error of a hub about a placement's selectors.
+
+    Index of the selector, the hub's message, and a remedy.
+    """
 
     selector: int
     message: str
@@ -50,7 +56,10 @@ ObjectKey: TypeAlias = tuple[str, str, str, str]
 
 
 class HubIndex:
-    """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
+    """Index of a hub's selectable objects by the fields of selectors.
+
+    A fleet may have a placement per namespace.
+    """
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
         # Their Endpoints are never selected.
@@ -61,15 +70,20 @@ class HubIndex:
 
     @cached_property
     def unique_index(self) -> HubIndex:
-        """Index with each object once: of several manifests with the same identity, the last one counts."""
+        """Index with each object once.
+
+        Of several manifests with the same identity, the last one counts.
+        """
         last = {manifest.identity: manifest for manifest in self._objects}
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(
         self, selector: ObjectSelector, namespaces: Collection[str]
     ) -> list[Manifest]:
-        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order. The
-        indexes give the positions of the objects with a name, or else of all objects of the kind.
+        """Return the objects of a selector (name or labels) in these namespaces, in hub order.
+
+        "": cluster scope. The indexes give the positions of the objects with a name, or else of all
+        objects of the kind.
         """
         group, kind = selector.group, selector.kind
         if selector.name:
@@ -92,7 +106,10 @@ class HubIndex:
         return self._get_objects_at_positions(positions)
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
-        """Return the objects at these positions (several ascending lists), each once and in the hub's order."""
+        """Return the objects at these positions, each once and in the hub's order.
+
+        Several ascending lists.
+        """
         positions = lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
         return [self._objects[position] for position in positions]
 
@@ -119,8 +136,10 @@ class HubIndex:
 
 
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
-    """Return the hub objects selected by a placement, in selector order, each once. A selected namespace may add the
-    objects inside: all of them, or only those that other selectors match (NamespaceWithResourceSelectors).
+    """Return the hub objects selected by a placement, in selector order, each once.
+
+    A selected namespace may add the objects inside: all of them, or only those that other selectors
+    match (NamespaceWithResourceSelectors).
     """
     by_key: dict[ObjectKey, Manifest] = {}
     # By selected namespace: True if all its objects are included.
@@ -158,8 +177,9 @@ def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest])
 def find_selector_problem(
     placement: FleetPlacement, hub: HubIndex
 ) -> ResourceSelectorProblem | None:
-    """Return the first error of a hub: a selected reserved namespace, or an object selected twice; None without one.
-    Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
+    """Return the first error of a hub: a selected reserved namespace, or an object selected twice.
+
+    None without one. Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (
         selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED
@@ -227,8 +247,10 @@ SELECTED_FORM: Final = RecordForm(Manifest, "group version kind namespace name")
 
 
 class ResourceSelection(Struct, frozen=True):
-    """Selected objects and the overrides for them. `empty_selectors` are the indexes of selectors without a
-    match; with a `selector_problem` a hub leaves the placement unchanged. `clusters` are the members.
+    """Selected objects and the overrides for them.
+
+    `empty_selectors` are the indexes of selectors without a match; with a `selector_problem` a hub
+    leaves the placement unchanged. `clusters` are the members.
     """
 
     manifests: tuple[Manifest, ...] = ()
@@ -239,11 +261,13 @@ class ResourceSelection(Struct, frozen=True):
 
 
 class CurrentResources(Struct, frozen=True):
-    """Applied resources before the plan, and their differences from the selection. `staged_trigger` is the
-    trigger of changes that only staged runs distribute. `is_selection_changed`: a hub processes the placement
-    because the plan changes its selection. `outdated_clusters` have bindings with outdated override
-    snapshots, `differing_clusters` a changed result of overrides. `has_override_change`: an override naming
-    the placement changed, which starts a rollout.
+    """Applied resources before the plan, and their differences from the selection.
+
+    `staged_trigger` is the trigger of changes that only staged runs distribute.
+    `is_selection_changed`: a hub processes the placement because the plan changes its selection.
+    `outdated_clusters` have bindings with outdated override snapshots, `differing_clusters` a
+    changed result of overrides. `has_override_change`: an override naming the placement changed,
+    which starts a rollout.
     """
 
     applied: AppliedResources = AppliedResources()
@@ -256,8 +280,9 @@ class CurrentResources(Struct, frozen=True):
 
 
 class SnapshotStore:
-    """Resource snapshots of a placement, and their rendered resources for each cluster. Plans and runs add
-    snapshots. Resources distributed by a run stay fixed from its start.
+    """Resource snapshots of a placement, and their rendered resources for each cluster.
+
+    Plans and runs add snapshots. Resources distributed by a run stay fixed from its start.
     """
 
     def __init__(
@@ -271,9 +296,11 @@ class SnapshotStore:
         self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
-        """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A
-        new one drops the oldest snapshots beyond `limit`, even those that bindings still use.
-        Source: KubeFleet pkg/utils/controller/resource_snapshot_resolver.go.
+        """Return the snapshot of the current selection.
+
+        The newest one if its objects are the same, else a new one. A new one drops the oldest
+        snapshots beyond `limit`, even those that bindings still use. Source: KubeFleet
+        pkg/utils/controller/resource_snapshot_resolver.go.
         """
         objects = self._selection.manifests
         digest = compute_fingerprint(objects)

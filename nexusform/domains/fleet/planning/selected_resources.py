@@ -1,4 +1,7 @@
-"""Selected resources of a placement: objects, resource snapshots, and those on clusters, from state or a hub."""
+"""Selected resources of a placement.
+
+Objects, resource snapshots, and those on clusters, from state or a hub.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -68,7 +71,10 @@ class PlacementResources(NamedTuple):
 def select_placement_resources(
     spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters
 ) -> PlacementResources:
-    """Select the objects, take a snapshot if they changed (staged runs do it later), and find changed overrides."""
+    """Select the objects, take a snapshot if they changed, and find changed overrides.
+
+    Staged runs do it later.
+    """
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(
         spec, hub
     )
@@ -113,8 +119,10 @@ def select_placement_resources(
 def _is_selection_changed(
     spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub
 ) -> bool:
-    """Return True if the selected `manifests` differ from those selected in state before the plan. Return False if
-    state has none: they are from a dump of the hub then, and the hub may have processed their changes.
+    """Return True if the selected `manifests` differ from those selected in state before the plan.
+
+    Return False if state has none: they are from a dump of the hub then, and the hub may have
+    processed their changes.
     """
     if spec.previous_configuration is None:
         return False
@@ -125,8 +133,9 @@ def _is_selection_changed(
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the objects selected in the latest snapshot on a hub: neither plan nor state has them. Return () without
-    such a snapshot, or if state has selected objects: this plan removes them.
+    """Return the objects selected in the latest snapshot on a hub: neither plan nor state has them.
+
+    Return () without such a snapshot, or if state has selected objects: this plan removes them.
     """
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
@@ -150,8 +159,10 @@ class _ResourceComparisonInput(NamedTuple):
 def _find_trigger_of_staged_change(
     comparison: _ResourceComparisonInput, hub: PlannedHub
 ) -> Trigger | None:
-    """Return the trigger of a change distributed only by a staged run: of the selected objects, or else of overrides.
-    None without a change, or for a placement not distributed yet.
+    """Return the trigger of a change distributed only by a staged run.
+
+    Of the selected objects, or else of overrides. None without a change, or for a placement not
+    distributed yet.
     """
     previous = comparison.spec.previous_configuration
     if previous is None:
@@ -177,8 +188,10 @@ def _find_trigger_of_staged_change(
 
 
 def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: PlannedHub) -> bool:
-    """Return True if the overrides naming the placement differ from those on its clusters. Other overrides start no
-    rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with a placement name.
+    """Return True if the overrides naming the placement differ from those on its clusters.
+
+    Other overrides start no rollout. Source: seen on a running hub; KubeFleet
+    pkg/controllers/rollout watches overrides with a placement name.
     """
     key, observed = comparison.spec.configuration.key, comparison.spec.observed_attributes
     own_overrides = _select_own_overrides(comparison.selection.overrides, key)
@@ -220,7 +233,10 @@ def _select_own_overrides(overrides: Iterable[FleetOverride], key: str) -> list[
 def _get_captured_overrides(
     override_snapshots: Mapping[str, FleetOverride], names: Sequence[str]
 ) -> tuple[FleetOverride, ...] | None:
-    """Return the overrides of a binding, given the names of their snapshots; None if one was not captured."""
+    """Return the overrides of a binding, given the names of their snapshots.
+
+    None if one was not captured.
+    """
     is_captured = all(name in override_snapshots for name in names)
     return tuple(override_snapshots[name] for name in names) if is_captured else None
 
@@ -252,8 +268,10 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
 def _read_applied_resources(
     spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub
 ) -> AppliedResources:
-    """Return the resources on the clusters before the plan: observed on a hub, else recorded in state. The record of an
-    imported placement has none: the selected ones count as applied.
+    """Return the resources on the clusters before the plan.
+
+    Observed on a hub, else recorded in state. The record of an imported placement has none: the
+    selected ones count as applied.
     """
     # private data in state.
     note = get_prior_note(spec)
@@ -281,9 +299,11 @@ def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
 def _read_observed_resources(
     spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub, note: Mapping[str, Any]
 ) -> AppliedResources:
-    """Return the resources observed on a hub: its resource snapshots, and the resources of each binding. Without
-    captured snapshots, assume one snapshot with the newest index in the bindings. Its objects are the last ones
-    recorded in state, or else those selected now.
+    """Return the resources observed on a hub.
+
+    Its resource snapshots, and the resources of each binding. Without captured snapshots, assume
+    one snapshot with the newest index in the bindings. Its objects are the last ones recorded in
+    state, or else those selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = set(map(compute_comparable_hash, selection.manifests))
@@ -312,7 +332,10 @@ def _read_observed_resources(
 def _render_observed_clusters(
     spec: PlacementSpec, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...]
 ) -> Iterator[tuple[str, RenderedResources]]:
-    """Yield the resources on each cluster: the objects of its snapshot under the overrides of its binding."""
+    """Yield the resources on each cluster.
+
+    The objects of its snapshot under the overrides of its binding.
+    """
     by_index: dict[int | None, ResourceSnapshot] = {
         snapshot.index: snapshot for snapshot in snapshots
     }
@@ -348,8 +371,10 @@ def _render_observed_clusters(
 
 
 def _find_observed_failure(rendered: RenderedResources, observed_binding: Mapping[str, Any]) -> str:
-    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report has priority over the
-    resources as rendered now, because the labels of the cluster may have changed since.
+    """Return the failure of overrides or envelopes on a cluster, "" for none.
+
+    The hub's report has priority over the resources as rendered now, because the labels of the
+    cluster may have changed since.
     """
     readiness = observed_binding.get("readiness")
     if readiness == OVERRIDE_FAILED:
@@ -381,8 +406,10 @@ def _build_assumed_resources(
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
-    """Record the resources on each cluster and the trigger of each new binding, after all rollouts. The record is the
-    private note: data in state next to the attributes. `serial` is that of the state after the apply.
+    """Record the resources on each cluster and the trigger of each new binding, after all rollouts.
+
+    The record is the private note: data in state next to the attributes. `serial` is that of the
+    state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
     prior_clusters = (
@@ -409,8 +436,10 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
-    """Return the clusters among which a PickN chooses, each with the chance of a random choice. With 2 new clusters out
-    of 3 eligible ones without a binding before, each has 2/3. {} if it picks all of them, or none.
+    """Return the clusters among which a PickN chooses, each with the chance of a random choice.
+
+    With 2 new clusters out of 3 eligible ones without a binding before, each has 2/3. {} if it
+    picks all of them, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:

@@ -1,4 +1,7 @@
-"""Staged update runs of a plan: values fixed at their start and recorded in their note, and their progress."""
+"""Staged update runs of a plan.
+
+Values fixed at their start and recorded in their note, and their progress.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -45,7 +48,10 @@ def execute_runs(
 
 
 class _StagedRunInput(Struct, frozen=True):
-    """Inputs of a run: stages, snapshot, values fixed at its start. `picked`: positions in `overrides` by cluster."""
+    """Inputs of a run: stages, snapshot, values fixed at its start.
+
+    `picked`: positions in `overrides` by cluster.
+    """
 
     plan: StagedRunPlan
     snapshot: ResourceSnapshot
@@ -61,8 +67,10 @@ def _execute_staged_run(
     hub: PlannedHub,
     member_list: MemberList,
 ) -> Iterator[Diagnostic]:
-    """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
-    progress in `private` of the instance. Yield warnings about the run.
+    """Execute one staged run as far as possible.
+
+    Update the placement's bindings, rollout and timelines, and record the progress in `private` of
+    the instance. Yield warnings about the run.
     """
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
@@ -131,7 +139,10 @@ def _execute_staged_run(
 def _build_blocked_run_problems(
     outcome: StagedRunOutcome, failures: dict[str, str]
 ) -> Iterator[Problem]:
-    """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: causes) or an approval."""
+    """Yield the warnings about an unfinished run.
+
+    Stopped at failed clusters (`failures`: causes) or an approval.
+    """
     if outcome.blocking_clusters:
         blocking = outcome.blocking_clusters
         text = (
@@ -155,8 +166,10 @@ def _build_blocked_run_problems(
 def _find_changed_clusters(
     placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]
 ) -> Iterator[str]:
-    """Yield the `clusters` with a binding changed by a run. Others have its state, resource snapshot, overrides and
-    apply strategy already: they keep the message of an earlier run.
+    """Yield the `clusters` with a binding changed by a run.
+
+    Others have its state, resource snapshot, overrides and apply strategy already: they keep the
+    message of an earlier run.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = (
@@ -192,7 +205,10 @@ def _find_changed_clusters(
 
 
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
-    """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
+    """Return the values fixed at the start of a run, from a hub, else from state.
+
+    An empty record if not started.
+    """
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         # A new run, or one not processed by the hub yet.
         return RunRecord()
@@ -218,8 +234,10 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 def _warn_unused_approvals(
     instance: Instance, run: FleetUpdateRun, context: _StagedRunInput
 ) -> Iterator[Diagnostic]:
-    """Warn about configured approvals without a stage requesting them. A stage with a task of type Approval requests
-    `<run>-before-<stage>` before it starts, or `<run>-after-<stage>` after it ends.
+    """Warn about configured approvals without a stage requesting them.
+
+    A stage with a task of type Approval requests `<run>-before-<stage>` before it starts, or
+    `<run>-after-<stage>` after it ends.
     """
     # names of approval requests.
     requested: list[str] = []
@@ -254,8 +272,9 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
 def _warn_pruned_snapshot(
     instance: Instance, run: FleetUpdateRun, placement: PlacementPlan
 ) -> Iterator[Diagnostic]:
-    """Warn about a run with an old snapshot that a hub may have pruned. A running hub with a limit of 3 snapshots kept
-    the numbers 4, 6 and 8 of 8.
+    """Warn about a run with an old snapshot that a hub may have pruned.
+
+    A running hub with a limit of 3 snapshots kept the numbers 4, 6 and 8 of 8.
     """
     newest, limit = (
         placement.snapshot_store.snapshots[-1].index,
@@ -286,8 +305,9 @@ def _warn_pruned_snapshot(
 
 
 def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about a run that only deletes: a hub executes it and reports a failure. Source: seen on a running
-    hub ("no scheduled or to-be-deleted bindings found").
+    """Warn about a run that only deletes: a hub executes it and reports a failure.
+
+    Source: seen on a running hub ("no scheduled or to-be-deleted bindings found").
     """
     if context.plan.deletes and not context.plan.updated_clusters:
         text = (
@@ -305,8 +325,10 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 def _find_failed_clusters_of_run(
     placement: PlacementPlan, context: _StagedRunInput
 ) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause. Overrides may fail on all clusters of
-    the run. A failing apply counts only on clusters not updated by the run yet.
+    """Return the clusters of a run with failing resources, each with the cause.
+
+    Overrides may fail on all clusters of the run. A failing apply counts only on clusters not
+    updated by the run yet.
     """
     failures: dict[str, str] = {}
     # Else nothing is applied.
@@ -337,8 +359,9 @@ def _build_run_context(
     member_list: MemberList,
     record: RunRecord,
 ) -> _StagedRunInput | Problem:
-    """Build the inputs of a run, or a warning if a hub rejects it. `record` holds the values fixed at its start in an
-    earlier plan; they are None for a new run.
+    """Build the inputs of a run, or a warning if a hub rejects it.
+
+    `record` holds the values fixed at its start in an earlier plan; they are None for a new run.
     """
     stages = record.strategy
     if stages is None:
@@ -403,8 +426,10 @@ def _build_run_context(
 def _explain_outdated_run(
     run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord
 ) -> str:
-    """Return why a started run cannot continue, "" if it can. `record` has the policy snapshot, the number of clusters,
-    the apply strategy and the stages with which it started; `plan` has those of a run started now. All must be equal.
+    """Return why a started run cannot continue, "" if it can.
+
+    `record` has the policy snapshot, the number of clusters, the apply strategy and the stages with
+    which it started; `plan` has those of a run started now. All must be equal.
     """
     # Values missing in the record count as unchanged; stages missing there are not compared.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
@@ -448,7 +473,10 @@ def _select_run_overrides(
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
-    """Freeze the resources of the run's clusters: its snapshot with the overrides selected at its start."""
+    """Freeze the resources of the run's clusters.
+
+    Its snapshot with the overrides selected at its start.
+    """
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     # By positions of overrides.
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}

@@ -1,5 +1,7 @@
-"""Order of the steps evaluated once by a hub: a staged run or an eviction waits for all of its inputs in the plan. A
-rollout applies the overrides existing at its start, so the steps starting one wait for overrides, and for labels.
+"""Order of the steps evaluated once by a hub.
+
+A staged run or an eviction waits for all of its inputs in the plan. A rollout applies the overrides
+existing at its start, so the steps starting one wait for overrides, and for labels.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,8 +56,9 @@ _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_F
 
 class _ChangedInstance(Struct, frozen=True):
     """Instance with a step in this plan, its fleet objects before and after, and its position in the plan.
-    `identities` are the objects of a manifest; `placement_keys` the types of the versions, each with the key
-    of its placement. A strategy has its own key.
+
+    `identities` are the objects of a manifest; `placement_keys` the types of the versions, each
+    with the key of its placement. A strategy has its own key.
     """
 
     instance: Instance
@@ -66,11 +69,13 @@ class _ChangedInstance(Struct, frozen=True):
 
 
 class _RolloutInputs(Struct, frozen=True):
-    """Inputs of the rollouts of a placement (its key). `identities` are the objects selected by it before or
-    after the plan, `overrides` the positions of changed overrides of all placements affecting these. Rollouts
-    of staged runs have no such overrides; `earlier_overrides` exclude those in a namespace of this plan.
-    `identities_in_state` are the objects in state selected after the plan. `is_new`: this plan creates the
-    placement. `is_switched`: this plan leaves it to staged runs.
+    """Inputs of the rollouts of a placement (its key).
+
+    `identities` are the objects selected by it before or after the plan, `overrides` the positions
+    of changed overrides of all placements affecting these. Rollouts of staged runs have no such
+    overrides; `earlier_overrides` exclude those in a namespace of this plan. `identities_in_state`
+    are the objects in state selected after the plan. `is_new`: this plan creates the placement.
+    `is_switched`: this plan leaves it to staged runs.
     """
 
     placement: str
@@ -83,7 +88,10 @@ class _RolloutInputs(Struct, frozen=True):
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
-    """Return True if a changed manifest adds the namespace of an override: it is new, or did not have it before."""
+    """Return True if a changed manifest adds the namespace of an override.
+
+    It is new, or did not have it before.
+    """
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
@@ -95,9 +103,7 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOve
 
 
 class _ChangedIndex:
-    """Changed objects by position, and positions by identity of their content, by type and placement, and of members:
-    those not removed, those changed, and those with other labels.
-    """
+    """Changed objects by position, and positions by identity of their content, by type and placement, and of members: those not removed, those changed, and those with other labels."""
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         """Index the changed objects by content and placement, and sort the members by kind of change."""
@@ -153,8 +159,10 @@ class _ChangedIndex:
 def _find_awaited_steps(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the
-    rollout. A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
+    """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the rollout.
+
+    A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
+    follow it.
     """
     # The object after the plan; the former one if removed.
     requested = changed.versions[-1]
@@ -199,8 +207,9 @@ def _find_awaited_steps(
 def _find_inputs_of_run(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval. A run also
-    follows the earlier runs of the placement completed by this plan.
+    """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval.
+
+    A run also follows the earlier runs of the placement completed by this plan.
     """
     yield from index.find_manifests(rollout.identities)
     # "" applies to all placements.
@@ -225,9 +234,7 @@ def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride
 
 
 def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield the steps with an effect on the clusters of a rollout that content or an override starts: new labels of
-    members, and the switch of the placement to staged runs.
-    """
+    """Yield the steps with an effect on the clusters of a rollout that content or an override starts: new labels of members, and the switch of the placement to staged runs."""
     # "" is no placement.
     if rollout.placement:
         yield from index.relabeled_members
@@ -238,8 +245,10 @@ def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInput
 def _find_overrides_before_content(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the overrides awaited by content, to be rolled out with it. Content of a new placement awaits none, since
-    the placement waits itself. An override in a namespace created by this content follows it.
+    """Yield the overrides awaited by content, to be rolled out with it.
+
+    Content of a new placement awaits none, since the placement waits itself. An override in a
+    namespace created by this content follows it.
     """
     if rollout.is_new:
         return
@@ -249,7 +258,10 @@ def _find_overrides_before_content(
 
 
 def _get_placement_key(version: FleetObject) -> str:
-    """Return the key of an object's placement, or of the strategy itself. "": of all placements, or of none."""
+    """Return the key of an object's placement, or of the strategy itself.
+
+    "": of all placements, or of none.
+    """
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -263,9 +275,10 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each changed object that may wait, and warnings. Steps wait
-    if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides created after
-    the start of a rollout.
+    """Return the addresses to complete before the step of each changed object that may wait, and warnings.
+
+    Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are
+    about overrides created after the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -297,9 +310,7 @@ def compute_step_order(
 def _warn_late_overrides(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """Yield (address, warning) for each override created after the start of the rollout of its objects: `changed` has
-    these objects and the new namespace of the override, so it is applied first.
-    """
+    """Yield (address, warning) for each override created after the start of the rollout of its objects: `changed` has these objects and the new namespace of the override, so it is applied first."""
     content = changed.versions[-1]
     if not isinstance(content, HubObjects) or rollout.is_new:
         return
@@ -321,8 +332,10 @@ def _warn_late_overrides(
 
 
 class _RolloutIndex:
-    """Inputs of rollouts by placement, collected on demand. The content of `ordered_placements` waits for other steps:
-    an eviction, new labels of members, a switch to staged runs, or an override of all placements.
+    """Inputs of rollouts by placement, collected on demand.
+
+    The content of `ordered_placements` waits for other steps: an eviction, new labels of members, a
+    switch to staged runs, or an override of all placements.
     """
 
     def __init__(
@@ -368,8 +381,9 @@ class _RolloutIndex:
         return ranks
 
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
-        """Return the placements with the content of a changed manifest, or of an override, in the order of
-        `ordered_placements`. A rank is the position of a placement there; placements not in it are left out.
+        """Return the placements with the content of a changed manifest, or of an override, in the order of `ordered_placements`.
+
+        A rank is the position of a placement there; placements not in it are left out.
         """
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         # An override of all placements.
@@ -381,7 +395,10 @@ class _RolloutIndex:
         return [self.ordered_placements[rank] for rank in sorted(ranks)]
 
     def get(self, key: str) -> _RolloutInputs:
-        """Return the inputs of a placement's rollouts. Those of an unknown placement have only its key."""
+        """Return the inputs of a placement's rollouts.
+
+        Those of an unknown placement have only its key.
+        """
         if key not in self._inputs:
             placement = self._placements.get(key)
             self._inputs[key] = (
@@ -424,9 +441,11 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
 def _list_affected_placements(
     changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub
 ) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step. For content and overrides these are only placements with a
-    reason to wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs.
-    Overrides also have the key "" (no placement), since each waits for its namespace.
+    """Yield the keys of the placements affected by a step.
+
+    For content and overrides these are only placements with a reason to wait: an eviction, an
+    override of all placements, new labels of members, or a switch to staged runs. Overrides also
+    have the key "" (no placement), since each waits for its namespace.
     """
     requested = changed.versions[-1]
     match requested:
@@ -449,8 +468,9 @@ def _list_affected_placements(
 
 
 def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
-    """Return why the step at `address` must wait for the one at `awaited`, and the remedy if a dependency prevents it:
-    (reason, remedy). The types of the two objects decide.
+    """Return why the step at `address` must wait for the one at `awaited`, and the remedy if a dependency prevents it: (reason, remedy).
+
+    The types of the two objects decide.
     """
     remedy = "Remove the reference or depends_on, or apply them in two plans."
     if address.type in _ROLLOUT_TYPES and awaited.type in _OVERRIDE_TYPES:

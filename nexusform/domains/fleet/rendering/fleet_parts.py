@@ -1,4 +1,7 @@
-"""Fleet as a matrix of placements and clusters, and the pods affected by a plan; complete without scripts."""
+"""Fleet as a matrix of placements and clusters, and the pods affected by a plan.
+
+Complete without scripts.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -56,7 +59,10 @@ _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread
 
 
 class MatrixCell(Struct, frozen=True):
-    """Cell of a placement and a cluster: the binding, or the reason for its absence ("" if unknown)."""
+    """Cell of a placement and a cluster.
+
+    The binding, or the reason for its absence ("" if unknown).
+    """
 
     binding: PlacementChange | None = None
     rule: str = ""
@@ -64,8 +70,10 @@ class MatrixCell(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason for the pick or rejection of the cluster; "" without any. For a binding: the trigger and the reason of
-        its change, such as "overrides_changed: overrides changed; nothing is rescheduled".
+        """Reason for the pick or rejection of the cluster; "" without any.
+
+        For a binding: the trigger and the reason of its change, such as "overrides_changed:
+        overrides changed; nothing is rescheduled".
         """
         row = self.binding
         if row is None:
@@ -83,8 +91,10 @@ class MatrixCell(Struct, frozen=True):
 
 
 class FleetMatrix(Struct, frozen=True):
-    """Matrix of placements and their clusters, changed ones first. `clusters` is empty if there are too many for a
-    grid; `unpicked` are many clusters without any placement. `notes` describe changes of a cluster itself.
+    """Matrix of placements and their clusters, changed ones first.
+
+    `clusters` is empty if there are too many for a grid; `unpicked` are many clusters without any
+    placement. `notes` describe changes of a cluster itself.
     """
 
     placements: tuple[str, ...]
@@ -94,7 +104,10 @@ class FleetMatrix(Struct, frozen=True):
     unpicked: tuple[str, ...] = ()
 
     def get_cell(self, placement: str, cluster: str) -> MatrixCell:
-        """Return the cell of a placement and a cluster; an empty one without a binding or rejection."""
+        """Return the cell of a placement and a cluster.
+
+        An empty one without a binding or rejection.
+        """
         return self.cells.get((placement, cluster), MatrixCell())
 
 
@@ -104,7 +117,9 @@ def _list_bindings(plan: Plan) -> list[PlacementChange]:
 
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """Build the matrix of the placements (rows) and clusters (columns) of a plan, those with changed bindings first.
-    Clusters picked by no placement are columns only in a small fleet. With too many columns there is no grid.
+
+    Clusters picked by no placement are columns only in a small fleet. With too many columns there
+    is no grid.
     """
     # `address`: of the placement, `object`: the cluster.
     bindings = _list_bindings(plan)
@@ -172,7 +187,10 @@ def render_fleet_part(plan: Plan) -> Part:
 
 
 def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield name and cluster id ("" for none) of the members after the plan, with or without placements."""
+    """Yield name and cluster id of the members after the plan, with or without placements.
+
+    "" for none.
+    """
     for change in plan.changes:
         # sensitive ones are hidden.
         if change.address.type == "fleet_member_cluster" and not change.sensitive_after:
@@ -183,8 +201,10 @@ def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
-    """Return the cells of placements with bindings, by (placement, cluster). A cell has the first of: the binding,
-    the rejection by a rule, the rejection by the scheduler, the message in the placement's status.
+    """Return the cells of placements with bindings, by (placement, cluster).
+
+    A cell has the first of: the binding, the rejection by a rule, the rejection by the scheduler,
+    the message in the placement's status.
     """
     cells: dict[tuple[str, str], MatrixCell] = {}
     placements: set[str] = set()
@@ -209,7 +229,10 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
 
 
 def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Yield the clusters not scheduled in the status of a placement, each with the message; none if it is not known."""
+    """Yield the clusters not scheduled in the status of a placement, each with the message.
+
+    None if it is not known.
+    """
     statuses = {"placement_statuses": get_value_at_path(attributes, "placement_statuses")}
     if has_unknown_part(statuses):
         return
@@ -308,7 +331,10 @@ def format_binding_scores(row: PlacementChange) -> str:
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
-    """Render bindings as lists in place of a grid: changed ones, then kept ones folded; None without bindings."""
+    """Render bindings as lists in place of a grid: changed ones, then kept ones folded.
+
+    None without bindings.
+    """
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
     changed_part = None  # renders nothing
@@ -427,7 +453,10 @@ _LINE_OVERHEAD: Final = 60
 
 
 def render_fleet_svg(plan: Plan, verdict: str) -> str:
-    """Render placements as rows and clusters as columns, with the changes of bindings; "" without clusters."""
+    """Render placements as rows and clusters as columns, with the changes of bindings.
+
+    "" without clusters.
+    """
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""
@@ -471,7 +500,10 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
 
 
 def _render_lines(matrix: FleetMatrix, cluster_offsets: Mapping[str, int]) -> list[Markup]:
-    """Render a line per placement in order; if not all fit into MAX_BYTES, changed placements have priority."""
+    """Render a line per placement in order.
+
+    If not all fit into MAX_BYTES, changed placements have priority.
+    """
     changed = {
         placement
         for (placement, _), cell in matrix.cells.items()

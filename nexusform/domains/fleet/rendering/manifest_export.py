@@ -62,7 +62,10 @@ class FleetManifestExport(Struct, frozen=True):
 
 
 class _ExportedObject(Struct, frozen=True):
-    """Object after the plan, with its attributes. `is_created`: the plan creates it."""
+    """Object after the plan, with its attributes.
+
+    `is_created`: the plan creates it.
+    """
 
     address: Address
     attributes: Mapping[str, Any]
@@ -75,7 +78,10 @@ class _ExportedObject(Struct, frozen=True):
 
 
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
-    """Render the fleet after the plan: objects, labels and taints, placements and related objects, new evictions."""
+    """Render the fleet after the plan.
+
+    Objects, labels and taints, placements and related objects, new evictions.
+    """
     objects = [
         _ExportedObject(change.address, change.after, is_created=change.action is Action.CREATE)
         for change in plan.changes
@@ -115,8 +121,10 @@ def _list_export_limitations(
 
 
 def _find_limitation(item: _ExportedObject) -> str:
-    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. Such objects are
-    approvals, objects of a single cluster, and members with figures that only their agent may report.
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others.
+
+    Such objects are approvals, objects of a single cluster, and members with figures that only
+    their agent may report.
     """
     kind, attributes = item.address.type, item.attributes
     # A hub creates approval requests itself, and approves them in their status. So the approvals in
@@ -223,7 +231,10 @@ def build_hub_bodies(
 
 
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a member with its labels and taints, the only fields not written by its agent; nothing without any."""
+    """Yield a member with its labels and taints, the only fields not written by its agent.
+
+    Nothing without any.
+    """
     labels, taints = attributes.get("labels"), get_list(attributes, "taint")
     if not labels and not taints:
         return
@@ -253,8 +264,10 @@ def _is_argument_needed(
 
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks. Names
-    become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes `clusterSelectorTerms`.
+    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks.
+
+    Names become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes
+    `clusterSelectorTerms`.
     """
     # nested blocks have none.
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
@@ -284,7 +297,10 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:
-    """Return a value as in Kubernetes: amounts as numbers, JSON (with `is_json`) parsed, other text unchanged."""
+    """Return a value as in Kubernetes.
+
+    Amounts as numbers, JSON (with `is_json`) parsed, other text unchanged.
+    """
     if not isinstance(value, str):
         return value
     if name in _AMOUNT_ARGUMENTS and value.isdecimal():
@@ -309,9 +325,11 @@ def render_yaml(document: Mapping[str, Any]) -> str:
 
 
 def render_node_labels(plan: Plan) -> str:
-    """Render `kubectl label` commands for the keys of `hardware_label_keys`: the machine of each worker after
-    the plan; "" without such keys. Nodes have the platform's name if it is known. For the key `example/machine` a line
-    is "kubectl --context site1 label node worker-0 --overwrite example/machine=m7".
+    """Render `kubectl label` commands for the keys of `hardware_label_keys`.
+
+    The machine of each worker after the plan; "" without such keys. Nodes have the platform's name
+    if it is known. For the key `example/machine` a line is "kubectl --context site1 label node
+    worker-0 --overwrite example/machine=m7".
     """
     lines: list[str] = []
     for change in plan.changes:
@@ -343,7 +361,10 @@ def render_node_labels(plan: Plan) -> str:
 
 
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Render the fleet objects of a plan as Kubernetes manifests. Return the text, and a warning per limitation."""
+    """Render the fleet objects of a plan as Kubernetes manifests.
+
+    Return the text, and a warning per limitation.
+    """
     export = render_fleet_manifests(plan, build_registries())
     return export.text, [
         build_warning("missing-in-export", sentence) for sentence in export.limitations
@@ -351,5 +372,8 @@ def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Render the node labels of a plan as `kubectl label` commands. There are no warnings."""
+    """Render the node labels of a plan as `kubectl label` commands.
+
+    There are no warnings.
+    """
     return render_node_labels(plan), []

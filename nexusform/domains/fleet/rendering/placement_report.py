@@ -1,4 +1,7 @@
-"""Answers about a placement's clusters (verdicts, scores, overridden objects) and about one pod's node."""
+"""Answers about a placement's clusters and about one pod's node.
+
+Verdicts, scores, overridden objects.
+"""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +37,10 @@ _ACTION_TEXTS = {
 
 
 def build_placement_report(reason: PlacementReason) -> Report:
-    """Build the report of one placement, or of one of its clusters: facts as sentences, then sections with details."""
+    """Build the report of one placement, or of one of its clusters.
+
+    Facts as sentences, then sections with details.
+    """
     # cluster "": all clusters.
     cluster, explanation = reason.cluster, reason.explanation
     clusters = _select_clusters_of_reason(reason)
@@ -87,7 +93,10 @@ def build_placement_report(reason: PlacementReason) -> Report:
 
 
 def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanation]:
-    """Return the clusters in a report: the requested one, or all if the request is about the placement ("")."""
+    """Return the clusters in a report.
+
+    The requested one, or all if the request is about the placement ("").
+    """
     return [
         cluster
         for cluster in reason.explanation.clusters
@@ -96,7 +105,10 @@ def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanati
 
 
 def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
-    """Return the answer of a placement's report: the clusters with a binding, or the scheduler's error."""
+    """Return the answer of a placement's report.
+
+    The clusters with a binding, or the scheduler's error.
+    """
     abort = explanation.abort
     if abort is not None:
         # "": the error is about no single cluster.
@@ -141,9 +153,11 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 def _describe_binding_history(
     clusters: Sequence[ClusterExplanation], reason: PlacementReason
 ) -> Iterator[str]:
-    """Yield a sentence per cluster: the action of this plan on its binding, or else since when state has the binding.
-    Keeping a binding is an action only with a trigger, such as a changed member. Clusters without an action and a
-    record have no sentence.
+    """Yield a sentence per cluster.
+
+    The action of this plan on its binding, or else since when state has the binding. Keeping a
+    binding is an action only with a trigger, such as a changed member. Clusters without an action
+    and a record have no sentence.
     """
     for cluster in clusters:
         name = cluster.cluster
@@ -172,7 +186,10 @@ def _describe_rejection(cluster: ClusterExplanation) -> str:
 
 
 def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
-    """Yield the difference between the current clusters and those of fresh scheduling; nothing if they are equal."""
+    """Yield the difference between the current clusters and those of fresh scheduling.
+
+    Nothing if they are equal.
+    """
     if not drift.gained_clusters and not drift.lost_clusters:
         return
     gained_text, lost_text = "pick no other cluster", ""
@@ -211,8 +228,10 @@ def _get_state(cluster: ClusterExplanation) -> str:
 def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
-    """Build the cells of one cluster: name, state of its binding, batch (with `has_batches`), rank, scores, margin and
-    verdict. A cluster bound, or picked in an earlier batch than the last, has no rank and no margin.
+    """Build the cells of one cluster.
+
+    Name, state of its binding, batch (with `has_batches`), rank, scores, margin and verdict. A
+    cluster bound, or picked in an earlier batch than the last, has no rank and no margin.
     """
     is_of_earlier_batch = cluster.batch is not None and cluster.batch < len(explanation.batches)
     is_unranked = cluster.is_bound or is_of_earlier_batch
@@ -239,7 +258,10 @@ def _format_number(value: int | None) -> str:
 
 
 def _format_score_margin(cluster: ClusterExplanation) -> str:
-    """Return the difference to the last pick: the first nonzero part of the scores; "" without ranks."""
+    """Return the difference to the last pick: the first nonzero part of the scores.
+
+    "" without ranks.
+    """
     margin = cluster.margin
     if margin is None:
         return ""
@@ -280,8 +302,10 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 def _build_verdict_section(
     cluster: ClusterExplanation, explanation: PlacementExplanation
 ) -> Section:
-    """Build the section about one cluster: its state, the rules rejecting it, and unless it is bound, its batch and
-    rank. A bound cluster may have rejections, too: the rules count only for a new pick.
+    """Build the section about one cluster.
+
+    Its state, the rules rejecting it, and unless it is bound, its batch and rank. A bound cluster
+    may have rejections, too: the rules count only for a new pick.
     """
     lines = []
     # The reason reported for a bound cluster is about its earlier pick, and rejections are about a
@@ -336,7 +360,10 @@ def _format_preference(number: int, preference: PreferredTermScore) -> str:
 def _build_override_sections(
     objects: Sequence[Manifest], rendered: Sequence[Manifest]
 ) -> list[Section]:
-    """Build sections for objects changed by overrides: the difference and the version on the cluster (`rendered`)."""
+    """Build sections for objects changed by overrides.
+
+    The difference and the version on the cluster (`rendered`).
+    """
     on_cluster = {manifest.identity: manifest for manifest in rendered}
     sections: list[Section] = []
     for manifest in objects:
@@ -388,7 +415,10 @@ _CLUSTER_FORM: Final = RecordForm(
 
 
 def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
-    """Return the report of a placement as JSON data. If it is about one cluster, add the cluster's objects."""
+    """Return the report of a placement as JSON data.
+
+    If it is about one cluster, add the cluster's objects.
+    """
     document = _PLACEMENT_FORM(reason)
     if reason.cluster:
         document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
@@ -397,7 +427,10 @@ def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
 
 
 def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
-    """Return the verdict on one cluster as JSON data; the trigger is this plan's, else of the binding in state."""
+    """Return the verdict on one cluster as JSON data.
+
+    The trigger is this plan's, else of the binding in state.
+    """
     row = reason.rows.get(cluster.cluster)
     # None: not in state.
     recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
@@ -413,7 +446,10 @@ _MAX_NODE_NAMES: Final = 3
 
 
 def build_pod_report(reason: PodPlacementReason) -> Report:
-    """Build the report of one pod on one cluster: its node, or why it has none, with scores and rejections."""
+    """Build the report of one pod on one cluster.
+
+    Its node, or why it has none, with scores and rejections.
+    """
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
     location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
@@ -437,7 +473,10 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
 
 
 def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
-    """Yield sentences about the reason for the pod's node: the cause of the decision, then its certainty."""
+    """Yield sentences about the reason for the pod's node.
+
+    The cause of the decision, then its certainty.
+    """
     outcome = reason.outcome
     if outcome.trigger:
         cause = REASONS.get(outcome.trigger, outcome.trigger)
@@ -463,8 +502,10 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
 
 
 def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
-    """Yield a sentence on whether another run of the scheduler could decide differently. An uncertain outcome may have
-    another node (`alternative`) if an assumption (`doubt`) does not hold.
+    """Yield a sentence on whether another run of the scheduler could decide differently.
+
+    An uncertain outcome may have another node (`alternative`) if an assumption (`doubt`) does not
+    hold.
     """
     outcome = reason.outcome
     # No decision of this plan, so nothing uncertain.
@@ -489,7 +530,10 @@ def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
 
 
 def _describe_uncertainty(reason: PodPlacementReason) -> str:
-    """Return a sentence about the reason for the uncertainty: unknown rules, or random choices of the scheduler."""
+    """Return a sentence about the reason for the uncertainty.
+
+    Unknown rules, or random choices of the scheduler.
+    """
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return (
             "One possible outcome: this plan does not know all of its scheduling rules (see the "
@@ -509,7 +553,10 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 
 
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
-    """Build the section with the points of feasible nodes by rule: a row for the chosen node, others by points."""
+    """Build the section with the points of feasible nodes by rule.
+
+    A row for the chosen node, others by points.
+    """
     # rejected ones have no total.
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
     # In order, each once.
@@ -551,7 +598,10 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
-    """Return the JSON document of a node's verdict: its points, and its rejections with their hints."""
+    """Return the JSON document of a node's verdict.
+
+    Its points, and its rejections with their hints.
+    """
     return {
         "node": verdict.node,
         "total": verdict.total,

@@ -1,4 +1,7 @@
-"""Placement in state as printed by `kubectl describe`: spec, status and events, without times and generations."""
+"""Placement in state as printed by `kubectl describe`.
+
+Spec, status and events, without times and generations.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,8 +44,10 @@ _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 def render_placement(
     kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0
 ) -> str:
-    """Render one placement like `kubectl describe`. `kind` is the resource type; `version` "2023" gives the older
-    condition names. Values longer than `width` columns wrap; 0 disables wrapping.
+    """Render one placement like `kubectl describe`.
+
+    `kind` is the resource type; `version` "2023" gives the older condition names. Values longer
+    than `width` columns wrap; 0 disables wrapping.
     """
     configuration, status = placement.configuration, placement.status
     if version == IN_2023:
@@ -79,7 +84,10 @@ def render_placement(
 
 
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
-    """Return the spec of a placement as in the API. _SELECTOR and _APPLY convert records to the fields of the API."""
+    """Return the spec of a placement as in the API.
+
+    _SELECTOR and _APPLY convert records to the fields of the API.
+    """
     document: dict[str, Any] = {
         "resourceSelectors": list(map(_SELECTOR, configuration.selectors)),
         "revisionHistoryLimit": configuration.revision_history_limit,
@@ -116,7 +124,10 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
-    """Return an entry of placementStatuses as in the API. _CONDITION and _FAILED_OBJECT convert records."""
+    """Return an entry of placementStatuses as in the API.
+
+    _CONDITION and _FAILED_OBJECT convert records.
+    """
     document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
     if status.failed_objects:
         document["failedPlacements"] = list(map(_FAILED_OBJECT, status.failed_objects))
@@ -142,7 +153,10 @@ _FAILED_OBJECT: Final = RecordForm(
 def _list_describe_rows(
     content: Mapping[str, Any], level: int
 ) -> Iterator[tuple[int, str, str | None]]:
-    """Yield rows (level, label, value; None: a heading) in order of keys, lists by item, like `kubectl describe`."""
+    """Yield rows in order of keys, lists by item, like `kubectl describe`.
+
+    Level, label, value; None: a heading.
+    """
     for key in sorted(content):
         value = content[key]
         # No field name: a label's key.
@@ -169,7 +183,10 @@ def _list_describe_rows(
 
 
 def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
-    """Yield lines of (level, label, value) aligned by values. A heading (no value) or item (no label) ends a block."""
+    """Yield lines of (level, label, value) aligned by values.
+
+    A heading (no value) or item (no label) ends a block.
+    """
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
         prefix = f"{'  ' * level}{label}:" if label else "  " * level
@@ -184,7 +201,10 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
 
 
 def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Yield lines of (prefix, value) pairs with the values in one column. Long values are wrapped."""
+    """Yield lines of (prefix, value) pairs with the values in one column.
+
+    Long values are wrapped.
+    """
     lines = list(block)
     indent = max((len(prefix) for prefix, _ in lines), default=0) + 2
     for prefix, value in lines:
@@ -220,8 +240,10 @@ _HEADINGS: Final = (
 def render_events(
     kind: str, conditions: Iterable[Condition], *, is_2023: bool = False, width: int = 0
 ) -> Iterator[str]:
-    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind; `is_2023` selects
-    the older controller and events. Lines longer than `width` columns break before the message; 0 disables this.
+    """Yield the lines below `Events:`; none without a true condition.
+
+    `kind` is the Kubernetes kind; `is_2023` selects the older controller and events. Lines longer
+    than `width` columns break before the message; 0 disables this.
     """
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
     if not events:
@@ -248,8 +270,10 @@ def render_events(
 def _list_events(
     kind: str, conditions: tuple[Condition, ...], *, is_2023: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the events (reason, message): one per true condition, and one for the completed rollout. A condition type
-    is `kind` and a step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts, and no completion.
+    """Yield the events (reason, message).
+
+    One per true condition, and one for the completed rollout. A condition type is `kind` and a
+    step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts, and no completion.
     """
     texts = _EVENTS_2023 if is_2023 else _EVENTS
     for condition in conditions:
@@ -267,7 +291,10 @@ def _list_events(
 def render_placements(
     instances: Mapping[Address, InstanceState], version: str, width: int, *, show_sensitive: bool
 ) -> str:
-    """Render placements like `kubectl describe` (of KubeFleet `version`); "" if one is unreadable or hidden."""
+    """Render placements like `kubectl describe` (of KubeFleet `version`).
+
+    "" if one is unreadable or hidden.
+    """
     texts = []
     for address, instance in instances.items():
         read_object = RESOURCE_TYPES[address.type].build_fleet_object

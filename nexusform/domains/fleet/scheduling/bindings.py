@@ -1,4 +1,7 @@
-"""Types of fleet placement, frozen and with KubeFleet's names. Policies are hashable: equal ones are evaluated once."""
+"""Types of fleet placement, frozen and with KubeFleet's names.
+
+Policies are hashable: equal ones are evaluated once.
+"""
 
 from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
@@ -12,7 +15,10 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 
 
 class BindingState(StrEnum):
-    """State of a binding. Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be removed."""
+    """State of a binding.
+
+    Scheduled: picked, not rolled out. Bound: rolled out. Unscheduled: to be removed.
+    """
 
     SCHEDULED = "Scheduled"
     BOUND = "Bound"
@@ -20,10 +26,11 @@ class BindingState(StrEnum):
 
 
 class Binding(ObjectLocation, frozen=True):
-    """Binding of a placement to a cluster; a location like a VM's `Placement`. `previous_state` is set for
-    Unscheduled only. The scores are those of the batch that picked the cluster, None for PickFixed.
-    `policy_snapshot` is the index at that time, `resource_snapshot` the index of the resources rolled out
-    (None: not yet). `is_deleting`: evicted or in deletion.
+    """Binding of a placement to a cluster; a location like a VM's `Placement`.
+
+    `previous_state` is set for Unscheduled only. The scores are those of the batch that picked the
+    cluster, None for PickFixed. `policy_snapshot` is the index at that time, `resource_snapshot`
+    the index of the resources rolled out (None: not yet). `is_deleting`: evicted or in deletion.
     """
 
     cluster: str
@@ -104,7 +111,10 @@ class Health(StrEnum):
 
 
 class ResourceUsage(Struct, frozen=True):
-    """Sums over a cluster's nodes by resource name ("cpu", "memory"): capacity, allocatable and available amounts."""
+    """Sums over a cluster's nodes by resource name ("cpu", "memory").
+
+    Capacity, allocatable and available amounts.
+    """
 
     total: Mapping[str, Quantity] = field(default_factory=dict)
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
@@ -112,8 +122,10 @@ class ResourceUsage(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """Member cluster as reported by the hub. Names are unique in a fleet. `properties` holds non-resource properties as
-    text. `namespaces` None: not collected, so placements do not require them; an empty set: collected, none known.
+    """Member cluster as reported by the hub.
+
+    Names are unique in a fleet. `properties` holds non-resource properties as text. `namespaces`
+    None: not collected, so placements do not require them; an empty set: collected, none known.
     """
 
     name: str
@@ -146,8 +158,10 @@ class PropertySorter(Struct, frozen=True):
 
 
 class ClusterSelectorTerm(Struct, frozen=True):
-    """Required or preferred term about a cluster. `property_selector` None: not configured. Required terms
-    may not have a sorter, preferred ones no property selector; validation rejects them.
+    """Required or preferred term about a cluster.
+
+    `property_selector` None: not configured. Required terms may not have a sorter, preferred ones
+    no property selector; validation rejects them.
     """
 
     label_selector: LabelSelector | None = None
@@ -171,8 +185,10 @@ class TopologySpreadConstraint(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """Placement policy. `required_terms` None: no such block; an empty tuple restricts nothing either. A
-    placement without a policy is PickAll; its hash differs from an explicit PickAll's (policy_snapshots.py).
+    """Placement policy.
+
+    `required_terms` None: no such block; an empty tuple restricts nothing either. A placement
+    without a policy is PickAll; its hash differs from an explicit PickAll's (policy_snapshots.py).
     `number_of_clusters` None in a PickN selects every eligible cluster.
     """
 
@@ -185,7 +201,10 @@ class Policy(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
     def count_requested_clusters(self, number: int | None) -> int | None:
-        """Return the number of requested clusters; None for all eligible ones. `number` is N of the policy snapshot."""
+        """Return the number of requested clusters; None for all eligible ones.
+
+        `number` is N of the policy snapshot.
+        """
         if self.placement_type is PlacementType.PICK_FIXED:
             return len(self.cluster_names)
         return number if self.placement_type is PlacementType.PICK_N else None
@@ -200,7 +219,10 @@ class PolicySnapshot(Struct, frozen=True):
 
 
 class PlacementRequest(Struct, frozen=True):
-    """Requirements of a placement for every cluster. `namespace` is set for a namespaced placement only."""
+    """Requirements of a placement for every cluster.
+
+    `namespace` is set for a namespaced placement only.
+    """
 
     policy: Policy
     namespace: str = ""
@@ -243,7 +265,10 @@ class BindingAction(StrEnum):
 
 
 class ChangeCause(StrEnum):
-    """Cause of a binding change: picked; cluster missing or leaving; not picked any more; downscale; deleted."""
+    """Cause of a binding change: picked; cluster missing or leaving; not picked any more.
+
+    downscale; deleted.
+    """
 
     PICKED = "picked"
     CLUSTER_LEFT = "cluster_left"
@@ -269,8 +294,10 @@ UNFULFILLED = "SchedulingPolicyUnfulfilled"
 
 
 class SchedulingStatus(Struct, frozen=True):
-    """Status written by a cycle: the Scheduled condition, bindings of selected clusters (created, patched,
-    then existing ones) and decisions on unselected ones.
+    """Status written by a cycle.
+
+    The Scheduled condition, bindings of selected clusters (created, patched, then existing ones)
+    and decisions on unselected ones.
     """
 
     condition: Condition
@@ -314,7 +341,10 @@ def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decisi
 
 
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
-    """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
+    """Build the Scheduled condition of a policy snapshot.
+
+    `count` is the number of selected clusters.
+    """
     if is_fulfilled:
         text = (
             f"found all cluster needed as specified by the scheduling policy, found {count} "
@@ -331,8 +361,10 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
 def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """Return at most 20 decisions on unselected clusters (1000 with the selected ones), outscored ones first. Selected
-    clusters in `rejected` use up this limit, but are left out, as on a real hub. Inputs are read only up to the limit.
+    """Return at most 20 decisions on unselected clusters, outscored ones first.
+
+    1000 with the selected ones. Selected clusters in `rejected` use up this limit, but are left
+    out, as on a real hub. Inputs are read only up to the limit.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

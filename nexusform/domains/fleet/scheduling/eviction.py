@@ -1,5 +1,7 @@
-"""Evictions: deletion of one binding, if the placement's disruption budget allows it. Source: KubeFleet
-pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may pick the same cluster again.
+"""Evictions: deletion of one binding, if the placement's disruption budget allows it.
+
+Source: KubeFleet pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards
+and may pick the same cluster again.
 """
 
 from collections.abc import Iterable
@@ -42,8 +44,10 @@ class PlacementDisruptionBudget(Struct, frozen=True):
 
 
 class EvictionTarget(Struct, frozen=True):
-    """Placement named by an eviction. `number` is N of a PickN. `available_clusters` have available
-    resources; in `failed_clusters` they failed permanently or are only compared.
+    """Placement named by an eviction.
+
+    `number` is N of a PickN. `available_clusters` have available resources; in `failed_clusters`
+    they failed permanently or are only compared.
     """
 
     placement_type: PlacementType
@@ -79,7 +83,10 @@ def evaluate_eviction(
 def _evaluate_valid_eviction(
     cluster: str, target: EvictionTarget, budget: PlacementDisruptionBudget | None
 ) -> tuple[bool, str]:
-    """Return whether a valid eviction is executed, and the hub's message. Failed resources need no budget."""
+    """Return whether a valid eviction is executed, and the hub's message.
+
+    Failed resources need no budget.
+    """
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
         return True, BEING_REMOVED
@@ -120,7 +127,10 @@ def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) 
 
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """Return the bindings after an eviction. If it was executed, the binding of its cluster is marked for deletion."""
+    """Return the bindings after an eviction.
+
+    If it was executed, the binding of its cluster is marked for deletion.
+    """
     return tuple(
         replace(binding, is_deleting=True)
         if eviction.is_executed and binding.cluster == eviction.cluster

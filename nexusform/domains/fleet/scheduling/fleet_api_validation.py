@@ -1,4 +1,7 @@
-"""Validation errors of KubeFleet's API and webhooks, with paths. Source: pkg/utils/validator, apis/placement."""
+"""Validation errors of KubeFleet's API and webhooks, with paths.
+
+Source: pkg/utils/validator, apis/placement.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +78,10 @@ UNUSUAL: Final = "hub-behaviour-differs"
 
 
 def build_error(path: Path, detail: str) -> Problem:
-    """Build an error; `detail` is a clause. `path` leads to the argument: ("toleration", 0, "key")."""
+    """Build an error; `detail` is a clause.
+
+    `path` leads to the argument: ("toleration", 0, "key").
+    """
     return Problem(path, INVALID, detail)
 
 
@@ -173,7 +179,10 @@ def _check_unsupported_fields(policy: Policy) -> list[Problem]:
 
 
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
-    """Return the problems of the names of a PickFixed policy: first all invalid, then all long, then repeated ones."""
+    """Return the problems of the names of a PickFixed policy.
+
+    First all invalid, then all long, then repeated ones.
+    """
     path: Path = ("cluster_names",)
     problems: list[Problem] = []
     for i, name in enumerate(names):
@@ -427,7 +436,10 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
 
 
 def check_member(member: Member) -> list[Problem]:
-    """Return the problems of a member's name, labels or taints. Properties may be any text."""
+    """Return the problems of a member's name, labels or taints.
+
+    Properties may be any text.
+    """
     problems = check_name(member.name)
     for key, value in sorted(member.labels.items()):
         path: Path = ("labels", key)
@@ -439,7 +451,10 @@ def check_member(member: Member) -> list[Problem]:
 def parse_resource_usage(
     total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
 ) -> tuple[ResourceUsage, list[Problem]]:
-    """Parse a member's resource usage; invalid quantities are left out and reported, by map and resource name."""
+    """Parse a member's resource usage.
+
+    Invalid quantities are left out and reported, by map and resource name.
+    """
     problems: list[Problem] = []
 
     def parse_amounts(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
@@ -527,7 +542,10 @@ def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
 def check_disruption_budget(
     budget: PlacementDisruptionBudget, placement_type: PlacementType | None
 ) -> list[Problem]:
-    """Return the problems of a disruption budget; with `placement_type` None (unknown placement), the general ones."""
+    """Return the problems of a disruption budget.
+
+    With `placement_type` None (unknown placement), the general ones.
+    """
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
         problems.append(build_error((), "max_unavailable and min_available cannot both be set"))
@@ -591,7 +609,10 @@ def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
 def _check_tasks(
     tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
-    """Return the problems of the tasks before or after a stage: at most `maximum`, each of an allowed type, once."""
+    """Return the problems of the tasks before or after a stage.
+
+    At most `maximum`, each of an allowed type, once.
+    """
     problems = build_violations(
         (len(tasks) > maximum, path, f"at most {maximum}, got {len(tasks)}")
     )

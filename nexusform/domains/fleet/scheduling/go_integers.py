@@ -9,7 +9,10 @@ _MAX_DIGITS = len(str(MAX_INT64))
 
 
 def parse_go_integer(text: str) -> int | str:
-    """Return the number of a text, or Go's error. A sign and any leading zeros are accepted, spaces are not."""
+    """Return the number of a text, or Go's error.
+
+    A sign and any leading zeros are accepted, spaces are not.
+    """
     error = f"strconv.Atoi: parsing {json.dumps(text, ensure_ascii=False)}"
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         return f"{error}: invalid syntax"

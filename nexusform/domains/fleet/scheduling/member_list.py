@@ -1,5 +1,6 @@
-"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as such sets
-(`BindingTable`). A set of members is an integer with bits in name order: member i is `1 << i`. The highest bit is the
+"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as such sets (`BindingTable`).
+
+A set of members is an integer with bits in name order: member i is `1 << i`. The highest bit is the
 largest name, KubeFleet's tie-break.
 """
 
@@ -33,7 +34,10 @@ Mask = int
 
 
 class MemberList:
-    """Members by name, with cached sets. Treat it as frozen."""
+    """Members by name, with cached sets.
+
+    Treat it as frozen.
+    """
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members: tuple[Member, ...] = tuple(sorted(members, key=lambda member: member.name))
@@ -73,14 +77,19 @@ class MemberList:
         return index
 
     def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
-        """Return the bit mask of the members matching a label selector (None: all), or the selector's error."""
+        """Return the bit mask of the members matching a label selector, or the selector's error.
+
+        None: all.
+        """
         if selector is None:
             return self.all_members
         return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
 
     def _match_selector(self, selector: LabelSelector) -> Mask | str:
-        """Return the mask of the members matching a selector, or its error. All labels and expressions must match, so
-        their masks are combined by "and". The operators NotIn and DoesNotExist match members without the key, too.
+        """Return the mask of the members matching a selector, or its error.
+
+        All labels and expressions must match, so their masks are combined by "and". The operators
+        NotIn and DoesNotExist match members without the key, too.
         """
         problems = validate_selector(selector)
         if problems:
@@ -106,8 +115,10 @@ class MemberList:
 
 
 class BindingMasks(Struct, frozen=True):
-    """Bindings of a placement as sets, input of rules in one cycle. `current`: members scheduled or bound
-    under the present policy snapshot; `obsolete`: bound under an earlier one.
+    """Bindings of a placement as sets, input of rules in one cycle.
+
+    `current`: members scheduled or bound under the present policy snapshot; `obsolete`: bound under
+    an earlier one.
     """
 
     current: Mask = 0
@@ -120,7 +131,10 @@ def build_mask(positions: Iterable[int]) -> Mask:
 
 
 def iterate_ascending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of the 1 bits in a mask, the lowest first. Bits are members, in name order."""
+    """Yield the positions of the 1 bits in a mask, the lowest first.
+
+    Bits are members, in name order.
+    """
     while mask:
         # The lowest 1 bit alone.
         lowest = mask & -mask
@@ -129,7 +143,10 @@ def iterate_ascending(mask: Mask) -> Iterator[int]:
 
 
 def iterate_descending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of the 1 bits in a mask, the highest first. Bits are members, in name order."""
+    """Yield the positions of the 1 bits in a mask, the highest first.
+
+    Bits are members, in name order.
+    """
     while mask:
         # Of the highest 1 bit.
         position = mask.bit_length() - 1
@@ -138,14 +155,19 @@ def iterate_descending(mask: Mask) -> Iterator[int]:
 
 
 class BindingTable:
-    """Bindings by cluster and as sets of members by class. Classes in order of test: deleting (dropped), unscheduled,
-    dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health is ignored.
+    """Bindings by cluster and as sets of members by class.
+
+    Classes in order of test: deleting (dropped), unscheduled, dangling (cluster missing or leaving:
+    marked Unscheduled), obsolete, scheduled, bound. Health is ignored.
     """
 
     def __init__(
         self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int
     ) -> None:
-        """Classify the prior bindings; one with another `policy_snapshot` was picked under an earlier policy."""
+        """Classify the prior bindings.
+
+        One with another `policy_snapshot` was picked under an earlier policy.
+        """
         self.member_list = member_list
         self.policy_snapshot = policy_snapshot
         self.changes: list[BindingChange] = []
@@ -161,7 +183,10 @@ class BindingTable:
             self._add_binding(binding)
 
     def _add_binding(self, binding: Binding) -> None:
-        """Add a binding to the mask of its kind: scheduled, bound, obsolete or unscheduled. Drop one in deletion."""
+        """Add a binding to the mask of its kind: scheduled, bound, obsolete or unscheduled.
+
+        Drop one in deletion.
+        """
         cluster = binding.cluster
         # As if it were gone.
         if binding.is_deleting:
@@ -204,7 +229,10 @@ class BindingTable:
         )
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
-        """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
+        """Bind a picked member: reuse its obsolete or unscheduled binding, else create one.
+
+        Return the action.
+        """
         name = self.member_list.members[position].name
         bit = 1 << position
         # None: no resources yet.

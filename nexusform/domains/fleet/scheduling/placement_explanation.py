@@ -1,4 +1,7 @@
-"""Explanation of a placement: the verdict of every rule on every cluster. Data only."""
+"""Explanation of a placement: the verdict of every rule on every cluster.
+
+Data only.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -55,7 +58,10 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 class PreferredTermScore(Struct, frozen=True):
-    """Points of a cluster from a preferred term; for a property sorter also the share of the weight (0..1)."""
+    """Points of a cluster from a preferred term.
+
+    For a property sorter also the share of the weight (0..1).
+    """
 
     weight: int
     points: int
@@ -71,7 +77,10 @@ class PreferredTermScore(Struct, frozen=True):
 
 
 class ScoreMargin(Struct, frozen=True):
-    """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger name."""
+    """Scores of a cluster minus those of the last picked one.
+
+    The first nonzero part decides, else the larger name.
+    """
 
     topology_spread: int
     affinity: int
@@ -87,12 +96,15 @@ class ScoreMargin(Struct, frozen=True):
 
 
 class ClusterExplanation(Struct, frozen=True):
-    """Explanation of one cluster. `binding` is the current one; `is_bound`: it existed before any pick.
-    `rejections` follow the profile's order, and KubeFleet reports the first; for a bound cluster they would
-    only prevent a new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if bound
-    or picked, else those of the last batch; None without scores (PickAll, PickFixed, a violated hard spread
-    constraint). `rank` counts from 1 among the eligible before the last batch, `margin` is relative to the
-    last pick in it. `details` compare observed and requested values for the first rejection.
+    """Explanation of one cluster.
+
+    `binding` is the current one; `is_bound`: it existed before any pick. `rejections` follow the
+    profile's order, and KubeFleet reports the first; for a bound cluster they would only prevent a
+    new pick. `batch` (from 1) is the batch of its pick. Scores are the recorded ones if bound or
+    picked, else those of the last batch; None without scores (PickAll, PickFixed, a violated hard
+    spread constraint). `rank` counts from 1 among the eligible before the last batch, `margin` is
+    relative to the last pick in it. `details` compare observed and requested values for the first
+    rejection.
     """
 
     cluster: str
@@ -111,8 +123,10 @@ class ClusterExplanation(Struct, frozen=True):
 
 
 class PlacementExplanation(Struct, frozen=True):
-    """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number` is N
-    (None: all eligible, or a list of names), `batches` are the picked clusters, best first; `abort`: the error.
+    """Explanation of one placement over the whole fleet: members in name order, then unknown names.
+
+    `number` is N (None: all eligible, or a list of names), `batches` are the picked clusters, best
+    first; `abort`: the error.
     """
 
     policy: Policy
@@ -142,7 +156,10 @@ def compute_policy_drift(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> SchedulingDrift:
-    """Compare the current clusters with the picks of a fresh scheduling; report no difference if an error stops it."""
+    """Compare the current clusters with the picks of a fresh scheduling.
+
+    Report no difference if an error stops it.
+    """
     fresh_result = scheduling_cycle.run_scheduling_cycles(
         (), member_list, policy, snapshot, namespace
     )
@@ -174,8 +191,10 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """Explain every cluster by a replay of the scheduling cycles from `prior_bindings`; each picks a batch of clusters.
-    An explanation has the cluster's pick in any cycle, and the verdict of each rule at the start of the last one.
+    """Explain every cluster by a replay of the scheduling cycles from `prior_bindings`.
+
+    Each picks a batch of clusters. An explanation has the cluster's pick in any cycle, and the
+    verdict of each rule at the start of the last one.
     """
     request = PlacementRequest(policy, namespace)
     bindings = tuple(prior_bindings)
@@ -220,8 +239,10 @@ def explain(
 
 
 class _SchedulingReplay(Struct, frozen=True):
-    """Replay of a chain of cycles: bindings at the start, before the last cycle (which writes a status) and after
-    it, and the clusters picked in each. `has_final_picks`: the last cycle picked any.
+    """Replay of a chain of cycles.
+
+    Bindings at the start, before the last cycle (which writes a status) and after it, and the
+    clusters picked in each. `has_final_picks`: the last cycle picked any.
     """
 
     initial_bindings: tuple[Binding, ...]
@@ -282,8 +303,10 @@ def _explain_members(
     ranks: _RankTable,
     replay: _SchedulingReplay,
 ) -> tuple[ClusterExplanation, ...]:
-    """Explain every member, in name order: its rejections and scores at the start of the last cycle (`binding_table`),
-    and its pick in the `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
+    """Explain every member, in name order.
+
+    Its rejections and scores at the start of the last cycle (`binding_table`), and its pick in the
+    `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
     """
     member_list, masks = binding_table.member_list, binding_table.masks
     # (affinity, spread) by position; only a PickN has scores.
@@ -342,8 +365,10 @@ def _explain_members(
 def _list_rejections(
     request: PlacementRequest, binding_table: BindingTable, position: int
 ) -> tuple[Rejection, ...]:
-    """Return the rejections of a member by the rules. Left out are those due to its own binding: it rejects a second
-    one for the same placement, and the topology spread counts it already.
+    """Return the rejections of a member by the rules.
+
+    Left out are those due to its own binding: it rejects a second one for the same placement, and
+    the topology spread counts it already.
     """
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
@@ -367,7 +392,10 @@ def _build_reported_reason(
     affinity: int | None,
     spread: int | None,
 ) -> str:
-    """Return KubeFleet's text about a cluster: picked (`binding`), rejected, or with too low a score."""
+    """Return KubeFleet's text about a cluster.
+
+    Picked (`binding`), rejected, or with too low a score.
+    """
     if binding is not None:
         return build_selected_decision(binding).reason
     if rejections:
@@ -379,7 +407,10 @@ def _build_reported_reason(
 def _compute_scores(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> dict[int, tuple[int, int | None]]:
-    """Return (affinity score, spread score) by position. A violated hard constraint leaves no spread score: None."""
+    """Return (affinity score, spread score) by position.
+
+    A violated hard constraint leaves no spread score: None.
+    """
     affinities, _ = cluster_affinity.compute_scores(request, member_list)
     spreads: dict[int, int] = {}
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
@@ -420,7 +451,10 @@ def _explain_aborted_cycle(
     snapshot: PolicySnapshot,
     abort: CycleAbort,
 ) -> PlacementExplanation:
-    """Build the explanation of a cycle stopped by an error: the verdicts of the rules, without ranks and scores."""
+    """Build the explanation of a cycle stopped by an error.
+
+    The verdicts of the rules, without ranks and scores.
+    """
     rows = tuple(
         ClusterExplanation(
             cluster=member.name,
@@ -439,7 +473,10 @@ def _explain_aborted_cycle(
 def _explain_pick_fixed_placement(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
-    """Explain a PickFixed placement: the scheduler's decision on each named cluster, and why others are not picked."""
+    """Explain a PickFixed placement.
+
+    The scheduler's decision on each named cluster, and why others are not picked.
+    """
     cycle_result = scheduling_cycle.run_scheduling_cycles(
         binding_table.by_cluster.values(),
         binding_table.member_list,
@@ -504,7 +541,10 @@ def describe_rejection(
 def _describe_term_mismatches(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield a text per required term with its mismatches. The member is rejected, so no term matches it."""
+    """Yield a text per required term with its mismatches.
+
+    The member is rejected, so no term matches it.
+    """
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
@@ -547,8 +587,10 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
 def _find_property_mismatches(
     requirements: Iterable[PropertyRequirement], member: Member
 ) -> Iterator[str]:
-    """Yield a text for each property that is missing or fails its comparison. Requirements with a malformed quantity or
-    operator, and unreadable values, have none: they stop the scheduler with a text of its own.
+    """Yield a text for each property that is missing or fails its comparison.
+
+    Requirements with a malformed quantity or operator, and unreadable values, have none: they stop
+    the scheduler with a text of its own.
     """
     for requirement in requirements:
         name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)

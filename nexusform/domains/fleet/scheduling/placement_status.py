@@ -1,5 +1,7 @@
-"""Status of a placement as in `kubectl describe crp`. Source: KubeFleet pkg/utils/condition, pkg/controllers/placement.
-Functions with 2023 in their names give the names and texts of November 2023, as in the product document.
+"""Status of a placement as in `kubectl describe crp`.
+
+Source: KubeFleet pkg/utils/condition, pkg/controllers/placement. Functions with 2023 in their names
+give the names and texts of November 2023, as in the product document.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +27,13 @@ NO_OVERRIDES = "No override rules are configured for the selected resources"
 
 
 class ClusterProgress(Struct, frozen=True):
-    """Progress of a cluster: each step "True", "False" or "Unknown", in order. `has_overrides`: override
-    rules apply. `is_trackable`: availability is visible. `diff_reported` replaces `applied` and `available`
-    if differences are only reported. `run_text` identifies the staged run (format_run_text). `is_blocked`:
-    the cluster has the latest resources, and the strategy blocks other changes. `work_name` is the Work that
-    fails to apply, `failure` the error of overrides or Works.
+    """Progress of a cluster: each step "True", "False" or "Unknown", in order.
+
+    `has_overrides`: override rules apply. `is_trackable`: availability is visible. `diff_reported`
+    replaces `applied` and `available` if differences are only reported. `run_text` identifies the
+    staged run (format_run_text). `is_blocked`: the cluster has the latest resources, and the
+    strategy blocks other changes. `work_name` is the Work that fails to apply, `failure` the error
+    of overrides or Works.
     """
 
     rollout_started: str = TRUE
@@ -75,7 +79,10 @@ class PlacementStatus(Struct, frozen=True):
 
 
 class _ConditionTexts(Struct, frozen=True):
-    """Condition type with reason and text (with a count) per status, for the placement and for one cluster."""
+    """Condition type with reason and text per status, for the placement and for one cluster.
+
+    With a count.
+    """
 
     type: str
     placement: Mapping[str, tuple[str, str]]
@@ -224,7 +231,10 @@ _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_rep
 
 
 def format_run_status_text(index: int | None, name: str) -> str:
-    """Return the text about a run in a cluster's status; `index` is its resourceSnapshotIndex, None if not set."""
+    """Return the text about a run in a cluster's status.
+
+    `index` is its resourceSnapshotIndex, None if not set.
+    """
     return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
 
 
@@ -235,14 +245,20 @@ def parse_run_status_text(message: str) -> str:
 
 
 def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
-    """Return the steps of a cluster in order: for applying objects, or else for reporting differences."""
+    """Return the steps of a cluster in order.
+
+    For applying objects, or else for reporting differences.
+    """
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
 def compute_rollout_progress(
     bindings: Iterable[Binding], resource_snapshot: int
 ) -> dict[str, ClusterProgress]:
-    """Return the progress of picked clusters: available with the latest `resource_snapshot`, or rollout not started."""
+    """Return the progress of picked clusters.
+
+    Available with the latest `resource_snapshot`, or rollout not started.
+    """
     progress: dict[str, ClusterProgress] = {}
     for binding in select_scheduled_bindings(bindings):
         is_current = (
@@ -265,8 +281,10 @@ def build_placement_status(
     is_external: bool = False,
     status_namespace: str = "",
 ) -> PlacementStatus:
-    """Build the status of a placement and its clusters. `number` is N of a PickN. Clusters without progress have not
-    started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` gets a copy.
+    """Build the status of a placement and its clusters.
+
+    `number` is N of a PickN. Clusters without progress have not started. `prefix` is the
+    placement's kind; `is_external`: staged runs roll it out. `status_namespace` gets a copy.
     """
     # No scheduling cycle yet.
     if scheduling is None:
@@ -311,8 +329,10 @@ def build_placement_status(
 def _build_placement_conditions(
     progresses: Sequence[ClusterProgress], prefix: str
 ) -> Iterable[Condition]:
-    """Yield the conditions of the placement, one per step of the rollout. The first step not True on all clusters is
-    the last one. Texts have the number of clusters with this status. `prefix` is the kind in condition types.
+    """Yield the conditions of the placement, one per step of the rollout.
+
+    The first step not True on all clusters is the last one. Texts have the number of clusters with
+    this status. `prefix` is the kind in condition types.
     """
     if not progresses:
         # No cluster is picked.
@@ -339,9 +359,11 @@ def _build_placement_conditions(
 def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
-    """Build the condition of a placement with staged runs; None if the usual conditions apply. These apply without
-    picked clusters, or if all clusters have one resource snapshot and a known rollout. Otherwise the rollout of the
-    placement is unknown, because that of a cluster is unknown, the snapshots differ, or there are none.
+    """Build the condition of a placement with staged runs; None if the usual conditions apply.
+
+    These apply without picked clusters, or if all clusters have one resource snapshot and a known
+    rollout. Otherwise the rollout of the placement is unknown, because that of a cluster is
+    unknown, the snapshots differ, or there are none.
     """
     # None: a cluster without one.
     versions = {progress.resource_snapshot for progress in progresses}
@@ -422,7 +444,10 @@ def _build_unfilled_statuses(
 def build_placement_status_2023(
     scheduling: SchedulingStatus | None, progress: Mapping[str, ClusterProgress]
 ) -> PlacementStatus:
-    """Build the status as KubeFleet of 2023 reports it: with conditions Scheduled, Synchronized and Applied."""
+    """Build the status as KubeFleet of 2023 reports it.
+
+    With conditions Scheduled, Synchronized and Applied.
+    """
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus(
@@ -445,8 +470,10 @@ def build_placement_status_2023(
 
 
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
-    """Convert a current status to the older texts; `bindings` are those of the placement. The progress of each cluster
-    is read from its conditions, and the older status is built from that.
+    """Convert a current status to the older texts; `bindings` are those of the placement.
+
+    The progress of each cluster is read from its conditions, and the older status is built from
+    that.
     """
     # The first condition is Scheduled.
     scheduled = status.conditions[0] if status.conditions else None
@@ -469,7 +496,10 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
 
 
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
-    """Return the progress of a cluster from its conditions. Steps after the first one not completed are missing."""
+    """Return the progress of a cluster from its conditions.
+
+    Steps after the first one not completed are missing.
+    """
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With ReportDiff the hub reports differences only: nothing is applied, and no step fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
@@ -489,7 +519,10 @@ def _is_synchronized(state: ClusterProgress) -> bool:
 
 
 def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
-    """Build the conditions of a placement after Scheduled: Synchronized, and Applied if all are synchronized."""
+    """Build the conditions of a placement after Scheduled.
+
+    Synchronized, and Applied if all are synchronized.
+    """
     count = len(states)
     outdated_count = sum(not _is_synchronized(state) for state in states)
     if outdated_count:

@@ -1,5 +1,7 @@
-"""Policy snapshots: detection of policy changes. The hash covers the policy's JSON without the number of clusters, like
-KubeFleet's: any other edit, an added toleration or another order, creates a new snapshot; only the latest is compared.
+"""Policy snapshots: detection of policy changes.
+
+The hash covers the policy's JSON without the number of clusters, like KubeFleet's: any other edit,
+an added toleration or another order, creates a new snapshot; only the latest is compared.
 """
 
 import json
@@ -20,7 +22,10 @@ from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
 
 
 def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) -> PolicySnapshot:
-    """Return the current snapshot: with the previous index if the policy's hash is unchanged, else the next index."""
+    """Return the current snapshot.
+
+    With the previous index if the policy's hash is unchanged, else the next index.
+    """
     digest = compute_policy_hash(policy)
     number = policy.number_of_clusters if policy else None
     if previous is None:
@@ -30,7 +35,10 @@ def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) 
 
 
 def compute_policy_hash(policy: Policy | None) -> str:
-    """Return the SHA-256 (hex) of the policy's JSON; no policy is `null`, different from an explicit PickAll."""
+    """Return the SHA-256 (hex) of the policy's JSON.
+
+    No policy is `null`, different from an explicit PickAll.
+    """
     text = json.dumps(
         _build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False
     )
@@ -49,7 +57,10 @@ def build_policy_document(policy: Policy) -> dict[str, Any]:
 
 
 def _build_policy(policy: Policy) -> dict[str, Any]:
-    """Return the policy as in the API, without empty fields, and without its number of clusters (not hashed)."""
+    """Return the policy as in the API, without empty fields, and without its number of clusters.
+
+    Not hashed.
+    """
     required = None
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": list(map(_build_term, policy.required_terms))}
@@ -70,7 +81,10 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
 
 
 def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
-    """Return a term as in a KubeFleet manifest. _PROPERTY and _SORTER convert records."""
+    """Return a term as in a KubeFleet manifest.
+
+    _PROPERTY and _SORTER convert records.
+    """
     document: dict[str, Any] = {}
     if term.label_selector is not None:
         document["labelSelector"] = build_selector_document(term.label_selector)
@@ -95,7 +109,10 @@ _LABEL_EXPRESSION: Final = RecordForm(Requirement, "[key] [operator] [values]")
 
 
 def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
-    """Return a label selector as in the API, without empty fields. _LABEL_EXPRESSION converts a record."""
+    """Return a label selector as in the API, without empty fields.
+
+    _LABEL_EXPRESSION converts a record.
+    """
     return _omit_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=list(map(_LABEL_EXPRESSION, selector.match_expressions)),

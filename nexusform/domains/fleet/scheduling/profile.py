@@ -1,5 +1,7 @@
-"""Profile of the scheduler: the rules and their order. Read this file to know why a cluster is rejected. PickAll runs
-the filters only; PickFixed runs none and checks eligibility only.
+"""Profile of the scheduler: the rules and their order.
+
+Read this file to know why a cluster is rejected. PickAll runs the filters only; PickFixed runs none
+and checks eligibility only.
 """
 
 from typing import Protocol
@@ -26,7 +28,10 @@ class _RuleModule(Protocol):
     def find_eligible(
         self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /
     ) -> _Verdict:
-        """Return the accepted members as bits, or why the whole cycle stops. `masks` are the members with bindings."""
+        """Return the accepted members as bits, or why the whole cycle stops.
+
+        `masks` are the members with bindings.
+        """
 
     def explain_rejection(
         self, request: PlacementRequest, members: MemberList, masks: BindingMasks, position: int, /
@@ -35,7 +40,10 @@ class _RuleModule(Protocol):
 
 
 class SchedulerFilter(Struct, frozen=True):
-    """Filter rule with its module. `is_static`: it depends on members only, never on existing bindings."""
+    """Filter rule with its module.
+
+    `is_static`: it depends on members only, never on existing bindings.
+    """
 
     rule: str
     module: _RuleModule

@@ -1,4 +1,7 @@
-"""Properties of clusters. Source: KubeFleet pkg/scheduler/framework/plugins/clusteraffinity."""
+"""Properties of clusters.
+
+Source: KubeFleet pkg/scheduler/framework/plugins/clusteraffinity.
+"""
 
 import operator
 from collections.abc import Callable, Iterable
@@ -33,7 +36,10 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 
 
 def read_property(member: Member, name: str) -> PropertyValue:
-    """Return a property of a member: None if it has none, an error if KubeFleet would stop the scheduling cycle."""
+    """Return a property of a member.
+
+    None if it has none, an error if KubeFleet would stop the scheduling cycle.
+    """
     # derived from the member's resource usage.
     if name.startswith(RESOURCE_PREFIX):
         return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
@@ -48,8 +54,9 @@ def read_property(member: Member, name: str) -> PropertyValue:
 
 
 def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
-    """Return the value of a property `total-cpu`, `available-memory`, ...; None if the member does not report the
-    resource, an error if the name has another form.
+    """Return the value of a property `total-cpu`, `available-memory`, ....
+
+    None if the member does not report the resource, an error if the name has another form.
     """
     capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
@@ -83,7 +90,10 @@ class PropertyExtremes(Struct, frozen=True):
 def find_property_extremes(
     member_list: MemberList, name: str
 ) -> PropertyExtremes | UnreadablePropertyError:
-    """Return the minimum and maximum of a property over all members, eligible or not; or the error of one."""
+    """Return the minimum and maximum of a property over all members, eligible or not.
+
+    Or the error of one.
+    """
     return member_list.get_cached(
         ("extremes", name),
         lambda: _compute_minimum_and_maximum(list_property_values(member_list, name)),
@@ -93,7 +103,10 @@ def find_property_extremes(
 def _compute_minimum_and_maximum(
     values: tuple[PropertyValue, ...],
 ) -> PropertyExtremes | UnreadablePropertyError:
-    """Return the minimum and maximum of the existing values (the first of equal ones), or the first error."""
+    """Return the minimum and maximum of the existing values, or the first error.
+
+    The first of equal ones.
+    """
     quantities: list[Quantity] = []
     for value in values:
         if isinstance(value, UnreadablePropertyError):
@@ -110,7 +123,10 @@ class _PropertyBound(Struct, frozen=True):
 
 
 def find_contradictory_requirements(requirements: Iterable[PropertyRequirement]) -> str | None:
-    """Return why the well-formed requirements on one property contradict each other; None if they do not."""
+    """Return why the well-formed requirements on one property contradict each other.
+
+    None if they do not.
+    """
     lower_bounds: list[_PropertyBound] = []
     upper_bounds: list[_PropertyBound] = []
     equal: Quantity | None = None
@@ -151,8 +167,9 @@ def _parse_requirements(
 def _explain_violated_bounds(
     equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
 ) -> str | None:
-    """Return why the bounds exclude all values, or why the value of Eq (`equal`) violates a bound; None if neither is
-    true. Each of the three is None without such a requirement.
+    """Return why the bounds exclude all values, or why the value of Eq (`equal`) violates a bound.
+
+    None if neither is true. Each of the three is None without such a requirement.
     """
     if lower is not None and upper is not None:
         # 0 for equal bounds, negative for crossed ones.

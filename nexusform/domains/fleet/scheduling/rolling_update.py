@@ -1,5 +1,7 @@
-"""Rolling update: the waves of binding, updating and deleting. Source: KubeFleet pkg/controllers/rollout. Each wave is
-one pass of the controller; its resources are ready before the next wave, unless declared as never ready.
+"""Rolling update: the waves of binding, updating and deleting.
+
+Source: KubeFleet pkg/controllers/rollout. Each wave is one pass of the controller; its resources
+are ready before the next wave, unless declared as never ready.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,8 +31,10 @@ DEFAULT_PERIOD = 60
 
 
 class RollingUpdate(Struct, frozen=True):
-    """Rolling update strategy. Percentages relate to the target and round up. The period (seconds) is waited
-    after a wave only if the availability of its resources is not trackable.
+    """Rolling update strategy.
+
+    Percentages relate to the target and round up. The period (seconds) is waited after a wave only
+    if the availability of its resources is not trackable.
     """
 
     max_unavailable: IntegerOrPercent = QUARTER
@@ -39,10 +43,12 @@ class RollingUpdate(Struct, frozen=True):
 
 
 class Readiness(Struct, frozen=True):
-    """Readiness of the clusters' resources beyond their bindings. `unready_clusters`: current resources are
-    unavailable. `never_ready_clusters`: a wave's resources fail permanently. `failed_clusters`: failed
-    permanently, so updated outside the budget. `outdated_clusters`: bound with outdated overrides.
-    `is_trackable`: availability is visible (False for Jobs and unknown kinds).
+    """Readiness of the clusters' resources beyond their bindings.
+
+    `unready_clusters`: current resources are unavailable. `never_ready_clusters`: a wave's
+    resources fail permanently. `failed_clusters`: failed permanently, so updated outside the
+    budget. `outdated_clusters`: bound with outdated overrides. `is_trackable`: availability is
+    visible (False for Jobs and unknown kinds).
     """
 
     unready_clusters: frozenset[str] = frozenset()
@@ -91,7 +97,10 @@ class BlockedRollout(Struct, frozen=True):
         return f"the rollout of {self.placement} stops before {names}: {change}"
 
     def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
-        """Build the warning about the rollout. Clusters in `failing` are a cause: they count as unavailable."""
+        """Build the warning about the rollout.
+
+        Clusters in `failing` are a cause: they count as unavailable.
+        """
         names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
@@ -126,7 +135,10 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the number of clusters as the base of percentages: of requested ones, or else of the picked ones."""
+    """Return the number of clusters as the base of percentages.
+
+    Of requested ones, or else of the picked ones.
+    """
     requested_count = policy.count_requested_clusters(number)
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 
@@ -134,8 +146,10 @@ def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterabl
 def compute_rollout_budget(
     strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int
 ) -> WaveBudget:
-    """Return the budget of a wave, negative if already exceeded. Removals keep `target` - max_unavailable of the
-    `ready` clusters; additions raise the number of `can_be_ready` clusters to at most `target` + max_surge.
+    """Return the budget of a wave, negative if already exceeded.
+
+    Removals keep `target` - max_unavailable of the `ready` clusters; additions raise the number of
+    `can_be_ready` clusters to at most `target` + max_surge.
     """
     return WaveBudget(
         max_removals=ready - (target - strategy.max_unavailable.compute(target)),
@@ -150,8 +164,10 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the resources of `resource_snapshot` (the latest), or the rollout is
-    blocked. `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters are ready.
+    """Simulate waves until all clusters have the resources of `resource_snapshot` (the latest), or the rollout is blocked.
+
+    `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters
+    are ready.
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)
@@ -200,8 +216,10 @@ class _WaveState(Struct, frozen=True):
 def _group_pending_clusters(
     by_cluster: dict[str, Binding], latest: int, outdated: set[str]
 ) -> _PendingClusters:
-    """Return (clusters to delete, to update, to bind), each in name order. Those to delete are unscheduled. Those to
-    update are bound, but in `outdated` or without the `latest` resource snapshot.
+    """Return (clusters to delete, to update, to bind), each in name order.
+
+    Those to delete are unscheduled. Those to update are bound, but in `outdated` or without the
+    `latest` resource snapshot.
     """
     delete: list[str] = []
     update: list[str] = []
@@ -223,7 +241,10 @@ def _build_next_wave(
     target: int,
     state: _WaveState,
 ) -> RolloutWave:
-    """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
+    """Build the next wave within the budgets for removals and additions.
+
+    `target` is the number of wanted clusters.
+    """
     # clusters, in name order.
     delete, update, bind = pending
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]

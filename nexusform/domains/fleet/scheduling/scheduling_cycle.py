@@ -1,5 +1,7 @@
-"""Scheduling cycle: bindings, members and policy -> next bindings. Filters run in order. Scores are compared in turn,
-never added: topology spread, affinity, an obsolete binding, the LARGER name. Source: KubeFleet pkg/scheduler/framework.
+"""Scheduling cycle: bindings, members and policy -> next bindings.
+
+Filters run in order. Scores are compared in turn, never added: topology spread, affinity, an
+obsolete binding, the LARGER name. Source: KubeFleet pkg/scheduler/framework.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -58,8 +60,10 @@ class MemberRanking(Struct, frozen=True):
     binding_masks: BindingMasks
 
     def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
-        """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name.
-        The candidates, like all sets of members, are a bit mask.
+        """Yield candidates in picking order.
+
+        By spread score, affinity score, an obsolete binding, and larger name. The candidates, like
+        all sets of members, are a bit mask.
         """
         # bound under an earlier policy.
         obsolete = self.binding_masks.obsolete
@@ -106,7 +110,10 @@ def rank_members(
 def _group_by_affinity(
     request: PlacementRequest, member_list: MemberList
 ) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
-    """Return pairs (affinity score, mask of members), highest first, and the mask of members without a score."""
+    """Return pairs, highest first, and the mask of members without a score.
+
+    Affinity score, mask of members.
+    """
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
@@ -125,7 +132,10 @@ def _group_by_spread(
 
 
 class FilterResult(Struct, frozen=True):
-    """Eligible members, and those first rejected by each rule; bound ones are in neither if no earlier rule rejects."""
+    """Eligible members, and those first rejected by each rule.
+
+    Bound ones are in neither if no earlier rule rejects.
+    """
 
     eligible: Mask
     rejected_by_rule: tuple[tuple[SchedulerFilter, Mask], ...]
@@ -134,7 +144,10 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by all filters, or the error of one. The static ones (about members) are cached."""
+    """Return the members accepted by all filters, or the error of one.
+
+    The static ones (about members) are cached.
+    """
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())
@@ -168,9 +181,11 @@ def _apply_filters(
 
 
 class CycleResult(Struct, frozen=True):
-    """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written (another
-    cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on departed clusters
-    are marked anyway. `needs_requeue`: another cycle follows immediately. `cycles` is their number.
+    """Result of one cycle or a chain of cycles.
+
+    `bindings` in name order. `status` None: none was written (another cycle follows, the cycle
+    stopped, or a PickFixed has no names). `abort` is the error; bindings on departed clusters are
+    marked anyway. `needs_requeue`: another cycle follows immediately. `cycles` is their number.
     """
 
     bindings: tuple[Binding, ...]
@@ -198,8 +213,10 @@ def run_scheduling_cycles(
     *,
     is_single: bool = False,
 ) -> CycleResult:
-    """Run scheduling cycles of a placement until none requests another, or a single one. `changes` of the result are
-    those of all cycles, in order. `namespace` is "" for a cluster-scoped placement.
+    """Run scheduling cycles of a placement until none requests another, or a single one.
+
+    `changes` of the result are those of all cycles, in order. `namespace` is "" for a
+    cluster-scoped placement.
     """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
@@ -243,7 +260,10 @@ def _pick_all(
 def _pick_fixed(
     request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
 ) -> _CycleOutcome:
-    """Bind the named clusters if they exist and are eligible, regardless of labels and taints; release others."""
+    """Bind the named clusters if they exist and are eligible, regardless of labels and taints.
+
+    Release others.
+    """
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
         # A hub writes no status.
@@ -284,8 +304,9 @@ def _pick_fixed(
 def _pick_n(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> _CycleOutcome:
-    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones. Without a number in the
-    snapshot, N is the count of eligible clusters and current bindings.
+    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones.
+
+    Without a number in the snapshot, N is the count of eligible clusters and current bindings.
     """
     if snapshot.number_of_clusters is not None:
         number = snapshot.number_of_clusters
@@ -308,9 +329,11 @@ def _pick_n(
 
 
 def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding, ...]:
-    """Release obsolete bindings (of earlier policies), then as many others as the surplus. Scheduled bindings leave
-    before bound ones, and in each group low scores first. Return the remaining bindings, scheduled first. A partly
-    released group stays in release order, as reported by a hub.
+    """Release obsolete bindings (of earlier policies), then as many others as the surplus.
+
+    Scheduled bindings leave before bound ones, and in each group low scores first. Return the
+    remaining bindings, scheduled first. A partly released group stays in release order, as reported
+    by a hub.
     """
     for position in iterate_ascending(binding_table.obsolete):
         binding_table.release_member(position, ChangeCause.POLICY)
@@ -350,8 +373,10 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
 def _pick_missing_clusters(
     request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
 ) -> _CycleOutcome:
-    """Pick one batch of clusters. With spread constraints it is a single cluster, since each pick changes the scores
-    of the next one. Otherwise the batch has all missing clusters.
+    """Pick one batch of clusters.
+
+    With spread constraints it is a single cluster, since each pick changes the scores of the next
+    one. Otherwise the batch has all missing clusters.
     """
     limit = 1 if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
@@ -405,9 +430,10 @@ def _bind_picked_clusters(
     *,
     has_scores: bool = True,
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, and release obsolete bindings (of an earlier policy) of members outside `targets`. Return the
-    bindings of the picks: created, repointed to the new policy, or recovered from a removal. An unrecoverable binding
-    stops the cycle before any change.
+    """Bind the picks, and release obsolete bindings of members outside `targets`.
+
+    Of an earlier policy. Return the bindings of the picks: created, repointed to the new policy, or
+    recovered from a removal. An unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):
@@ -445,8 +471,10 @@ def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding,
 def _build_rejections(
     filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
 ) -> Iterable[Decision]:
-    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason. Sets of
-    members are bit masks: bit 2 is the member at position 2. Members bound already are not reported.
+    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason.
+
+    Sets of members are bit masks: bit 2 is the member at position 2. Members bound already are not
+    reported.
     """
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     # A member is in the mask of the first rule that rejects it only, so the sum is the union.

@@ -1,4 +1,7 @@
-"""Staged update runs: rollouts with strategy External. Source: KubeFleet pkg/controllers/updaterun."""
+"""Staged update runs: rollouts with strategy External.
+
+Source: KubeFleet pkg/controllers/updaterun.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -41,8 +44,10 @@ class UpdateStageTask(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """Stage of a strategy. `label_selector` None selects no cluster, an empty one every picked cluster. With
-    a sorting key, clusters are sorted by that label as an integer, then by name.
+    """Stage of a strategy.
+
+    `label_selector` None selects no cluster, an empty one every picked cluster. With a sorting key,
+    clusters are sorted by that label as an integer, then by name.
     """
 
     name: str
@@ -91,8 +96,10 @@ def initialize_staged_run(
     members: Iterable[Member],
     stages: Iterable[Stage],
 ) -> StagedRunPlan | RunProblem:
-    """Assign every picked cluster to its stage, or return the reason for no start. `number` counts the
-    requested clusters (None for a PickAll: not checked). `is_fulfilled`: all clusters needed by the policy were found.
+    """Assign every picked cluster to its stage, or return the reason for no start.
+
+    `number` counts the requested clusters (None for a PickAll: not checked). `is_fulfilled`: all
+    clusters needed by the policy were found.
     """
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
@@ -133,7 +140,10 @@ def initialize_staged_run(
 def _assign_clusters_to_stages(
     stages: tuple[Stage, ...], picked_clusters: list[str], members: Mapping[str, Member]
 ) -> tuple[UpdateStagePlan, ...] | RunProblem:
-    """Return the stages with their ordered clusters; a problem unless every picked cluster is in exactly one stage."""
+    """Return the stages with their ordered clusters.
+
+    A problem unless every picked cluster is in exactly one stage.
+    """
     assigned: set[str] = set()
     plans: list[UpdateStagePlan] = []
     for stage in stages:
@@ -185,7 +195,10 @@ def _select_clusters(
 def _sort_clusters(
     stage: Stage, clusters: list[str], members: Mapping[str, Member]
 ) -> tuple[str, ...] | RunProblem:
-    """Return the clusters of a stage in update order; a problem if one has no integer in the sorting label."""
+    """Return the clusters of a stage in update order.
+
+    A problem if one has no integer in the sorting label.
+    """
     key = stage.sorting_label_key
     if key is None:
         return tuple(sorted(clusters))
@@ -212,8 +225,9 @@ class RunStepKind(StrEnum):
 
 
 class RunStep(Struct, frozen=True):
-    """Step of a run: clusters to update or delete, or a task (an approval's name). `is_blocked`: failing
-    clusters use up the concurrency, so these never start.
+    """Step of a run: clusters to update or delete, or a task (an approval's name).
+
+    `is_blocked`: failing clusters use up the concurrency, so these never start.
     """
 
     kind: RunStepKind
@@ -236,9 +250,12 @@ class StagedRunOutcome(Struct, frozen=True):
 def list_run_steps(
     plan: StagedRunPlan, run: str, failing: frozenset[str] = frozenset()
 ) -> tuple[RunStep, ...]:
-    """Return every step of a run: by stage the tasks before it, its clusters by group, and the tasks after it; at the
-    end the deletions. A run starts the next cluster once one is ready, so at most `concurrency` are in progress. The
-    groups assume equal durations, and tasks run in parallel. A cluster in `failing` is never ready and keeps its slot.
+    """Return every step of a run.
+
+    By stage the tasks before it, its clusters by group, and the tasks after it; at the end the
+    deletions. A run starts the next cluster once one is ready, so at most `concurrency` are in
+    progress. The groups assume equal durations, and tasks run in parallel. A cluster in `failing`
+    is never ready and keeps its slot.
     """
     steps: list[RunStep] = []
     for stage in plan.stages:
@@ -269,7 +286,10 @@ def list_run_steps(
 def _build_task_steps(
     tasks: tuple[UpdateStageTask, ...], stage: str, approval: str
 ) -> list[RunStep]:
-    """Return the steps of the tasks before or after a stage; `approval` is the name of its approval request."""
+    """Return the steps of the tasks before or after a stage.
+
+    `approval` is the name of its approval request.
+    """
     return [
         RunStep(RunStepKind.APPROVAL, stage, task=approval)
         if task.type == APPROVAL
@@ -288,9 +308,12 @@ def simulate_staged_run(
     failing: frozenset[str] = frozenset(),
     finished: frozenset[str] = frozenset(),
 ) -> StagedRunOutcome:
-    """Execute a run as far as possible; return its steps taken, the bindings, and the reason for an early end. With
-    `approved` None all approvals are granted. Clusters in `finished` are not updated again. Clusters in `failing` get
-    the resources but are never ready: their stage continues in the remaining slots and does not end.
+    """Execute a run as far as possible.
+
+    Return its steps taken, the bindings, and the reason for an early end. With `approved` None all
+    approvals are granted. Clusters in `finished` are not updated again. Clusters in `failing` get
+    the resources but are never ready: their stage continues in the remaining slots and does not
+    end.
     """
     active = index_by_cluster(list_active_bindings(bindings))
     completed_steps: list[RunStep] = []

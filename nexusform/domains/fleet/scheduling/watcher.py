@@ -1,4 +1,5 @@
 """Member cluster watcher: placements queued by member changes, and the triggers of binding changes in plans.
+
 Source: KubeFleet pkg/scheduler/watchers/membercluster.
 """
 
@@ -50,9 +51,10 @@ class Trigger(StrEnum):
 
 
 class SchedulingTriggers(Struct, frozen=True):
-    """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each member that
-    queued it, and `lost_bindings` that of each cluster with an evicted or deleted binding; `departed_clusters` are
-    missing or leaving.
+    """Edits of one plan that start a placement's chain of cycles.
+
+    `member_triggers` has the trigger of each member that queued it, and `lost_bindings` that of
+    each cluster with an evicted or deleted binding; `departed_clusters` are missing or leaving.
     """
 
     is_new: bool = False
@@ -73,8 +75,11 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger of a binding change. For a release, its cause decides. For a pick, the first of these counts:
-    a new placement or policy, a lost binding or change of its cluster, a trigger of the placement, any member's change.
+    """Return the trigger of a binding change.
+
+    For a release, its cause decides. For a pick, the first of these counts: a new placement or
+    policy, a lost binding or change of its cluster, a trigger of the placement, any member's
+    change.
     """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
@@ -104,7 +109,10 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
 
 
 class WatchedPlacement(Struct, frozen=True):
-    """Placement as input of the watcher. `is_fulfilled`: its Scheduled condition is True."""
+    """Placement as input of the watcher.
+
+    `is_fulfilled`: its Scheduled condition is True.
+    """
 
     key: str
     placement_type: PlacementType
@@ -119,8 +127,10 @@ class MemberChange(Struct, frozen=True):
 
 
 def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
-    """Return the trigger of a member's change; None if it queues no placement for scheduling. New members do so once
-    eligible, and members in deletion only after their removal. Added taints, heartbeats and lost eligibility never do.
+    """Return the trigger of a member's change; None if it queues no placement for scheduling.
+
+    New members do so once eligible, and members in deletion only after their removal. Added taints,
+    heartbeats and lost eligibility never do.
     """
     if new_member is None:
         return Trigger.CLUSTER_LEFT
@@ -162,8 +172,9 @@ def enqueue_placements(
     new_members: Iterable[Member],
     placements: Iterable[WatchedPlacement],
 ) -> dict[str, tuple[MemberChange, ...]]:
-    """Return the changes between two member lists queuing placements for scheduling, by key of the placement. Changes
-    are in the order of member names. Placements not queued are missing.
+    """Return the changes between two member lists queuing placements for scheduling, by key of the placement.
+
+    Changes are in the order of member names. Placements not queued are missing.
     """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
@@ -189,8 +200,10 @@ class IneffectiveMemberChange(Struct, frozen=True):
 def find_member_observations(
     old_member: Member, new_member: Member, request: PlacementRequest
 ) -> tuple[IneffectiveMemberChange, ...]:
-    """Return the changes of a bound member, each sufficient to reject it in a new pick; its binding stays. For a
-    PickFixed only a loss of eligibility counts, since it ignores taints and labels.
+    """Return the changes of a bound member, each sufficient to reject it in a new pick.
+
+    Its binding stays. For a PickFixed only a loss of eligibility counts, since it ignores taints
+    and labels.
     """
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)

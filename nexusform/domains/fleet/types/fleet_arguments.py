@@ -1,4 +1,7 @@
-"""Conversion of fleet arguments, from blocks or a manifest, to scheduler records. Unknown arguments read as absent."""
+"""Conversion of fleet arguments, from blocks or a manifest, to scheduler records.
+
+Unknown arguments read as absent.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -58,7 +61,10 @@ def parse_manifest(
 
 
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
-    """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all lines."""
+    """Return findings in an argument's text as problems.
+
+    Errors one by one, warnings grouped by kind with all lines.
+    """
     errors: list[Problem] = []
     # texts of warnings by kind.
     grouped: dict[str, list[str]] = {}
@@ -210,8 +216,10 @@ def read_policy(values: Values | None) -> Policy | None:
 
 
 def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
-    """Return a placement. `arguments` are its blocks, from the configuration or its manifest. `attributes` has the
-    other values. Old names of properties are accepted in blocks, and in a lenient manifest.
+    """Return a placement.
+
+    `arguments` are its blocks, from the configuration or its manifest. `attributes` has the other
+    values. Old names of properties are accepted in blocks, and in a lenient manifest.
     """
     strategy = get_mapping(arguments, "strategy")
     apply_block = get_mapping(strategy, "apply_strategy")
@@ -260,7 +268,10 @@ Default = TypeVar("Default", IntegerOrPercent, None)
 
 
 def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent | Default:
-    """Return a number or percentage; the default for anything else (`check_integers_or_percentages` reports it)."""
+    """Return a number or percentage.
+
+    The default for anything else (`check_integers_or_percentages` reports it).
+    """
     amount = parse_int_or_percent(str(value))
     return amount if isinstance(amount, IntegerOrPercent) else default
 

@@ -1,4 +1,7 @@
-"""fleet_placement_eviction and fleet_placement_disruption_budget: evict a placement once, and limit evictions."""
+"""fleet_placement_eviction and fleet_placement_disruption_budget.
+
+Evict a placement once, and limit evictions.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -35,7 +38,10 @@ _EVICTION_SPEC: Final = BlockSchema(
 
 
 def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
-    """Return the eviction. The `attributes` have its name; `arguments` are from the manifest or the blocks."""
+    """Return the eviction.
+
+    The `attributes` have its name; `arguments` are from the manifest or the blocks.
+    """
     return FleetEviction(
         read_text(attributes, "name"),
         read_text(arguments, "placement_name"),

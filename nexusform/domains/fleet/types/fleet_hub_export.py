@@ -1,4 +1,7 @@
-"""data fleet_hub_export: a hub as listed by `kubectl get`. Plans start from its bindings."""
+"""data fleet_hub_export: a hub as listed by `kubectl get`.
+
+Plans start from its bindings.
+"""
 
 import json
 from collections import Counter
@@ -167,8 +170,10 @@ def build_hub_attributes(
     *,
     expects_members: bool = True,
 ) -> DataResult:
-    """Build the attributes of a hub from its objects, with problems; no attributes after an error. Problems refer to
-    `argument`. With `expects_members`, warn about placements without any member: the dump is incomplete.
+    """Build the attributes of a hub from its objects, with problems; no attributes after an error.
+
+    Problems refer to `argument`. With `expects_members`, warn about placements without any member:
+    the dump is incomplete.
     """
     manifests = reader.manifests
     missing = [
@@ -215,8 +220,10 @@ def build_hub_attributes(
 def _select_user_objects(
     manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]
 ) -> list[Manifest]:
-    """Return the user-created objects without server fields. The dump may lack objects selected by placements: those of
-    each placement's latest resource snapshot are added, so an object may be listed twice.
+    """Return the user-created objects without server fields.
+
+    The dump may lack objects selected by placements: those of each placement's latest resource
+    snapshot are added, so an object may be listed twice.
     """
     services = list_services(manifests)
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
@@ -238,7 +245,10 @@ def _build_placement(
     evictions: Iterable[ObservedEviction],
     overrides: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a placement as a value of the data source. `overrides` are all override snapshots by name."""
+    """Return a placement as a value of the data source.
+
+    `overrides` are all override snapshots by name.
+    """
     body = remove_server_fields(placement.manifest.body)
     resource_type = _TYPES[placement.manifest.kind]
     index = placement.policy_index
@@ -300,7 +310,10 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the last picks: of the latest captured policy snapshot, else the placement's current one."""
+    """Return the policy of the last picks.
+
+    Of the latest captured policy snapshot, else the placement's current one.
+    """
     # The policy of a snapshot, None for none, replaces that of the body.
     if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
@@ -418,8 +431,9 @@ _OVERRIDE_SNAPSHOTS: Final = {
 
 
 def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
-    """Return override snapshots as manifests of their overrides, by name of the snapshot: `[namespace/]web-2`. Their
-    text is JSON. A label of the snapshot has the name of its override.
+    """Return override snapshots as manifests of their overrides, by name of the snapshot.
+
+    `[namespace/]web-2`. Their text is JSON. A label of the snapshot has the name of its override.
     """
     by_name: dict[str, str] = {}
     for manifest in select_fleet_objects(manifests, _OVERRIDE_SNAPSHOTS):

@@ -86,8 +86,10 @@ def _parse_body(body: str) -> ParsedManifests:
 
 @lru_cache(maxsize=256)
 def _validate_objects(body: str) -> tuple[Problem, ...]:
-    """Return the errors of the API server: schema errors of each object, and controller requirements of valid
-    workloads. References between objects are validated elsewhere.
+    """Return the errors of the API server.
+
+    Schema errors of each object, and controller requirements of valid workloads. References between
+    objects are validated elsewhere.
     """
     from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
     from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
@@ -120,8 +122,10 @@ _VERSION: Final = "yaml_body_wo_version"
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return {"yaml_body": TEXT} for a write-only body, with the names and labels of its objects, and the problems.
-    TEXT is UNKNOWN if the body is unknown or has problems. Return {} for a configured yaml_body, which stays. The
-    write-only body is yaml_body_wo, with a version to be raised for a new text. Problems never show the text.
+
+    TEXT is UNKNOWN if the body is unknown or has problems. Return {} for a configured yaml_body,
+    which stays. The write-only body is yaml_body_wo, with a version to be raised for a new text.
+    Problems never show the text.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     # Without a write-only body: yaml_body must be set, and a version has no meaning.
@@ -163,7 +167,10 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _can_be_write_only(manifest: Manifest) -> bool:
-    """Return True for Secrets, ConfigMaps and custom resources (of a group outside of Kubernetes and the fleet)."""
+    """Return True for Secrets, ConfigMaps and custom resources.
+
+    Of a group outside of Kubernetes and the fleet.
+    """
     # The core API.
     if not manifest.group:
         return manifest.kind in ("Secret", "ConfigMap")
@@ -258,7 +265,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an envelope, or an error for another fleet object: it has no effect here."""
+    """Yield the problems of an envelope, or an error for another fleet object.
+
+    It has no effect here.
+    """
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return
@@ -274,8 +284,10 @@ def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the path of yaml_body if it contains a Secret with data, else (). Objects inside of others are searched,
-    too, because an envelope contains the objects of a namespace.
+    """Return the path of yaml_body if it contains a Secret with data, else ().
+
+    Objects inside of others are searched, too, because an envelope contains the objects of a
+    namespace.
     """
     if "Secret" not in str(attributes.get("yaml_body")):
         # Most texts need no parsing.
@@ -295,8 +307,10 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
-    """Return the objects and their cluster. Objects of a write-only body, with only names and labels in state, get the
-    version of the body as a field: a new version is a change of the object, and starts a rollout.
+    """Return the objects and their cluster.
+
+    Objects of a write-only body, with only names and labels in state, get the version of the body
+    as a field: a new version is a change of the object, and starts a rollout.
     """
     manifests = _read_manifests(attributes).manifests
     version = attributes.get(_VERSION)

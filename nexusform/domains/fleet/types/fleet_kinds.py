@@ -44,7 +44,10 @@ NO_SELECTOR: Final = ("resource_selector",)
 
 
 class FleetKind(Struct, frozen=True):
-    """Kind of the fleet API. `spec` is the schema of its blocks."""
+    """Kind of the fleet API.
+
+    `spec` is the schema of its blocks.
+    """
 
     kind: str
     spec: BlockSchema
@@ -64,8 +67,10 @@ class FleetKind(Struct, frozen=True):
         return attributes if document is None else document.values
 
     def fill(self, attributes: Values) -> dict[str, Any]:
-        """Return name and namespace from the manifest, as computed values of these arguments. They are UNKNOWN while
-        the manifest is unknown. The result is {} without a manifest. Only namespaced kinds have a namespace.
+        """Return name and namespace from the manifest, as computed values of these arguments.
+
+        They are UNKNOWN while the manifest is unknown. The result is {} without a manifest. Only
+        namespaced kinds have a namespace.
         """
         document = self.read_document(attributes)
         if attributes.get("manifest") is UNKNOWN:
@@ -88,8 +93,9 @@ class FleetKind(Struct, frozen=True):
         return join_id_parts(attributes.get("name"))
 
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
-        """Return all problems: of the manifest, of names, and the `findings` about its arguments. Required arguments
-        may be absent with a manifest, and `lenient` has no effect without one.
+        """Return all problems: of the manifest, of names, and the `findings` about its arguments.
+
+        Required arguments may be absent with a manifest, and `lenient` has no effect without one.
         """
         if attributes.get("manifest") is UNKNOWN:
             # checked once it is known.
@@ -144,8 +150,10 @@ class FleetKind(Struct, frozen=True):
         return problems
 
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
-        """Yield errors for arguments set both directly and in the manifest. Name and namespace may be set twice if they
-        are equal; no other argument of the object may be set with a manifest.
+        """Yield errors for arguments set both directly and in the manifest.
+
+        Name and namespace may be set twice if they are equal; no other argument of the object may
+        be set with a manifest.
         """
         for argument, manifest_value in (
             ("name", document.name),
@@ -193,9 +201,12 @@ def build_fleet_type(
     manifest: AttributeSchema = MANIFEST,
     concurrent_types: tuple[str, ...] = (),
 ) -> ResourceType:
-    """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object, and `findings(object,
-    arguments)` its problems. `values` are attributes outside the manifest. An apply of `concurrent_types` may wait for
-    this type (a run for its approval), so both start together. Types of a lower `phase` are planned first.
+    """Build a resource type of the fleet API.
+
+    `read(attributes, arguments)` returns its object, and `findings(object, arguments)` its
+    problems. `values` are attributes outside the manifest. An apply of `concurrent_types` may wait
+    for this type (a run for its approval), so both start together. Types of a lower `phase` are
+    planned first.
     """
     schema = BlockSchema(
         {

@@ -138,7 +138,10 @@ def _build_placement_key(attributes: Values, placement: Values) -> str:
 
 
 def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
-    """Yield the rules of override_rule blocks; one without a cluster_selector has None and selects no cluster."""
+    """Yield the rules of override_rule blocks.
+
+    One without a cluster_selector has None and selects no cluster.
+    """
     for block in blocks:
         cluster_selector = block.get("cluster_selector")
         clusters = None
@@ -230,7 +233,10 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
 
 
 def _explain_forbidden_path(path: str) -> str:
-    """Return the first reason why a patch may not change the target of `path`, a JSON pointer; "" if it may."""
+    """Return the first reason why a patch may not change the target of `path`, a JSON pointer.
+
+    "" if it may.
+    """
     root, *remainder = path.removeprefix("/").split("/")
     is_other_metadata = root == "metadata" and remainder[:1] not in (["annotations"], ["labels"])
     reasons = (

@@ -71,7 +71,10 @@ _CLUSTER_KINDS: Final = {
 def _index_by_cluster(
     attributes: Values, note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
-    """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
+    """Return the objects of a placement in state by cluster.
+
+    None if its private data (`note`) does not have them.
+    """
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
     return list_cluster_objects(attributes, note)
@@ -163,8 +166,10 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for selected kinds of another scope. A cluster-scoped placement selects kinds without a namespace, a
-    namespaced one (`is_namespaced`) only the others. Kinds of custom resources have unknown scopes, so no errors.
+    """Yield errors for selected kinds of another scope.
+
+    A cluster-scoped placement selects kinds without a namespace, a namespaced one (`is_namespaced`)
+    only the others. Kinds of custom resources have unknown scopes, so no errors.
     """
     invalid_kinds = _CLUSTER_KINDS
     explanation = "a cluster scoped resource"

@@ -1,4 +1,7 @@
-"""Schemas shared by fleet types. Blocks mirror the API in snake case; repeated blocks are in the singular."""
+"""Schemas shared by fleet types.
+
+Blocks mirror the API in snake case; repeated blocks are in the singular.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +23,10 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapTyp
 def make_placement_argument(
     kind: Type, description: str, *, default: Any = None, required: bool = False, **more: Any
 ) -> AttributeSchema:
-    """Return an argument that decides placements and must be known in the plan. `more`: other fields of the schema."""
+    """Return an argument that decides placements and must be known in the plan.
+
+    `more`: other fields of the schema.
+    """
     return AttributeSchema(
         kind,
         description,
@@ -339,7 +345,10 @@ def make_computed(
     predicted: bool = False,
     refers_to: ObjectReference | None = None,
 ) -> AttributeSchema:
-    """Return a computed attribute. With `predicted`, an observed value may differ without an error."""
+    """Return a computed attribute.
+
+    With `predicted`, an observed value may differ without an error.
+    """
     return AttributeSchema(
         kind, description, computed=True, predicted=predicted, refers_to=refers_to
     )

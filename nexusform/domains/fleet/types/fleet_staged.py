@@ -83,7 +83,10 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 
 def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
-    """Return an error for a snapshot index written unlike a hub's labels ("007"). A hub compares them as texts."""
+    """Return an error for a snapshot index written unlike a hub's labels ("007").
+
+    A hub compares them as texts.
+    """
     index = arguments.get("resource_snapshot_index") or ""
     # Such as 007.
     is_other = str(parse_integer(index)) != str(index)
@@ -131,7 +134,10 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    """Return an approval request. The argument `approved` decides, else the manifest; without both it is approved."""
+    """Return an approval request.
+
+    The argument `approved` decides, else the manifest; without both it is approved.
+    """
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or ("Approved", "True") in document.conditions
@@ -145,8 +151,10 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
 
 
 def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
-    """Warn about an approval request with another name than those created by its run: `<run>-before-<stage>` and
-    `<run>-after-<stage>`. No warning is possible while its name, run or stage is not known ("").
+    """Warn about an approval request with another name than those created by its run.
+
+    `<run>-before-<stage>` and `<run>-after-<stage>`. No warning is possible while its name, run or
+    stage is not known ("").
     """
     assert isinstance(approval, FleetApprovalRequest)
     run, stage = approval.run, approval.stage
@@ -161,7 +169,10 @@ def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Ite
 def build_approval_type(
     name: str, kind: str, *, run: str, is_namespaced: bool = False
 ) -> ResourceType:
-    """Build the resource type of an approval request; `run` is the type of the run that waits for it."""
+    """Build the resource type of an approval request.
+
+    `run` is the type of the run that waits for it.
+    """
     fleet = FleetKind(kind, _APPROVAL_SPEC, is_namespaced)
     return build_fleet_type(
         name,

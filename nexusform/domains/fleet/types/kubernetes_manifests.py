@@ -72,7 +72,10 @@ MEMBER_TYPE: Final = ObjectType.create(
 
 
 def make_file_arguments(files: str, lenient: str) -> dict[str, AttributeSchema]:
-    """Return the id and the arguments of a data source that reads files; `files` and `lenient` are descriptions."""
+    """Return the id and the arguments of a data source that reads files.
+
+    `files` and `lenient` are descriptions.
+    """
     return {
         "id": make_computed(STRING, "The directory, or the first file."),
         "directory": AttributeSchema(
@@ -131,7 +134,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 class ManifestReader:
-    """Reader of manifest files. With `is_observed`, objects of a hub may include generated ones and duplicates."""
+    """Reader of manifest files.
+
+    With `is_observed`, objects of a hub may include generated ones and duplicates.
+    """
 
     def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
@@ -141,8 +147,10 @@ class ManifestReader:
         self.problems: list[Problem] = []
 
     def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
-        """Add the objects and problems of a file. Problems show its `name`, and refer to the argument with this name:
-        ("directory",) or ("files", 0).
+        """Add the objects and problems of a file.
+
+        Problems show its `name`, and refer to the argument with this name: ("directory",) or
+        ("files", 0).
         """
         reading = parse_manifests(name, content)
         self.manifests += reading.manifests
@@ -159,7 +167,10 @@ class ManifestReader:
             )
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of an object: by the fleet's API if it is of the fleet, else by its Kubernetes schema."""
+        """Return the problems of an object.
+
+        By the fleet's API if it is of the fleet, else by its Kubernetes schema.
+        """
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
@@ -218,8 +229,10 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
 def read_files(
     reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files of `directory` or `files` (only one is set) into `reader`. Return the path of this argument, for
-    problems; None if the directory is unreadable. `empty_reason` completes the message about files without objects.
+    """Read the files of `directory` or `files` (only one is set) into `reader`.
+
+    Return the path of this argument, for problems; None if the directory is unreadable.
+    `empty_reason` completes the message about files without objects.
     """
     # None if `files` is set.
     directory = attributes.get("directory")
@@ -251,8 +264,10 @@ def read_files(
 def group_objects_by_kind(
     reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the computed attributes: objects by kind, and members. Of duplicates the first counts. Later ones are
-    reported, unless they were observed on a hub. Problems refer to `argument`.
+    """Return the computed attributes: objects by kind, and members.
+
+    Of duplicates the first counts. Later ones are reported, unless they were observed on a hub.
+    Problems refer to `argument`.
     """
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
@@ -291,7 +306,10 @@ def _build_members(
     reader: ManifestReader,
     argument: Path,
 ) -> dict[str, Any]:
-    """Return the members as values of the data source; without a reported health they count as healthy."""
+    """Return the members as values of the data source.
+
+    Without a reported health they count as healthy.
+    """
     observed = {
         name: read_member_cluster(Node(m.body, m.position), observation_time)
         for name, m in members.items()

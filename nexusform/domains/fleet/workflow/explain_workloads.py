@@ -1,4 +1,7 @@
-"""Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
+"""Explanation of placements and of pods of hub objects and placements.
+
+Every rule's verdict on every cluster.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -45,7 +48,10 @@ from nexusform.resources.address import Address, AddressPattern
 def explain_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """Explain placements on the cluster `name` ("": on all), with errors. None without placements, or for a pod."""
+    """Explain placements on the cluster `name` ("": on all), with errors.
+
+    None without placements, or for a pod.
+    """
     member_list = fleet.outcome.member_list
     placements = [
         placement
@@ -124,9 +130,10 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Return reasons for the pods called `name` ("": the only pod), and diagnostics. Reasons are () if no pod has the
-    name; the result is None if `pattern` has no pods. A name can start with a cluster or workload: `east/shop-0`,
-    `east/web/Deployment/shop/shop-0`.
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics.
+
+    Reasons are () if no pod has the name; the result is None if `pattern` has no pods. A name can
+    start with a cluster or workload: `east/shop-0`, `east/web/Deployment/shop/shop-0`.
     """
     errors = select_errors(result.diagnostics)
     rows = [
@@ -164,8 +171,9 @@ def explain_pods(
 def _check_pod_name(
     pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
 ) -> Diagnostic | None:
-    """Return an error if `name` does not select one pod in `names`; "" selects the only pod. `rejected` has the reasons
-    for pods not created, by name.
+    """Return an error if `name` does not select one pod in `names`; "" selects the only pod.
+
+    `rejected` has the reasons for pods not created, by name.
     """
     if not name and len(names) > 1:
         text = (
@@ -185,8 +193,10 @@ def _check_pod_name(
 
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
-    """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any. Only the
-    placements that match `pattern` count. Nodes are known for the clusters in `fleet.pods.clusters`.
+    """Return a sentence about picked members with unknown nodes, so without predicted pods.
+
+    "" without any. Only the placements that match `pattern` count. Nodes are known for the clusters
+    in `fleet.pods.clusters`.
     """
     cluster_ids = dict(fleet.pods.members)  # by member
     # members of this plan.
@@ -214,7 +224,10 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 def _name_selecting_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Build an error with the placements that select objects of the manifests at `pattern`; None without any."""
+    """Build an error with the placements that select objects of the manifests at `pattern`.
+
+    None without any.
+    """
     manifests = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
     objects = [item for manifest in manifests for item in get_list(manifest, "objects")]
     identities = {
@@ -236,7 +249,10 @@ def _name_selecting_placements(
 
 
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
-    """Explain placements, members, and pods of placements and manifests; None for an address without any."""
+    """Explain placements, members, and pods of placements and manifests.
+
+    None for an address without any.
+    """
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):
         return None

@@ -30,12 +30,14 @@ from nexusform.resources.address import Address
 
 
 class PlacementReason(Struct, frozen=True):
-    """Reasons for one placement, at one of its clusters or ("") all. `explanation` is this plan's decision if
-    it picks any cluster, else the current verdicts of the rules. `rows` are the plan's actions, `recorded`
-    the trigger and serial of each binding in state, both by cluster. `objects` are those of the cluster's
-    snapshot, `rendered` its version of them (both empty if sensitive); `failures` are override errors by
-    cluster. `unscheduled` are clusters with a binding to be removed; `is_fulfilled`: all requested clusters
-    are bound. `kept_reason` explains a kept binding that would not be picked now.
+    """Reasons for one placement, at one of its clusters or ("") all.
+
+    `explanation` is this plan's decision if it picks any cluster, else the current verdicts of the
+    rules. `rows` are the plan's actions, `recorded` the trigger and serial of each binding in
+    state, both by cluster. `objects` are those of the cluster's snapshot, `rendered` its version of
+    them (both empty if sensitive); `failures` are override errors by cluster. `unscheduled` are
+    clusters with a binding to be removed; `is_fulfilled`: all requested clusters are bound.
+    `kept_reason` explains a kept binding that would not be picked now.
     """
 
     address: Address
@@ -60,8 +62,9 @@ def build_placement_reason(
     *,
     is_sensitive: bool,
 ) -> PlacementReason:
-    """Build the reason of a placement at one `cluster` ("" for all), from the plan's rows. With `is_sensitive`, the
-    objects of the placement are left out.
+    """Build the reason of a placement at one `cluster` ("" for all), from the plan's rows.
+
+    With `is_sensitive`, the objects of the placement are left out.
     """
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
     note = placement.spec.instance.prior_note
@@ -126,8 +129,10 @@ def _explain_at_decision_time(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return the objects of a cluster's snapshot, and the cluster's version of them (with overrides). Without a binding
-    or a rollout there, return the selected objects, and their version for the cluster; None for an unknown cluster.
+    """Return the objects of a cluster's snapshot, and the cluster's version of them.
+
+    With overrides. Without a binding or a rollout there, return the selected objects, and their
+    version for the cluster; None for an unknown cluster.
     """
     resources = (
         placement.compute_resources(binding, placement.rollout.clusters)
@@ -142,8 +147,10 @@ def _get_snapshot_and_cluster_resources(
 
 
 class PodPlacementReason(Struct, frozen=True):
-    """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first. `is_current`: they show
-    the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending pod.
+    """Reasons for one pod on one cluster.
+
+    `nodes` are the verdicts of all nodes, best first. `is_current`: they show the present state of
+    a kept pod, not a decision. `machine` and `zone` are "" for a Pending pod.
     """
 
     address: str
@@ -172,7 +179,10 @@ def build_pod_reasons(
 
 
 def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
-    """Build the reason of a pod. For a kept pod, the nodes are evaluated in the present state."""
+    """Build the reason of a pod.
+
+    For a kept pod, the nodes are evaluated in the present state.
+    """
     outcome, inputs = decision.outcome, decision.inputs
     verdicts = pod_explanation.explain(
         inputs.cluster,

@@ -66,7 +66,10 @@ _KINDS_BY_STATUS: Final[Mapping[int, ApiErrorKind]] = {
 
 
 class ApiErrorCause(Struct, frozen=True):
-    """Cause of an API error: field and message. `manager` owns the field; `reason` is a word of the API."""
+    """Cause of an API error: field and message.
+
+    `manager` owns the field; `reason` is a word of the API.
+    """
 
     field: str
     message: str
@@ -84,7 +87,10 @@ class ApiError(Exception):
     """Response without success."""
 
     def __init__(self, status: int, body: Any, retry_after: float | None = None) -> None:
-        """Read the message and the causes in `body`; `retry_after` is in seconds, None if the hub requests no pause."""
+        """Read the message and the causes in `body`.
+
+        `retry_after` is in seconds, None if the hub requests no pause.
+        """
         self.status = status
         self.body = body
         self.retry_after = retry_after
@@ -110,7 +116,10 @@ class ApiError(Exception):
         super().__init__(f"{status}: {self.message}")
 
     def hide_values(self) -> ApiError:
-        """Return the error of a sensitive object: fields and reasons only, because messages repeat values."""
+        """Return the error of a sensitive object.
+
+        Fields and reasons only, because messages repeat values.
+        """
         hidden = ApiError(self.status, self.body, self.retry_after)
         hidden.causes = [
             replace(cause, message=cause.reason or "rejected") for cause in self.causes

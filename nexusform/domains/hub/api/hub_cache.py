@@ -1,7 +1,9 @@
-"""Cache of a hub's collections, updated by a list and a watch. An apply of many objects would read each
-before writing and poll it afterwards. From the fifth object of a collection, one list and one watch replace
-these reads. If a collection cannot be watched, or its watch fails, objects are read one by one: a cache
-responds only while its watch is active.
+"""Cache of a hub's collections, updated by a list and a watch.
+
+An apply of many objects would read each before writing and poll it afterwards. From the fifth
+object of a collection, one list and one watch replace these reads. If a collection cannot be
+watched, or its watch fails, objects are read one by one: a cache responds only while its watch is
+active.
 """
 
 from collections import Counter
@@ -31,7 +33,10 @@ class CollectionCache:
     """Cache of one collection; safe for use by several threads."""
 
     def __init__(self, hub: HubClient, collection: str, timing: ClientClock) -> None:
-        """Start the watch of the collection in a daemon thread; the cache is empty until it receives objects."""
+        """Start the watch of the collection in a daemon thread.
+
+        The cache is empty until it receives objects.
+        """
         self._hub = hub
         self._collection = collection
         self._timing = timing
@@ -59,7 +64,10 @@ class CollectionCache:
     def list_placement_objects(
         self, placement: ObjectName, since: str
     ) -> list[dict[str, Any]] | None:
-        """Return the hub's own objects for a placement; None until the cache has reached the version `since`."""
+        """Return the hub's own objects for a placement.
+
+        None until the cache has reached the version `since`.
+        """
         with self._lock:
             version = parse_integer(since)
             if version is None or self._version < version:
@@ -67,8 +75,10 @@ class CollectionCache:
             return list(self._by_placement.get(placement, {}).values())
 
     def _run_watch(self) -> None:
-        """List the collection, then watch it; restart after a failure, until several in a row or a missing permission.
-        While `is_active` is False, callers read from the hub.
+        """List the collection, then watch it.
+
+        Restart after a failure, until several in a row or a missing permission. While `is_active`
+        is False, callers read from the hub.
         """
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
@@ -125,7 +135,10 @@ class CollectionCache:
         return version
 
     def _cache_object(self, body: dict[str, Any]) -> None:
-        """Store a received object by its name, and by its placement. The caller holds the lock."""
+        """Store a received object by its name, and by its placement.
+
+        The caller holds the lock.
+        """
         name = get_namespaced_name(body)
         self._bodies[name] = body
         self._by_placement.setdefault(get_parent_placement(body), {})[name] = body
@@ -147,8 +160,10 @@ class HubCache:
         self._lock = Lock()
 
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
-        """Return the active cache for the object at a path (None without one), and the name of the object. A cache of a
-        fleet kind has all namespaces. Another cache has one namespace, to limit its size.
+        """Return the active cache for the object at a path, and the name of the object.
+
+        None without one. A cache of a fleet kind has all namespaces. Another cache has one
+        namespace, to limit its size.
         """
         collection, _, object_name = path.rpartition("/")
         head, _, namespaced_part = collection.partition("/namespaces/")
@@ -162,8 +177,10 @@ class HubCache:
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
-        """Return the active cache of a collection, if any; start it after enough requested names (`name` is one).
-        The caller reads from the hub while the result is None.
+        """Return the active cache of a collection, if any.
+
+        Start it after enough requested names (`name` is one). The caller reads from the hub while
+        the result is None.
         """
         with self._lock:
             requested = self._requested.setdefault(collection, set())
@@ -176,7 +193,10 @@ class HubCache:
         return cache if cache is not None and cache.is_active else None
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
+        """Return an object, None if it does not exist.
+
+        Raises ApiError and HubProblem.
+        """
         cache, name = self.find_cache(path)
         return cache.get(name) if cache is not None else self._hub.get(path)
 
@@ -187,14 +207,19 @@ class HubCache:
 
 
 def get_namespaced_name(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of an object. Raises AttributeError for metadata that are no object."""
+    """Return namespace and name of an object.
+
+    Raises AttributeError for metadata that are no object.
+    """
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
 def get_parent_placement(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of the placement of an object created by the hub. Raises AttributeError for metadata or
-    labels that are no objects: a malformed answer ends the watch of a cache.
+    """Return namespace and name of the placement of an object created by the hub.
+
+    Raises AttributeError for metadata or labels that are no objects: a malformed answer ends the
+    watch of a cache.
     """
     metadata = body.get("metadata") or {}
     labels = metadata.get("labels") or {}

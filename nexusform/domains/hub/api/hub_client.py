@@ -1,5 +1,7 @@
-"""API server of a hub: location, credentials, and requests with retries. Reads and server-side
-applies may be repeated because an apply declares the desired state; a deletion carries the uid of its object.
+"""API server of a hub: location, credentials, and requests with retries.
+
+Reads and server-side applies may be repeated because an apply declares the desired state; a
+deletion carries the uid of its object.
 """
 
 import json
@@ -77,7 +79,10 @@ _MAX_TEXT: Final = 2000
 
 
 class HubProblem(Exception):
-    """Hub without a usable answer; the message names the hub and the cause. `is_temporary`: retry."""
+    """Hub without a usable answer; the message names the hub and the cause.
+
+    `is_temporary`: retry.
+    """
 
     def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
@@ -86,7 +91,10 @@ class HubProblem(Exception):
 
 
 class HubLocation(Struct, frozen=True):
-    """Location of a hub: a kubeconfig ("": as found by kubectl) and a context ("": the current one)."""
+    """Location of a hub: a kubeconfig ("": as found by kubectl) and a context.
+
+    "": the current one.
+    """
 
     kubeconfig: str = ""
     context: str = ""
@@ -111,8 +119,10 @@ _SYSTEM_CLOCK: Final = ClientClock()
 
 
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
-    """Return the kubeconfig and the context of the hub: from the environment, else from the settings of the provider. A
-    sandboxed run rejects settings different from the environment. Raises HubProblem.
+    """Return the kubeconfig and the context of the hub.
+
+    From the environment, else from the settings of the provider. A sandboxed run rejects settings
+    different from the environment. Raises HubProblem.
     """
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
     configured = {name: str(settings.get(name) or "") for name in environment}
@@ -136,7 +146,10 @@ class HubClient:
     """Client of one API server; safe for use by several threads."""
 
     def __init__(self, location: HubLocation, timing: ClientClock = _SYSTEM_CLOCK) -> None:
-        """Read the account of the kubeconfigs, or of the pod. Raises HubProblem."""
+        """Read the account of the kubeconfigs, or of the pod.
+
+        Raises HubProblem.
+        """
         self._location = location
         self._timing = timing
         account, self._client = _open_account(location)
@@ -177,22 +190,29 @@ class HubClient:
             del self._step.deadline, self._step.report
 
     def read_time(self, objects: Iterable[Mapping[str, Any]] = ()) -> datetime:
-        """Return the time of the hub's clock, in UTC. Without Date headers (a proxy may drop them), it is the newest
-        heartbeat of the members in `objects`, if any.
+        """Return the time of the hub's clock, in UTC.
+
+        Without Date headers (a proxy may drop them), it is the newest heartbeat of the members in
+        `objects`, if any.
         """
         return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(
             seconds=self.clock_skew
         )
 
     def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
-        """Return the age of the newest heartbeat by the local clock, in seconds. It is 0 with Date headers, or without
-        heartbeats. If it is large, the members are dead, or the local clock is ahead of the hub's.
+        """Return the age of the newest heartbeat by the local clock, in seconds.
+
+        It is 0 with Date headers, or without heartbeats. If it is large, the members are dead, or
+        the local clock is ahead of the hub's.
         """
         heartbeat = self._find_newest_heartbeat(objects)
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
-        """Return the newest heartbeat of the members among objects; None with Date headers: they are exact."""
+        """Return the newest heartbeat of the members among objects.
+
+        None with Date headers: they are exact.
+        """
         return None if self._sends_date else find_newest_heartbeat(objects)
 
     def _measure_clock_skew(self, date: str) -> None:
@@ -210,7 +230,10 @@ class HubClient:
         self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Return an object, None if it does not exist or has no path. Raises ApiError and HubProblem."""
+        """Return an object, None if it does not exist or has no path.
+
+        Raises ApiError and HubProblem.
+        """
         if not path:
             return None
         try:
@@ -230,7 +253,10 @@ class HubClient:
         force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
+        """Apply an object server-side and return the result.
+
+        Raises ApiError and HubProblem.
+        """
         return self._send_patch(
             path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower()
         )
@@ -238,7 +264,10 @@ class HubClient:
     def merge(
         self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Send a merge patch and return the result. Raises ApiError and HubProblem."""
+        """Send a merge patch and return the result.
+
+        Raises ApiError and HubProblem.
+        """
         return self._send_patch(path, manager, body, MERGE, dry_run=dry_run)
 
     def _send_patch(
@@ -251,7 +280,10 @@ class HubClient:
         dry_run: bool,
         **query: str,
     ) -> dict[str, Any]:
-        """Send a patch of an object and return the object in the answer. Raises ApiError and HubProblem."""
+        """Send a patch of an object and return the object in the answer.
+
+        Raises ApiError and HubProblem.
+        """
         query = {
             "fieldManager": manager,
             "fieldValidation": "Strict",
@@ -263,13 +295,19 @@ class HubClient:
         )
 
     def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
-        """Return an object of the hub. Raises HubProblem for one without a name."""
+        """Return an object of the hub.
+
+        Raises HubProblem for one without a name.
+        """
         if not get_text(response, "metadata", "name"):
             raise HubProblem(f"{self.server} answers {path} with an object without a name.")
         return response
 
     def delete(self, path: str, uid: str, *, dry_run: bool = False) -> None:
-        """Delete the object with this uid; a missing one is no error. Raises ApiError."""
+        """Delete the object with this uid; a missing one is no error.
+
+        Raises ApiError.
+        """
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -281,12 +319,17 @@ class HubClient:
         self._request_if_found("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
 
     def list_objects(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """Return all objects of a collection at one version. Raises ApiError and HubProblem."""
+        """Return all objects of a collection at one version.
+
+        Raises ApiError and HubProblem.
+        """
         return self.list_at_version(path, **query).items
 
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
-        """Return all objects of a collection at a `version`, with this version. "" is the latest one: if it expires
-        between the pages of the list, list again. Raises ApiError and HubProblem.
+        """Return all objects of a collection at a `version`, with this version.
+
+        "" is the latest one: if it expires between the pages of the list, list again. Raises
+        ApiError and HubProblem.
         """
         if version:
             return self._list_pages(
@@ -304,8 +347,10 @@ class HubClient:
     def _list_pages(
         self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]
     ) -> ObjectList:
-        """Return the objects of all pages, with the version of the list. `first_query` is added to the first request,
-        since later pages continue its version. Raises HubProblem for another response, or above PageLimits.
+        """Return the objects of all pages, with the version of the list.
+
+        `first_query` is added to the first request, since later pages continue its version. Raises
+        HubProblem for another response, or above PageLimits.
         """
         items: list[dict[str, Any]] = []
         continue_token, limits = "", PageLimits()
@@ -338,8 +383,10 @@ class HubClient:
                 return ObjectList(items, get_text(document, "metadata", "resourceVersion"))
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield changes of a collection since a version until the server ends the watch: ADDED, MODIFIED or
-        DELETED with the object; BOOKMARK reports progress. Raises ApiError and HubProblem.
+        """Yield changes of a collection since a version until the server ends the watch.
+
+        ADDED, MODIFIED or DELETED with the object; BOOKMARK reports progress. Raises ApiError and
+        HubProblem.
         """
         query = {
             "watch": "1",
@@ -368,15 +415,20 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
 
     def list_group_versions(self) -> list[str]:
-        """Return the preferred version of each API group, such as `apps/v1`. Raises ApiError and HubProblem."""
+        """Return the preferred version of each API group, such as `apps/v1`.
+
+        Raises ApiError and HubProblem.
+        """
         groups = list_mappings(self._request_if_found("GET", "/apis", query={}), "groups")
         return list(
             filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups))
         )
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
-        """Return the kinds of a group and version with plural and is_namespaced: {"Pod": ("pods", True)}. Return {} if
-        the version is not served. Raises ApiError and HubProblem.
+        """Return the kinds of a group and version with plural and is_namespaced.
+
+        {"Pod": ("pods", True)}. Return {} if the version is not served. Raises ApiError and
+        HubProblem.
         """
         # concurrent steps request the same kinds.
         with self._discovery_lock:
@@ -401,7 +453,10 @@ class HubClient:
             return self._kinds[version]
 
     def forget_api_kinds(self, version: str) -> None:
-        """Forget the kinds of a group and version: a CustomResourceDefinition of this run may add one."""
+        """Forget the kinds of a group and version.
+
+        A CustomResourceDefinition of this run may add one.
+        """
         with self._discovery_lock:
             self._kinds.pop(version, None)
 
@@ -412,7 +467,10 @@ class HubClient:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Send a request and return the object of its answer, None for status 404. Raises ApiError and HubProblem."""
+        """Send a request and return the object of its answer, None for status 404.
+
+        Raises ApiError and HubProblem.
+        """
         try:
             # The object of the answer.
             return self._request(method, path, query, body)[1]
@@ -429,9 +487,11 @@ class HubClient:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request; return the answer and its object. Temporary failures are retried until a deadline. The pause
-        between attempts doubles, from half a second to 15 seconds, unless the server requests one (`retry_after`). A
-        hub without an answer is reported once to the running step. Raises ApiError and HubProblem.
+        """Send a request; return the answer and its object.
+
+        Temporary failures are retried until a deadline. The pause between attempts doubles, from
+        half a second to 15 seconds, unless the server requests one (`retry_after`). A hub without
+        an answer is reported once to the running step. Raises ApiError and HubProblem.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(
@@ -479,7 +539,10 @@ class HubClient:
     def _send_with_renewed_credentials(
         self, request: ApiRequest
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request, and again with new credentials if the hub rejects them. Raises ApiError and HubProblem."""
+        """Send a request, and again with new credentials if the hub rejects them.
+
+        Raises ApiError and HubProblem.
+        """
         client = self._client
         try:
             return self._send_request(client, request)
@@ -490,7 +553,10 @@ class HubClient:
         return self._send_request(self._client, request)
 
     def _refresh_credentials(self, expired_client: ApiClient) -> None:
-        """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""
+        """Read the credentials again, once for all threads rejected with the former ones.
+
+        Raises HubProblem.
+        """
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
                 _, self._client = _open_account(self._location)
@@ -499,7 +565,10 @@ class HubClient:
     def _send_request(
         self, client: ApiClient, request: ApiRequest
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request once; return the answer and its object. Raises ApiError and HubProblem."""
+        """Send a request once; return the answer and its object.
+
+        Raises ApiError and HubProblem.
+        """
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
         path = request.path
@@ -551,7 +620,10 @@ class HubConnection(Struct):
         )
 
     def connect(self) -> HubClient:
-        """Return the client, opened by the first call. Raises HubProblem."""
+        """Return the client, opened by the first call.
+
+        Raises HubProblem.
+        """
         with self._lock:
             if self._client is None:
                 self._client = HubClient(self.location, self.timing)
@@ -597,14 +669,20 @@ class _ObjectShape(_StatusShape):
 
 
 def _omit_empty(part: Any) -> Any:
-    """Return a mapping without its empty parts; another value as it is. Empty parts count as absent, of any type."""
+    """Return a mapping without its empty parts; another value as it is.
+
+    Empty parts count as absent, of any type.
+    """
     if not isinstance(part, dict):
         return part
     return {name: value for name, value in part.items() if value}
 
 
 def _is_kubernetes_object(document: Any) -> bool:
-    """Return True if a document can be an object of Kubernetes: its members have the right types, or are absent."""
+    """Return True if a document can be an object of Kubernetes.
+
+    Its members have the right types, or are absent.
+    """
     if not isinstance(document, dict):
         return False
     try:
@@ -632,7 +710,10 @@ def _parse_json_or_text(content: bytes) -> Any:
 
 
 def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
-    """Return server with credentials, and its HTTP client. Raises HubProblem."""
+    """Return server with credentials, and its HTTP client.
+
+    Raises HubProblem.
+    """
     paths = _find_kubeconfigs(location)
     try:
         account = (
@@ -644,7 +725,10 @@ def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
 
 
 def _find_kubeconfigs(location: HubLocation) -> list[Path]:
-    """Return the kubeconfigs in kubectl's order; [] for the service account of a pod. Raises HubProblem without any."""
+    """Return the kubeconfigs in kubectl's order; [] for the service account of a pod.
+
+    Raises HubProblem without any.
+    """
     if location.kubeconfig:
         path = Path(location.kubeconfig).expanduser()
         if not path.is_file():

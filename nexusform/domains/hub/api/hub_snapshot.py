@@ -1,5 +1,7 @@
-"""Snapshot of all fleet objects on a hub, and of other objects for selectors. Kinds listed at different times are
-inconsistent: a deleted placement still names clusters without bindings. So all lists request the version of the first.
+"""Snapshot of all fleet objects on a hub, and of other objects for selectors.
+
+Kinds listed at different times are inconsistent: a deleted placement still names clusters without
+bindings. So all lists request the version of the first.
 """
 
 from __future__ import annotations
@@ -47,9 +49,11 @@ ObjectKey = tuple[str, str, str, str]
 
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
-    """Return the objects of a hub as JSON, and those selected by placements (`selectors`). Raises ExternalQueryProblem.
-    `clock_skew`: seconds of the local clock ahead of the hub's. `heartbeat_age` is 0 unless the hub sends no clock.
-    Without permission, `optional` kinds of the arguments are in `skipped`, and selected kinds in `unlisted`.
+    """Return the objects of a hub as JSON, and those selected by placements (`selectors`).
+
+    Raises ExternalQueryProblem. `clock_skew`: seconds of the local clock ahead of the hub's.
+    `heartbeat_age` is 0 unless the hub sends no clock. Without permission, `optional` kinds of the
+    arguments are in `skipped`, and selected kinds in `unlisted`.
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
@@ -81,7 +85,10 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
 
 
 def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient:
-    """Return the client of the hub of a data source. Raises HubProblem."""
+    """Return the client of the hub of a data source.
+
+    Raises HubProblem.
+    """
     location = resolve_hub_location(arguments, trust)
     try:
         return HubClient(location)
@@ -93,8 +100,10 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
 
 
 def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
-    """Return all objects at one version, or each kind at its latest if versions expire too soon. Without permission
-    for all namespaces, return the objects in those of `scope`. Raises ExternalQueryProblem and HubProblem.
+    """Return all objects at one version, or each kind at its latest if versions expire too soon.
+
+    Without permission for all namespaces, return the objects in those of `scope`. Raises
+    ExternalQueryProblem and HubProblem.
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
@@ -122,8 +131,10 @@ class _ListForbidden(Exception):
 
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return the objects of all kinds; with `is_fixed`, all at the resource version of the first list. A tenant, with
-    namespaces in its scope, reads a kind by namespace if it may not list the whole kind. All missing permissions are
+    """Return the objects of all kinds.
+
+    With `is_fixed`, all at the resource version of the first list. A tenant, with namespaces in its
+    scope, reads a kind by namespace if it may not list the whole kind. All missing permissions are
     in one ExternalQueryProblem. Raises _ResourceVersionExpired and HubProblem as well.
     """
     items: list[dict[str, Any]] = []
@@ -164,8 +175,9 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
 def _list_kind(
     hub: HubClient, kind: HubKind, version: str, collection: str = ""
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a kind, at `version` ("": the latest) and in one `collection` ("": everywhere), and their
-    version. Raises _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
+    """Return all objects of a kind, at `version` ("": the latest) and in one `collection` ("": everywhere), and their version.
+
+    Raises _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
     """
     try:
         object_list = hub.list_at_version(collection or kind.collection, version)
@@ -204,9 +216,11 @@ class SelectedObjects(Struct):
 def read_selected_objects(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dump: Iterable[Mapping[str, Any]]
 ) -> SelectedObjects:
-    """Read the objects of selectors: one list per kind, and the content of selected namespaces. `selectors` have
-    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in resource snapshots of `dump` are omitted.
-    The scope NamespaceOnly selects a namespace without its content. Raises HubProblem.
+    """Read the objects of selectors: one list per kind, and the content of selected namespaces.
+
+    `selectors` have `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in
+    resource snapshots of `dump` are omitted. The scope NamespaceOnly selects a namespace without
+    its content. Raises HubProblem.
     """
     dumped_keys = {
         _build_key(body)
@@ -279,7 +293,10 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
 def _list_objects(
     hub: HubClient, collection: str, selected: SelectedObjects
 ) -> list[dict[str, Any]]:
-    """List a collection; return [] without permission (recorded in `selected`), and for kinds without lists."""
+    """List a collection; return [] without permission, and for kinds without lists.
+
+    Recorded in `selected`.
+    """
     try:
         return hub.list_objects(collection)
     except ApiError as api_error:

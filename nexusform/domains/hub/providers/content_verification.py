@@ -1,6 +1,8 @@
-"""Verification of what a hub distributed: objects of resource snapshots and, after overrides, of Works; results of
-runs and evictions. A hub takes a snapshot when it sees a change, so several writes may come in several snapshots, and
-a run may have older objects than the planned ones.
+"""Verification of what a hub distributed.
+
+Objects of resource snapshots and, after overrides, of Works; results of runs and evictions. A hub
+takes a snapshot when it sees a change, so several writes may come in several snapshots, and a run
+may have older objects than the planned ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,7 +88,10 @@ class ContentVerifier:
         self._differences: dict[int, str | None] = {}
 
     def describe_outdated(self, progress: PlacementProgress) -> str:
-        """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
+        """Return a message if the latest resource snapshot has older objects than applied.
+
+        "" otherwise.
+        """
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
             # Nothing to verify, no difference, or unknown.
@@ -98,9 +103,11 @@ class ContentVerifier:
     def verify_placement(
         self, verification: VerificationResult, final: PlacementProgress
     ) -> VerificationResult:
-        """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
-        are in the resource snapshot. Those after overrides are in the Works, read only if the plan has overrides and
-        the rollout is complete. Staged runs have checks of their own.
+        """Return `verification` extended by the clusters with other objects than planned.
+
+        The objects before overrides are in the resource snapshot. Those after overrides are in the
+        Works, read only if the plan has overrides and the rollout is complete. Staged runs have
+        checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         # "": nothing is pending.
@@ -125,8 +132,10 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes instead of the one predicted. Clusters
-        then have the planned objects under a higher number. Return the attribute paths of these numbers: no error.
+        """Report if the hub has taken several resource snapshots of the changes instead of the one predicted.
+
+        Clusters then have the planned objects under a higher number. Return the attribute paths of
+        these numbers: no error.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -155,8 +164,10 @@ class ContentVerifier:
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
-        """Return the index of the latest resource snapshot, if it is to be verified. None for a new placement, with
-        staged runs, and while the snapshot is older than planned or missing.
+        """Return the index of the latest resource snapshot, if it is to be verified.
+
+        None for a new placement, with staged runs, and while the snapshot is older than planned or
+        missing.
         """
         if self._step.prior is None or self._is_run_managed:
             return None
@@ -186,7 +197,10 @@ class ContentVerifier:
         return len({title for title, _ in changed_pairs})
 
     def _find_snapshot_difference(self, index: int) -> str | None:
-        """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
+        """Return how a resource snapshot differs from the plan.
+
+        "" for not at all, None without permission.
+        """
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             _, _, snapshot_kind = list_created_kinds(kind)
@@ -236,6 +250,7 @@ class ContentVerifier:
         placement: tuple[str, str],
     ) -> VerificationResult:
         """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
+
         `index`: of the latest resource snapshot. `placement`: namespace and name of the placement.
         """
         works = list_works(self._hub, *placement)
@@ -268,8 +283,10 @@ class _PickedOverrides(Struct, frozen=True):
 
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
-    """Return the objects on the clusters completed by a run, if overrides change them: those of its resource snapshot
-    with the planned overrides. `note`, the planned private data of the run in state, has these overrides.
+    """Return the objects on the clusters completed by a run, if overrides change them.
+
+    Those of its resource snapshot with the planned overrides. `note`, the planned private data of
+    the run in state, has these overrides.
     """
     record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
@@ -289,8 +306,10 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
-    """Yield the clusters with other objects in their Works (sent by the hub to a cluster) than planned, and the
-    difference. Left out are clusters without Works or with a predicted failure, and objects with another owner there.
+    """Yield the clusters with other objects in their Works than planned, and the difference.
+
+    Sent by the hub to a cluster. Left out are clusters without Works or with a predicted failure,
+    and objects with another owner there.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -313,7 +332,10 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
 
 
 def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
-    """Describe the clusters without Works to verify; "" if all have some. `works` is None without permission."""
+    """Describe the clusters without Works to verify; "" if all have some.
+
+    `works` is None without permission.
+    """
     if works is None:
         return "the hub does not let Works be listed, so the objects of its clusters are unknown"
     observed = _read_objects(works)
@@ -355,8 +377,10 @@ class _StagePosition(Struct, frozen=True):
 def find_wrong_run_resources(
     run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects
 ) -> str:
-    """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
-    unknown. `note` is the planned private data of the run, `snapshots` are the resource snapshots of its placement.
+    """Return how the resources of a completed run differ from the planned ones.
+
+    "" if they do not, or if either is unknown. `note` is the planned private data of the run,
+    `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
     used_index = parse_integer(get_text(run, "status", "resourceSnapshotIndexUsed"))
@@ -374,9 +398,11 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return a text about the difference of a resource snapshot (`index`) from the planned objects. "" means no
-    difference, or a snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: objects written by this
-    apply. `kept_titles`: objects to delete, but kept because another manager re-created them.
+    """Return a text about the difference of a resource snapshot (`index`) from the planned objects.
+
+    "" means no difference, or a snapshot deleted by the hub. `snapshots`: all of the placement.
+    `applied`: objects written by this apply. `kept_titles`: objects to delete, but kept because
+    another manager re-created them.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
@@ -410,9 +436,11 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a staged run. They are about its end, the updated clusters if it stops early,
-    and the place of each cluster in its stage. `note` has the predicted values. The `chance` of a prediction is the
-    probability of a random guess.
+    """Return the verified predictions of a staged run.
+
+    They are about its end, the updated clusters if it stops early, and the place of each cluster in
+    its stage. `note` has the predicted values. The `chance` of a prediction is the probability of a
+    random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
@@ -478,13 +506,19 @@ def _index_stage_positions(
 def _build_run_prediction(
     subject: str, name: str, predicted: str, observed: str, *, chance: float
 ) -> VerifiedPrediction:
-    """Build the verified prediction of one fact about a run. `chance`: the probability of a random guess."""
+    """Build the verified prediction of one fact about a run.
+
+    `chance`: the probability of a random guess.
+    """
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return build_prediction(subject, text, was_correct=predicted == observed, chance=chance)
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified prediction of an eviction, () without one. `reason`: why it was not executed, or ""."""
+    """Return the verified prediction of an eviction, () without one.
+
+    `reason`: why it was not executed, or "".
+    """
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()

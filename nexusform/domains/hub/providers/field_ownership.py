@@ -1,5 +1,7 @@
-"""Ownership of hub objects and their fields by `managedFields`. A server-side apply merges our fields with those of
-others, so predictions use both, and foreign fields are reported but not overwritten.
+"""Ownership of hub objects and their fields by `managedFields`.
+
+A server-side apply merges our fields with those of others, so predictions use both, and foreign
+fields are reported but not overwritten.
 """
 
 import copy
@@ -56,8 +58,10 @@ _IDENTITY_PATHS: Final = frozenset(
 def remove_ignored_fields(
     sent_body: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
 ) -> dict[str, Any]:
-    """Return a body without the fields of ignore_changes owned by others in `existing` (None for a new object).
-    Fields without another owner stay: omitting them from an apply would delete them.
+    """Return a body without the fields of ignore_changes owned by others in `existing`.
+
+    None for a new object. Fields without another owner stay: omitting them from an apply would
+    delete them.
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
@@ -72,8 +76,10 @@ def remove_ignored_fields(
 
 
 def _find_body_path(argument: Path, body: Body) -> Path:
-    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural. With
-    tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
+    """Return the path of an argument in a body.
+
+    Labels have keys of their own; repeated blocks are plural. With tolerations in the body,
+    ("policy", "toleration") is ("spec", "policy", "tolerations") there.
     """
     if argument[:1] == ("labels",):
         return ("metadata", *argument)
@@ -87,8 +93,10 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
-    """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing.
-    `existing` is the object on the hub. If the manager owns no field, only the identity may be sent.
+    """Return True if the manager owns exactly the sent fields, with their values.
+
+    Another apply changes nothing. `existing` is the object on the hub. If the manager owns no
+    field, only the identity may be sent.
     """
     applied_fields = list_applied_fields(existing, manager)
     owned_paths = {path for fields in applied_fields for path in _list_managed_field_paths(fields)}
@@ -120,8 +128,9 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
-    """Return the paths of fields owned by other managers than `manager`, each with these managers, joined by
-    "and". Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
+    """Return the paths of fields owned by other managers than `manager`, each with these managers, joined by "and".
+
+    Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
     """
     managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
@@ -137,8 +146,10 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole, and of lists with owned elements. `fields` are a part of
-    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). List elements have names with `k:` or `v:`.
+    """Yield the paths of fields owned as a whole, and of lists with owned elements.
+
+    `fields` are a part of managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). List
+    elements have names with `k:` or `v:`.
     """
     if parent and not fields:
         yield parent
@@ -153,8 +164,10 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`). Of
-    {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
+    """Yield the paths of owned fields.
+
+    `()`, the whole object, for an owned list element (`k:`, `v:`). Of {"f:spec": {"f:policy":
+    {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
     """
     # ".": the parent itself.
     names = sorted(fields.keys() - {"."})
@@ -169,8 +182,10 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace. Of
-    {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
+    """Yield the paths of values in a body (lists whole), except those of its identity.
+
+    Kind, name and namespace. Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are
+    ("data", "a") and ("data", "b").
     """
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
@@ -184,7 +199,10 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
 def find_released_fields(
     sent_body: Body, existing: Body, manager: str
 ) -> dict[Path, tuple[str, ...]]:
-    """Return the fields no longer applied by a manager, each with its other owners. An apply removes those without."""
+    """Return the fields no longer applied by a manager, each with its other owners.
+
+    An apply removes those without.
+    """
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):
         if get_part(sent_body, path) is None and get_part(existing, path) is not None:
@@ -229,9 +247,11 @@ def build_hub_record(
     manager: str,
     prior_note: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any. It
-    has their uids, the objects being deleted, and for a placement the fields applied by other managers. Unless the
-    resource is a manifest, other entries of the record in `prior_note` are kept.
+    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any.
+
+    It has their uids, the objects being deleted, and for a placement the fields applied by other
+    managers. Unless the resource is a manifest, other entries of the record in `prior_note` are
+    kept.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -267,7 +287,10 @@ def build_hub_record(
 def describe_foreign_fields(
     type_name: str, existing: Iterable[ExistingObject], manager: str
 ) -> str:
-    """Return the fields set by other managers only, with the managers; "" without any. Default values are omitted."""
+    """Return the fields set by other managers only, with the managers; "" without any.
+
+    Default values are omitted.
+    """
     if type_name == MEMBER_TYPE:
         # Its agent and the join script own the rest.
         return ""
@@ -320,7 +343,10 @@ def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
 
 
 def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without empty ones, also in nested blocks. 0, False and "" are no empty arguments."""
+    """Return the arguments without empty ones, also in nested blocks.
+
+    0, False and "" are no empty arguments.
+    """
     cleaned: dict[str, Any] = {}
     for name, value in values.items():
         cleaned_value = _remove_empty(value) if isinstance(value, Mapping) else value
@@ -330,8 +356,9 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
-    """Return the part of a spec at the `paths` of its body. With [("spec", "policy", "placementType")] it is
-    {"policy": {"placementType": "PickAll"}}.
+    """Return the part of a spec at the `paths` of its body.
+
+    With [("spec", "policy", "placementType")] it is {"policy": {"placementType": "PickAll"}}.
     """
     parts: dict[str, Any] = {}
     for path in paths:
@@ -357,7 +384,10 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
 def is_recreated(
     type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]
 ) -> bool:
-    """Return True if an object has another uid than in `note`. False for a member: it may leave and join again."""
+    """Return True if an object has another uid than in `note`.
+
+    False for a member: it may leave and join again.
+    """
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return (
         bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
@@ -367,7 +397,10 @@ def is_recreated(
 def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
-    """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
+    """Build the warning about an object re-created by others.
+
+    `is_taken_over`: the operator takes it over.
+    """
     # An ordered set.
     managers: dict[str, None] = {}
     for entry in list_managed_fields(body):

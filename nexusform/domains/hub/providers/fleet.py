@@ -67,7 +67,10 @@ def make_provider(
     exit_stack: ExitStack,
     confinement: Confinement = UNCONFINED,
 ) -> Provider:
-    """Create the provider for evaluated settings, without contact to the hub before a read. Raises ProviderProblem."""
+    """Create the provider for evaluated settings, without contact to the hub before a read.
+
+    Raises ProviderProblem.
+    """
     from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
     from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
     from nexusform.domains.hub.providers.object_access import HubOptions

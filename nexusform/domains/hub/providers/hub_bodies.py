@@ -1,6 +1,7 @@
-"""Conversion between resources and hub objects: bodies to send, and observed differences. Besides the
-configuration, two things are sent: the type of a rollout strategy, otherwise filled in and owned by the hub,
-and the defaults in lists owned as a whole.
+"""Conversion between resources and hub objects: bodies to send, and observed differences.
+
+Besides the configuration, two things are sent: the type of a rollout strategy, otherwise filled in
+and owned by the hub, and the defaults in lists owned as a whole.
 """
 
 import copy
@@ -50,7 +51,10 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 class HubObject(Struct, frozen=True):
-    """Object of a resource. `path` is "" if discovery has to locate its kind."""
+    """Object of a resource.
+
+    `path` is "" if discovery has to locate its kind.
+    """
 
     body: Body
     path: str
@@ -81,7 +85,10 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent. An approval has a path and no body."""
+    """Return the hub objects of a resource in order, with defaults as sent.
+
+    An approval has a path and no body.
+    """
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [
@@ -121,7 +128,10 @@ def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
 
 
 def build_empty_member(name: str) -> Body:
-    """Return the body of a member without labels and taints: applied to a member, it releases those applied before."""
+    """Return the body of a member without labels and taints.
+
+    Applied to a member, it releases those applied before.
+    """
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
         "kind": "MemberCluster",
@@ -154,7 +164,10 @@ def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -
 
 
 def _add_placement_defaults(spec: Body) -> None:
-    """Add the hub's defaults to a placement in place: to its strategy, its policy, and the objects in its lists."""
+    """Add the hub's defaults to a placement in place.
+
+    To its strategy, its policy, and the objects in its lists.
+    """
     # malformed parts are skipped.
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
     _fill_missing_defaults(
@@ -189,8 +202,10 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole. Of
-    the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length.
+
+    Others whole. Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is
+    {"a": {"b": 2}}.
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         common_names = [name for name in sent if name in observed]
@@ -201,9 +216,11 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
-    Lists of another length differ as a whole. `path` is the place of both values in their objects. Of the sent
-    {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
+    """Yield the paths with an observed value different from the sent one, or missing.
+
+    Fields not sent do not count. Lists of another length differ as a whole. `path` is the place of
+    both values in their objects. Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c":
+    3} it is only ("a", "b").
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
@@ -235,8 +252,10 @@ def build_observed_attributes(
     hub_objects: Sequence[HubObject],
     observed: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the attributes of a resource with the values observed in its sent fields. Other fields do not count.
-    `hub_objects` are its objects as sent, `observed` the bodies of the existing ones.
+    """Return the attributes of a resource with the values observed in its sent fields.
+
+    Other fields do not count. `hub_objects` are its objects as sent, `observed` the bodies of the
+    existing ones.
     """
     by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
     parts = [
@@ -322,8 +341,10 @@ def get_spec_schema(type_name: str) -> BlockSchema:
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with all names of a schema. Absent arguments have their default; absent blocks are None, or [] if
-    they may repeat. Nested blocks are filled as well.
+    """Return values with all names of a schema.
+
+    Absent arguments have their default; absent blocks are None, or [] if they may repeat. Nested
+    blocks are filled as well.
     """
     result: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -351,7 +372,10 @@ _REPORT_BACK_DEFAULT: Final = "Disabled"
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
-    """Set arguments without a default of their own to None (in place) if they are "" or a default of the hub."""
+    """Set arguments without a default of their own to None if they are "" or a default of the hub.
+
+    In place.
+    """
     for name, attribute in schema.attributes.items():
         is_hub_default = values.get(name) in (_HUB_DEFAULTS.get(name), "")
         if is_hub_default and attribute.default is None:
@@ -366,7 +390,10 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
-    """Return True if a block is absent or has only values that a hub fills in: no items of a repeated block."""
+    """Return True if a block is absent or has only values that a hub fills in.
+
+    No items of a repeated block.
+    """
     if value in (None, []):
         return True  # absent
     if block.nesting is Nesting.LIST:

@@ -1,5 +1,7 @@
-"""Validation of a plan by the hub: one server-side dry run per object to write. Placements unchanged by the plan that
-select these objects are reported: a hub rolls the objects out too.
+"""Validation of a plan by the hub: one server-side dry run per object to write.
+
+Placements unchanged by the plan that select these objects are reported: a hub rolls the objects out
+too.
 """
 
 import json
@@ -89,7 +91,10 @@ class HubDryRun:
         options: HubOptions,
         recreated: Mapping[str, Mapping[str, Problem]],
     ) -> None:
-        """Start without results. `recreated` contains the objects re-created by others, by address and title."""
+        """Start without results.
+
+        `recreated` contains the objects re-created by others, by address and title.
+        """
         self._connection = connection
         self._options = options
         # objects re-created by others, by address and title.
@@ -106,7 +111,10 @@ class HubDryRun:
         self.verdict = ""
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return the findings about changes, each with the number of its change (its index in `requests`)."""
+        """Return the findings about changes, each with the number of its change.
+
+        Its index in `requests`.
+        """
         numbers = self._select_changes(requests)
         findings = self._validate_changes_on_hub(requests, numbers) if numbers else []
         return [*findings, *self._check_deletions(requests)]
@@ -114,7 +122,10 @@ class HubDryRun:
     def _validate_changes_on_hub(
         self, requests: Sequence[ChangeRequest], numbers: Sequence[int]
     ) -> list[Finding]:
-        """Validate the changes (`numbers`: indexes), and set `verdict`. Without a usable hub: one finding for all."""
+        """Validate the changes (`numbers`: indexes), and set `verdict`.
+
+        Without a usable hub: one finding for all.
+        """
         try:
             hub = self._connection.connect()
             if not self._options.allows_dry_run(hub.server):
@@ -166,7 +177,10 @@ class HubDryRun:
     def _reserve_dry_runs(
         self, hub_objects: Mapping[int, Sequence[HubObject]]
     ) -> tuple[dict[int, Sequence[HubObject]], list[int]]:
-        """Take one dry run per object from the limit. Return the changes within it, and the numbers of the others."""
+        """Take one dry run per object from the limit.
+
+        Return the changes within it, and the numbers of the others.
+        """
         reserved: dict[int, Sequence[HubObject]] = {}
         over_limit: list[int] = []
         for number, objects in hub_objects.items():
@@ -179,7 +193,10 @@ class HubDryRun:
         return reserved, over_limit
 
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return findings about objects to delete: applied by another tool, or rejected; [] without a usable hub."""
+        """Return findings about objects to delete: applied by another tool, or rejected.
+
+        [] without a usable hub.
+        """
         # objects by number of the change.
         deletions = {
             number: build_hub_objects(request.key.type, request.prior_attributes)
@@ -244,16 +261,25 @@ class HubDryRun:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
-        """Return the body of an object on the hub, listed before or read now. Return {} if it does not exist."""
+        """Return the body of an object on the hub, listed before or read now.
+
+        Return {} if it does not exist.
+        """
         path = find_object_path(hub, hub_object)
         return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
-        """Return one finding about all changes not validated for this reason: a warning, or an error if required."""
+        """Return one finding about all changes not validated for this reason.
+
+        A warning, or an error if required.
+        """
         return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
-        """Return the numbers of the creations and updates to validate; an approval applies no object."""
+        """Return the numbers of the creations and updates to validate.
+
+        An approval applies no object.
+        """
         if self._options.validate_changes == "off":
             return []
         return [
@@ -264,7 +290,10 @@ class HubDryRun:
         ]
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
-        """Record a namespace or an API group of this plan: objects in it are validated only during the apply."""
+        """Record a namespace or an API group of this plan.
+
+        Objects in it are validated only during the apply.
+        """
         metadata = get_mapping(hub_object.body, "metadata")
         if hub_object.is_namespace:
             self._new_namespaces.add(str(metadata.get("name")))
@@ -276,7 +305,10 @@ class HubDryRun:
         return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
 
     def _build_skipped_checks_warning(self, numbers: Sequence[int], reason: str) -> list[Finding]:
-        """Return one warning, at the first change, or an error if dry runs are required. Return [] without changes."""
+        """Return one warning, at the first change, or an error if dry runs are required.
+
+        Return [] without changes.
+        """
         if not numbers:
             return []
         detail = (
@@ -290,7 +322,10 @@ class HubDryRun:
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
-        """Yield the findings about one change; a rejected object does not end the validation of the others."""
+        """Yield the findings about one change.
+
+        A rejected object does not end the validation of the others.
+        """
         prior_objects = index_hub_objects(request.key.type, request.prior)
         replaced_objects = index_hub_objects(request.key.type, request.replaced_attributes)
         if not hub_objects:
@@ -326,8 +361,10 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object. The first obstacle to an apply is the only problem: an unserved kind, a
-        missing member, an object in deletion or not in state. Otherwise warnings and a dry run of the apply follow.
+        """Yield the problems of one object.
+
+        The first obstacle to an apply is the only problem: an unserved kind, a missing member, an
+        object in deletion or not in state. Otherwise warnings and a dry run of the apply follow.
         `prior` is the object in state, None if new. Raises ApiError for a rejection.
         """
         path = find_object_path(hub, hub_object)
@@ -373,8 +410,9 @@ class HubDryRun:
         *,
         is_managed: bool,
     ) -> Problem | None:
-        """Return the problem of an object impossible to write as planned, None for any other object. `body` is the
-        object on the hub, {} if it does not exist; `is_managed`: it is in state.
+        """Return the problem of an object impossible to write as planned, None for any other object.
+
+        `body` is the object on the hub, {} if it does not exist; `is_managed`: it is in state.
         """
         if request.key.type == MEMBER_TYPE:
             # A member joins by other tools, not by an apply. Labels of a leaving member can be
@@ -406,7 +444,10 @@ class HubDryRun:
         return Problem((), OBJECT_EXISTS, detail)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
-        """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
+        """Build the problem of a kind unknown to the hub.
+
+        Deferred if this plan creates its definition.
+        """
         version = str(hub_object.body.get("apiVersion"))
         # The API group.
         if version.partition("/")[0] in self._new_groups:
@@ -437,8 +478,10 @@ class HubDryRun:
     def _warn_released_fields(
         self, hub_object: HubObject, prior: HubObject | None, body: Mapping[str, Any]
     ) -> Iterator[Problem]:
-        """Yield warnings about fields no longer applied. One is about fields kept by other owners. Another is about
-        fields removed by the apply, but never in this configuration (`prior`: the object in state, None if new).
+        """Yield warnings about fields no longer applied.
+
+        One is about fields kept by other owners. Another is about fields removed by the apply, but
+        never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
         # To staged runs.
@@ -471,8 +514,10 @@ class HubDryRun:
     def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
-        """Return the problem of a rejected dry run. Its id is _DEFERRED if only the apply can validate the object, and
-        DRY_RUN_SKIPPED if these credentials cannot. Others are conflicts of field owners, and refusals.
+        """Return the problem of a rejected dry run.
+
+        Its id is _DEFERRED if only the apply can validate the object, and DRY_RUN_SKIPPED if these
+        credentials cannot. Others are conflicts of field owners, and refusals.
         """
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
@@ -512,7 +557,10 @@ class HubDryRun:
 def _build_invalid_changes_warning(
     invalid: Sequence[tuple[int, ChangeRequest]],
 ) -> Iterator[Finding]:
-    """Yield one warning, at the first change, about all changes with errors or dependent on one (index, change)."""
+    """Yield one warning, at the first change, about all changes with errors or dependent on one.
+
+    Index, change.
+    """
     if invalid:
         change_count = format_count(len(invalid), "change")
         causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]
@@ -528,7 +576,10 @@ def _build_invalid_changes_warning(
 def _build_conflict_problem(
     api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any]
 ) -> Problem:
-    """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
+    """Build the problem of fields with other owners.
+
+    `body` is the object on the hub, {} to hide its values.
+    """
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     # ignore_changes does not apply to objects missing in state.
     if request.prior is None:
@@ -549,7 +600,10 @@ def _build_conflict_problem(
 def _describe_values(
     api_error: ApiError, own_object: HubObject, hub_body: Mapping[str, Any]
 ) -> str:
-    """Return both values of each conflicting field: ` (hub: 1, configuration: 2)`; "" without the hub's body."""
+    """Return both values of each conflicting field: ` (hub: 1, configuration: 2)`.
+
+    "" without the hub's body.
+    """
     if not hub_body:
         # sensitive, or missing.
         return ""
@@ -595,7 +649,10 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 def _format_dry_run_summary(
     server: str, sent: AbstractSet[int], findings: Sequence[Finding]
 ) -> str:
-    """Return sentences on the changes (of the numbers `sent`) accepted by the hub, and on those deferred to apply."""
+    """Return sentences on the changes accepted by the hub, and on those deferred to apply.
+
+    Of the numbers `sent`.
+    """
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()
@@ -633,8 +690,10 @@ def find_affected_placements(
     requests: Sequence[ChangeRequest],
     hub_objects: Mapping[int, Sequence[HubObject]],
 ) -> Iterator[tuple[int, Problem]]:
-    """Yield (number of the change, warning) for each manifest with objects selected by placements outside the plan.
-    `hub_objects` are the objects to send by number of their change. Raises HubProblem.
+    """Yield for each manifest with objects selected by placements outside the plan.
+
+    Number of the change, warning. `hub_objects` are the objects to send by number of their change.
+    Raises HubProblem.
     """
     # New or changed ones of manifests, by number of the change.
     changed_objects: dict[int, list[HubObject]] = {}
@@ -679,7 +738,10 @@ def find_affected_placements(
 
 
 def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
-    """Return the placements by each selected object. A namespace selected with content has another entry for that."""
+    """Return the placements by each selected object.
+
+    A namespace selected with content has another entry for that.
+    """
     index: dict[tuple[str, str, str, str], list[Body]] = {}
     for placement in placements:
         includes_content = any(
@@ -699,7 +761,10 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
 
 
 def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
-    """List the placements rolled out by the hub automatically; return also the reasons for kinds not listed."""
+    """List the placements rolled out by the hub automatically.
+
+    Return also the reasons for kinds not listed.
+    """
     rolling_placements: list[Body] = []
     obstacles: list[str] = []
     for kind in ("ClusterResourcePlacement", "ResourcePlacement"):

@@ -74,16 +74,17 @@ class FleetHubProvider:
         self._coordination = ApplyCoordination()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
-        """Set the operator's permissions for the run. `allows` returns True for the URL of an allowed server."""
+        """Set the operator's permissions for the run.
+
+        `allows` returns True for the URL of an allowed server.
+        """
         self._options = replace(
             self._options, allows_dry_run=allows, takes_ownership=take_ownership
         )
         self._connection.allow_servers(allows)
 
     def list_warnings(self) -> list[Problem]:
-        """Return warnings about re-created objects, blocked rollouts, placements in progress without a
-        waiting apply, objects in deletion, fields set by others, and the connection.
-        """
+        """Return warnings about re-created objects, blocked rollouts, placements in progress without a waiting apply, objects in deletion, fields set by others, and the connection."""
         warnings: list[Problem] = []
         for address, problems_by_title in self._findings.recreated.items():
             # Else an error of the plan reports it.
@@ -112,8 +113,9 @@ class FleetHubProvider:
     has_fixed_identity = False
 
     def read_identity(self, recorded: Values, objects: Sequence[Values]) -> Values:
-        """Return the identity of the hub: `uids` by namespace, `url` and `version`. A uid never changes, and no two
-        clusters share one. Raises ProviderProblem.
+        """Return the identity of the hub: `uids` by namespace, `url` and `version`.
+
+        A uid never changes, and no two clusters share one. Raises ProviderProblem.
         """
         with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
             hub = self._connection.connect()
@@ -136,7 +138,10 @@ class FleetHubProvider:
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
-        """Compare two hubs by the uid of kube-system, else of a namespace in both. Without any, name the obstacle."""
+        """Compare two hubs by the uid of kube-system, else of a namespace in both.
+
+        Without any, name the obstacle.
+        """
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         # Prefer kube-system, then the other namespaces in their recorded order.
@@ -161,7 +166,10 @@ class FleetHubProvider:
         return IdentityComparison(difference, permitting_flag_values=(observed_uids[name],))
 
     def describe_identity(self, identity: Values) -> str:
-        """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
+        """Describe the hub for the head of a plan.
+
+        `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`.
+        """
         hub = self._connection.connect()
         # Of the first namespace.
         uid = next(iter(get_mapping(identity, "uids").values()), "")
@@ -191,7 +199,10 @@ class FleetHubProvider:
         }
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read many objects, and keep the findings about them. Raises ProviderProblem."""
+        """Read many objects, and keep the findings about them.
+
+        Raises ProviderProblem.
+        """
         if not requests:
             # Without a connection.
             return []
@@ -205,25 +216,37 @@ class FleetHubProvider:
     def find(
         self, resource_type: str, object_id: str
     ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Return an object for import. Raises ProviderProblem."""
+        """Return an object for import.
+
+        Raises ProviderProblem.
+        """
         with convert_hub_errors():
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return True for a type imported by arguments of its block, not by an id: a manifest has several objects."""
+        """Return True for a type imported by arguments of its block, not by an id.
+
+        A manifest has several objects.
+        """
         return resource_type == MANIFEST_TYPE
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Return a manifest for import, with the hub's objects named in its arguments. Raises ProviderProblem."""
+        """Return a manifest for import, with the hub's objects named in its arguments.
+
+        Raises ProviderProblem.
+        """
         with convert_hub_errors():
             return find_manifest(
                 self._connection.connect(), self._options, resource_type, arguments
             )
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Validate a plan by dry runs; return findings with the index of their change. Raises ProviderProblem."""
+        """Validate a plan by dry runs; return findings with the index of their change.
+
+        Raises ProviderProblem.
+        """
         dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
         findings = dry_run.validate_changes(requests)
         existing = [
@@ -234,7 +257,10 @@ class FleetHubProvider:
         return findings
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
-        """Store the figures of members (such as free capacity) read by data blocks when the plan was made."""
+        """Store the figures of members read by data blocks when the plan was made.
+
+        Such as free capacity.
+        """
         self._plan_figures = read_plan_figures(responses)
 
     def describe_dry_run(self) -> str:
@@ -250,23 +276,35 @@ class FleetHubProvider:
         )
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create an object, or resume its creation. Raises ProviderProblem."""
+        """Create an object, or resume its creation.
+
+        Raises ProviderProblem.
+        """
         with self._open_writer(request) as writer:
             return writer.write()
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update an object, or resume its update. Raises ProviderProblem."""
+        """Update an object, or resume its update.
+
+        Raises ProviderProblem.
+        """
         # Both apply the planned objects.
         return self.create(request)
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""
+        """Delete an object, and wait for the removal of its resources.
+
+        Raises ProviderProblem.
+        """
         with self._open_writer(request) as writer:
             writer.delete()
 
     @contextmanager
     def _open_writer(self, request: ChangeRequest) -> Iterator[HubStepWriter]:
-        """Open the writer of a step; requests without answer are repeated until the timeout of the step."""
+        """Open the writer of a step.
+
+        Requests without answer are repeated until the timeout of the step.
+        """
 
         def report(message: str) -> None:
             request.report_progress(StepProgress(message=message))

@@ -95,8 +95,10 @@ _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collecti
 
 
 class HubReadFindings(Struct, frozen=True):
-    """Findings about objects by address: pending work of placements without a waiting apply, foreign fields,
-    objects re-created by others (by title), blocked rollouts, objects in deletion, and missing objects.
+    """Findings about objects by address.
+
+    Pending work of placements without a waiting apply, foreign fields, objects re-created by others
+    (by title), blocked rollouts, objects in deletion, and missing objects.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
@@ -127,7 +129,10 @@ def _remove_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> 
 def read_objects(
     hub: HubClient, options: HubOptions, requests: Sequence[ReadRequest]
 ) -> tuple[list[ReadResult], HubReadFindings]:
-    """Read many objects; return answers and findings. Raises ApiError and HubProblem."""
+    """Read many objects; return answers and findings.
+
+    Raises ApiError and HubProblem.
+    """
     reader, findings = _HubObjectReader(hub, requests), HubReadFindings()
     # Each adds its findings.
     answers = [_read_object(reader, options, request, findings) for request in requests]
@@ -137,8 +142,10 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
-    """Read a resource from the hub; return its attributes, and its note (record of its objects) for state. Attributes
-    stay as recorded if the hub has the same. Add warnings and missing resources to `findings`.
+    """Read a resource from the hub.
+
+    Return its attributes, and its note (record of its objects) for state. Attributes stay as
+    recorded if the hub has the same. Add warnings and missing resources to `findings`.
     """
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
@@ -195,8 +202,9 @@ def _read_observed_placement(
     attributes: Values,
     findings: HubReadFindings,
 ) -> tuple[Values, str]:
-    """Return the attributes of a placement together with the observed ones, and its pending work ("" if done). A
-    blocked rollout cannot continue: it is no pending work, but added to `findings`.
+    """Return the attributes of a placement together with the observed ones, and its pending work.
+
+    "" if done. A blocked rollout cannot continue: it is no pending work, but added to `findings`.
     """
     recorded = request.known_attributes
     placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
@@ -242,9 +250,11 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource, with their bodies. Objects re-created by others are omitted, unless
-    the operator takes ownership. In read-only mode others create all objects, so none is omitted. Re-created objects
-    and foreign fields are added to `findings`.
+    """Return the existing objects of a resource, with their bodies.
+
+    Objects re-created by others are omitted, unless the operator takes ownership. In read-only mode
+    others create all objects, so none is omitted. Re-created objects and foreign fields are added
+    to `findings`.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []
@@ -273,9 +283,11 @@ def _select_managed_objects(
 def _build_missing_object_result(
     hub: HubClient, options: HubOptions, request: ReadRequest
 ) -> ReadResult:
-    """Return the result for a resource missing on the hub. It has no attributes, or those in state if it is kept there.
-    Runs and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until
-    its bindings and Works are deleted, or its rollout has ended.
+    """Return the result for a resource missing on the hub.
+
+    It has no attributes, or those in state if it is kept there. Runs and evictions are kept, and
+    all resources with `keeps_missing`. A deleted placement or override is kept until its bindings
+    and Works are deleted, or its rollout has ended.
     """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
@@ -307,7 +319,10 @@ def _build_missing_object_result(
 def find_object(
     hub: HubClient, options: HubOptions, resource_type: str, object_id: str
 ) -> tuple[ObjectKey, Values] | None:
-    """Return an object to import, None if it does not exist. Raises ProviderProblem, ApiError and HubProblem."""
+    """Return an object to import, None if it does not exist.
+
+    Raises ProviderProblem, ApiError and HubProblem.
+    """
     kind = KINDS_BY_TYPE.get(resource_type)
     if kind is None:
         raise ProviderProblem(f"A {resource_type} cannot be imported from a hub one by one.")
@@ -343,8 +358,10 @@ def find_object(
 def find_manifest(
     hub: HubClient, options: HubOptions, resource_type: str, arguments: Values
 ) -> tuple[ObjectKey, Values]:
-    """Return key and attributes of a manifest to import, its objects as on the hub. All must exist and belong to the
-    field manager of this configuration. Raises ProviderProblem, ApiError and HubProblem.
+    """Return key and attributes of a manifest to import, its objects as on the hub.
+
+    All must exist and belong to the field manager of this configuration. Raises ProviderProblem,
+    ApiError and HubProblem.
     """
     hub_objects = build_hub_objects(resource_type, arguments)
     if not hub_objects:
@@ -384,7 +401,10 @@ class _HubObjectReader:
     """Reader of hub objects, once each: many of one kind by a list, few one by one."""
 
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
-        """List the objects of manifests, and of kinds with many requests; the others are read one by one, on demand."""
+        """List the objects of manifests, and of kinds with many requests.
+
+        The others are read one by one, on demand.
+        """
         self.hub = hub
         # By path, None if missing.
         self._bodies: dict[str, dict[str, Any] | None] = {}
@@ -472,8 +492,10 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the entry of the private data in state about an unfinished earlier apply: {} if there was none. Its value
-    is None, to remove it, if the hub has completed the apply. Else it describes the pending work (`message`).
+    """Return the entry of the private data in state about an unfinished earlier apply.
+
+    {} if there was none. Its value is None, to remove it, if the hub has completed the apply. Else
+    it describes the pending work (`message`).
     """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
@@ -497,8 +519,10 @@ def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
 def _build_observed_placement(
     placement_objects: ObservedPlacementObjects, attributes: Values, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    """Return the observed attributes of a placement except predicted ones. Values recorded in state (`attributes`) stay
-    if the hub has the same ones: statuses in another order, and bindings of another provenance.
+    """Return the observed attributes of a placement except predicted ones.
+
+    Values recorded in state (`attributes`) stay if the hub has the same ones: statuses in another
+    order, and bindings of another provenance.
     """
     hub_attributes = _build_placement_attributes(
         placement_objects, str(attributes.get("id")), evictions

@@ -86,8 +86,10 @@ class HubWaiter(Struct, frozen=True):
         subject: str,
         count_changes: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """Check until `check` returns done, at growing intervals. If `count_changes` returns a number (the object is
-        watched), check again as soon as it changes. Raises StepPending after the timeout, or if the run is to end.
+        """Check until `check` returns done, at growing intervals.
+
+        If `count_changes` returns a number (the object is watched), check again as soon as it
+        changes. Raises StepPending after the timeout, or if the run is to end.
         """
         start_time, interval = self.timing.read_time(), _FIRST_INTERVAL
         # The last message, to report each once.
@@ -132,9 +134,11 @@ class HubWaiter(Struct, frozen=True):
         sent: Values,
         describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
-        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out). Return its progress
-        at the first scheduling decision and at the end. `predicted` are the planned attributes; `sent` is the object
-        as sent, or {}. `describe_outdated` returns a message about a resource snapshot of older objects, "" for none.
+        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out).
+
+        Return its progress at the first scheduling decision and at the end. `predicted` are the
+        planned attributes; `sent` is the object as sent, or {}. `describe_outdated` returns a
+        message about a resource snapshot of older objects, "" for none.
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
@@ -193,8 +197,10 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return (placement with its cached bindings, False). Return (None, True) while the cache is older than the
-        placement, and (None, False) without a cache, or if bindings alone do not show the progress.
+        """Return (placement with its cached bindings, False).
+
+        Return (None, True) while the cache is older than the placement, and (None, False) without a
+        cache, or if bindings alone do not show the progress.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -209,7 +215,10 @@ class HubWaiter(Struct, frozen=True):
         return ObservedPlacementObjects(placement, bindings, is_partial=True), False
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
-        """Return a placement, None if it was deleted. The cache may lag behind the object just sent (`sent`)."""
+        """Return a placement, None if it was deleted.
+
+        The cache may lag behind the object just sent (`sent`).
+        """
         # None without a cache.
         change_count = self.cache.count_changes(path)
         current = self.cache.get(path)
@@ -226,7 +235,10 @@ class HubWaiter(Struct, frozen=True):
         return max(current, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
-        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
+        """Wait until the placement of a run or an eviction exists and is scheduled.
+
+        An early run fails permanently.
+        """
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
             """Return whether the placement is scheduled, and else why not."""
@@ -243,12 +255,16 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_scheduling, f"{kind} {name}")
 
     def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
-        """Wait until a placement is removed with its bindings and Works. With `uid` "" wait only for these two."""
+        """Wait until a placement is removed with its bindings and Works.
+
+        With `uid` "" wait only for these two.
+        """
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
-            """Return whether placement, bindings and Works are deleted, and else the remaining ones. The placement is
-            not read again once it is deleted (`is_present`).
+            """Return whether placement, bindings and Works are deleted, and else the remaining ones.
+
+            The placement is not read again once it is deleted (`is_present`).
             """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
@@ -286,15 +302,21 @@ class HubWaiter(Struct, frozen=True):
         granted: AbstractSet[str],
         other_approvals: AbstractSet[str],
     ) -> StagedRunProgress:
-        """Wait until a run has ended. This step grants the requested approvals named in `granted`. Other steps grant
-        those in `other_approvals` (paths of requests, may grow meanwhile). Raises StepPending for another approval.
+        """Wait until a run has ended.
+
+        This step grants the requested approvals named in `granted`. Other steps grant those in
+        `other_approvals` (paths of requests, may grow meanwhile). Raises StepPending for another
+        approval.
         """
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
         requests_kind = KINDS[get_scoped_kind("ApprovalRequest", namespace)]
 
         def check_run(_elapsed: float) -> tuple[bool, str]:
-            """Return whether the run has ended, and pending work; set `progress`. Grant an approval of this step."""
+            """Return whether the run has ended, and pending work; set `progress`.
+
+            Grant an approval of this step.
+            """
             nonlocal progress, pending_approval
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
             if body is None:
@@ -329,13 +351,18 @@ class HubWaiter(Struct, frozen=True):
         return progress
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
-        """Wait until a placement is rolled out again after an eviction, or its rollout is blocked. Wait for the former
-        number of clusters only for a while: the hub may have no other cluster. A timeout is no error.
+        """Wait until a placement is rolled out again after an eviction, or its rollout is blocked.
+
+        Wait for the former number of clusters only for a while: the hub may have no other cluster.
+        A timeout is no error.
         """
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work): done is a finished or blocked rollout to as many clusters as before."""
+            """Return (done, pending work).
+
+            Done is a finished or blocked rollout to as many clusters as before.
+            """
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 # deleted, or no cluster takes over in time.
@@ -354,7 +381,10 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_replacement, f"{kind} {name}")
 
     def wait_for_eviction(self, path: str, name: str) -> str:
-        """Wait until an eviction is completed or deleted; return why it was not executed, "" otherwise."""
+        """Wait until an eviction is completed or deleted.
+
+        Return why it was not executed, "" otherwise.
+        """
         reason = ""
 
         def check_eviction(_elapsed: float) -> tuple[bool, str]:
@@ -383,7 +413,10 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
 
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether an eviction is completed, and why it was not executed ("" if it was, or may still be)."""
+    """Return whether an eviction is completed, and why it was not executed.
+
+    "" if it was, or may still be.
+    """
     for condition in list_conditions(body):
         result = (condition.get("type"), condition.get("status"))
         if result in (("Valid", "False"), ("Executed", "False")):
@@ -396,8 +429,10 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
 def _determine_progress(
     placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[str]
 ) -> PlacementProgress:
-    """Return the progress of a placement. A blocked rollout counts as done, since it does not continue. `planned`:
-    the predicted bindings; `failing`: the messages about predicted failures.
+    """Return the progress of a placement.
+
+    A blocked rollout counts as done, since it does not continue. `planned`: the predicted bindings;
+    `failing`: the messages about predicted failures.
     """
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(
@@ -416,7 +451,10 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet; "" if its state is final."""
+    """Return why a hub without pending work may not have observed the change yet.
+
+    "" if its state is final.
+    """
     planned = get_mapping(predicted, "bindings")
     # runs choose the content.
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
@@ -434,7 +472,10 @@ def _describe_unobserved_change(
 
 
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
-    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with staged runs."""
+    """Return a message if a hub selects nothing although objects were predicted.
+
+    "" otherwise, and with staged runs.
+    """
     predicted_objects = predicted.get("selected_resources") or ()
     selected_objects = list_mappings(placement, "status", "selectedResources")
     if selected_objects or not predicted_objects or has_external_rollout(placement):
@@ -455,7 +496,10 @@ def read_placement_objects(
 def _read_needed_objects(
     hub: HubClient, placement: Values, planned: Values
 ) -> ObservedPlacementObjects:
-    """Return a placement with its created objects; only its bindings (one request, not three) if these suffice."""
+    """Return a placement with its created objects.
+
+    Only its bindings (one request, not three) if these suffice.
+    """
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
         binding_kind, _, _ = list_created_kinds(kind)
@@ -465,7 +509,10 @@ def _read_needed_objects(
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings alone show the progress: without staged runs, and with known snapshots."""
+    """Return True if status and bindings alone show the progress.
+
+    Without staged runs, and with known snapshots.
+    """
     requirements = (
         planned,
         has_been_scheduled(placement),
@@ -495,7 +542,10 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
 
 
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
-    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource snapshots."""
+    """Return the kinds created by a hub for placements of a kind.
+
+    Bindings, policy snapshots and resource snapshots.
+    """
     prefix = kind.removesuffix("ResourcePlacement")
     return (
         f"{prefix}ResourceBinding",
@@ -517,8 +567,9 @@ def has_external_rollout(placement: Mapping[str, Any]) -> bool:
 
 
 def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[str]:
-    """Return the remaining bindings and Works of a placement with their blockers. Without permission for
-    Works the bindings suffice: their finalizer waits for the Works.
+    """Return the remaining bindings and Works of a placement with their blockers.
+
+    Without permission for Works the bindings suffice: their finalizer waits for the Works.
     """
     binding_kind, _, _ = list_created_kinds(kind)
     descriptions = _describe_bindings(list_created_objects(hub, binding_kind, namespace, name))
@@ -529,7 +580,10 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
 
 
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the Works of a placement (its objects by cluster, as sent there); None without permission."""
+    """Return the Works of a placement (its objects by cluster, as sent there).
+
+    None without permission.
+    """
     namespace_selector = (
         f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
     )
@@ -562,9 +616,11 @@ def read_hub_version(hub: HubClient) -> str:
 
 
 class ApplyCoordination(Struct):
-    """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
-    paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
-    the objects sent so far by identity, `kept_titles` the kept objects of others.
+    """Shared record of the steps of one apply: runs, and approvals they wait for.
+
+    `granted_requests` are paths of requests granted by a step, `ended_runs` paths of runs with a
+    finished step, `applied_objects` the objects sent so far by identity, `kept_titles` the kept
+    objects of others.
     """
 
     granted_requests: set[str] = field(default_factory=set)
@@ -574,7 +630,10 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_approval(self, request: str) -> Iterator[None]:
-        """Record an approval request as granted by a step of this apply. A failed step undoes that."""
+        """Record an approval request as granted by a step of this apply.
+
+        A failed step undoes that.
+        """
         self.granted_requests.add(request)
         try:
             yield
@@ -593,7 +652,10 @@ class ApplyCoordination(Struct):
 
 
 def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
-    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises ApiError."""
+    """Approve a request; return False if it does not exist.
+
+    An already approved one is not sent. Raises ApiError.
+    """
     request = hub.get(path)
     if request is None:
         return False

@@ -1,4 +1,7 @@
-"""Access to the objects of a resource on a hub: options, metadata, and messages about rejected requests."""
+"""Access to the objects of a resource on a hub.
+
+Options, metadata, and messages about rejected requests.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +40,10 @@ _NAMESPACE_CONDITIONS: Final = frozenset(
 
 
 def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
-    """Return the path of an object on a hub; "" for an unserved kind. Raises ApiError."""
+    """Return the path of an object on a hub; "" for an unserved kind.
+
+    Raises ApiError.
+    """
     if hub_object.path:
         return hub_object.path
     version = str(hub_object.body.get("apiVersion"))
@@ -53,7 +59,10 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
-    """Return the path of an object. Read the kinds again for an unserved kind; raise ProviderProblem if it stays so."""
+    """Return the path of an object.
+
+    Read the kinds again for an unserved kind; raise ProviderProblem if it stays so.
+    """
     path = find_object_path(hub, hub_object)
     if not path:
         hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))
@@ -70,8 +79,9 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
 def list_existing_object_bodies(
     hub: HubClient, hub_objects: Iterable[HubObject]
 ) -> dict[str, dict[str, Any] | None]:
-    """List collections with many of the objects, and return the bodies by path, None for a missing object. Omit small
-    collections, and those impossible to list. Raises HubProblem.
+    """List collections with many of the objects, and return the bodies by path, None for a missing object.
+
+    Omit small collections, and those impossible to list. Raises HubProblem.
     """
     paths_by_collection: dict[str, list[str]] = {}
     for hub_object in hub_objects:
@@ -101,8 +111,10 @@ def list_existing_object_bodies(
 def list_in_namespaces(
     hub: HubClient, kind: HubKind, namespaces: Collection[str], **query: str
 ) -> list[dict[str, Any]]:
-    """Return the objects of a kind; of a namespaced kind at least those in `namespaces`. Several namespaces are read by
-    one list of all namespaces, if permitted, else one by one. Raises ApiError and HubProblem.
+    """Return the objects of a kind; of a namespaced kind at least those in `namespaces`.
+
+    Several namespaces are read by one list of all namespaces, if permitted, else one by one. Raises
+    ApiError and HubProblem.
     """
     collections = [kind.build_collection(namespace) for namespace in sorted(namespaces)]
     if not kind.is_namespaced:
@@ -117,7 +129,10 @@ def list_in_namespaces(
 def list_objects_if_permitted(
     read: Callable[[], list[dict[str, Any]]],
 ) -> list[dict[str, Any]] | None:
-    """Return the objects of a list; None without permission. Raises ApiError."""
+    """Return the objects of a list; None without permission.
+
+    Raises ApiError.
+    """
     try:
         return read()
     except ApiError as api_error:
@@ -132,7 +147,10 @@ def get_uid(body: Body | None) -> str:
 
 
 def describe_deletion_blockers(body: Body) -> str:
-    """Return the end of a sentence about the blockers of a deletion (finalizers, content of a namespace), or ""."""
+    """Return the end of a sentence about the blockers of a deletion, or "".
+
+    Finalizers, content of a namespace.
+    """
     blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
@@ -141,7 +159,10 @@ def describe_deletion_blockers(body: Body) -> str:
 
 
 def list_managed_fields(body: Body | None) -> list[Mapping[str, Any]]:
-    """Return the entries of an object's `managedFields`: a manager with its fields and operation each."""
+    """Return the entries of an object's `managedFields`.
+
+    A manager with its fields and operation each.
+    """
     return list_mappings(body, "metadata", "managedFields")
 
 
@@ -166,8 +187,10 @@ def get_identity(type_name: str, attributes: Body) -> tuple[str, str, str]:
 
 
 class HubOptions(Struct, frozen=True):
-    """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether this run may
-    do more than read; a sandboxed run may not by default. `keeps_missing`: missing objects count as unchanged.
+    """Options of the provider block and the operator.
+
+    `allows_dry_run` returns for the hub's URL whether this run may do more than read; a sandboxed
+    run may not by default. `keeps_missing`: missing objects count as unchanged.
     """
 
     manager: str
@@ -188,6 +211,7 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
     """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over.
+
     `command`: apply, destroy or import; a rejected apply can be resumed.
     """
     manager = find_tool_manager(body)
@@ -272,7 +296,10 @@ def describe_owners(api_error: ApiError) -> str:
 
 
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
-    """Format the rejection of a step's request: another owner of fields, missing permission, or any other."""
+    """Format the rejection of a step's request.
+
+    Another owner of fields, missing permission, or any other.
+    """
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:
         return (
@@ -302,7 +329,10 @@ def convert_lost_connection(address: str) -> Iterator[None]:
 
 @contextmanager
 def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
-    """Raise StepPending for a rejected read after a write: the object exists, but the step is not verified."""
+    """Raise StepPending for a rejected read after a write.
+
+    The object exists, but the step is not verified.
+    """
     try:
         yield
     except ApiError as api_error:
@@ -318,8 +348,10 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
 
 @contextmanager
 def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
-    """Convert errors of a hub to ProviderProblem. Without `requires_hub`, an unusable hub and rejected credentials set
-    its `is_unreachable`: a plan may start from the state.
+    """Convert errors of a hub to ProviderProblem.
+
+    Without `requires_hub`, an unusable hub and rejected credentials set its `is_unreachable`: a
+    plan may start from the state.
     """
     try:
         yield

@@ -1,7 +1,9 @@
-"""Progress of an override on the clusters of its placement. A hub creates a snapshot of an override, and a
-rollout distributes it to the clusters one by one. Conditions of the placement do not change meanwhile, so
-each binding has to name the snapshot, or none of a deleted override. An override without a placement name
-starts no rollout, and a rollout without spare budget is blocked.
+"""Progress of an override on the clusters of its placement.
+
+A hub creates a snapshot of an override, and a rollout distributes it to the clusters one by one.
+Conditions of the placement do not change meanwhile, so each binding has to name the snapshot, or
+none of a deleted override. An override without a placement name starts no rollout, and a rollout
+without spare budget is blocked.
 """
 
 import re
@@ -49,7 +51,10 @@ class OverrideRollout:
     def __init__(
         self, hub: HubClient, type_name: str, attributes: Body, *, is_deleted: bool
     ) -> None:
-        """Build the override from its attributes; its snapshot and the member labels are not read yet."""
+        """Build the override from its attributes.
+
+        Its snapshot and the member labels are not read yet.
+        """
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
@@ -62,8 +67,10 @@ class OverrideRollout:
         self.blocked_message = ""
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
-        """Return (done, pending work): first the override's snapshot, then the pick of clusters, then the rollouts.
-        (True, "") also means a useless wait, as for a blocked rollout. Raises ApiError and HubProblem.
+        """Return (done, pending work).
+
+        First the override's snapshot, then the pick of clusters, then the rollouts. (True, "") also
+        means a useless wait, as for a blocked rollout. Raises ApiError and HubProblem.
         """
         if not self._is_deleted:
             self._snapshot = self._snapshot or self._find_latest_snapshot()
@@ -149,7 +156,10 @@ class OverrideRollout:
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
-        """Return True if the override selects one of these objects on a cluster; a deleted one selects nothing."""
+        """Return True if the override selects one of these objects on a cluster.
+
+        A deleted one selects nothing.
+        """
         if self._is_deleted:
             return False
         if self._labels is None:

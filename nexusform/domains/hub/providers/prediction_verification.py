@@ -1,6 +1,8 @@
-"""Verification of a placement's predictions, and the causes of wrong ones. Predictions depend on the members'
-figures at planning. If these changed before the hub decided, no prediction was certain. Otherwise the hub
-follows another rule, or has another version than the one implemented.
+"""Verification of a placement's predictions, and the causes of wrong ones.
+
+Predictions depend on the members' figures at planning. If these changed before the hub decided, no
+prediction was certain. Otherwise the hub follows another rule, or has another version than the one
+implemented.
 """
 
 from __future__ import annotations
@@ -63,7 +65,10 @@ Figures = Mapping[str, Mapping[str, Any]]
 
 
 class WrongClusterPrediction(Struct, frozen=True):
-    """Wrong prediction with the kind of its cause; `changes`: changed figures, old and new, or the hub's version."""
+    """Wrong prediction with the kind of its cause.
+
+    `changes`: changed figures, old and new, or the hub's version.
+    """
 
     about: str
     cluster: str
@@ -82,7 +87,10 @@ class WrongClusterPrediction(Struct, frozen=True):
 
 
 class VerificationResult(Struct, frozen=True):
-    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results, or is ""."""
+    """Verified predictions of one placement, and the wrong ones.
+
+    `not_verified` describes unread results, or is "".
+    """
 
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongClusterPrediction, ...] = ()
@@ -91,8 +99,10 @@ class VerificationResult(Struct, frozen=True):
     def add_wrong_content(
         self, clusters: Iterable[str], index: int, difference: str
     ) -> VerificationResult:
-        """Return the result with wrong predictions of these clusters: at the resource snapshot `index`, but with other
-        objects (`difference`). Clusters with the predicted content do not count: there was no decision to predict.
+        """Return the result with wrong predictions of these clusters.
+
+        At the resource snapshot `index`, but with other objects (`difference`). Clusters with the
+        predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
         # predicted and observed.
@@ -112,9 +122,11 @@ class VerificationResult(Struct, frozen=True):
         )
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
-        Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
-        "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
+        """Return the wrong predictions as recorded in the private data of a placement in state.
+
+        {} without any. Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted":
+        "picked", "observed": "not picked", "kind": "figures", "changed": ["ams1: health Healthy ->
+        Unhealthy"]}]}.
         """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
@@ -130,7 +142,10 @@ class VerificationResult(Struct, frozen=True):
 def build_prediction(
     subject: str, text: str, *, was_correct: bool, chance: float = 0.5, is_certain: bool = False
 ) -> VerifiedPrediction:
-    """Build the verified prediction of one result (share 1.0). `chance` is the probability of a random guess."""
+    """Build the verified prediction of one result (share 1.0).
+
+    `chance` is the probability of a random guess.
+    """
     return VerifiedPrediction(
         subject, 1.0, chance, was_correct=was_correct, is_certain=is_certain, text=text
     )
@@ -139,8 +154,10 @@ def build_prediction(
 def read_figures(
     members: Iterable[Mapping[str, Any]], observed_at: datetime | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the figures used for placement by member: labels, taints, properties, resources, state. Health is derived
-    for the time `observed_at` (None: unknown).
+    """Return the figures used for placement by member.
+
+    Labels, taints, properties, resources, state. Health is derived for the time `observed_at`
+    (None: unknown).
     """
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
@@ -163,9 +180,10 @@ def read_figures(
 
 
 def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
-    """Return the members' figures read by a plan's data blocks, by URL of the hub; none without members. `responses`
-    are the texts read by all data blocks: those of a hub are a list of its objects in JSON. An unknown age of
-    heartbeats makes the health of members unknown.
+    """Return the members' figures read by a plan's data blocks, by URL of the hub.
+
+    None without members. `responses` are the texts read by all data blocks: those of a hub are a
+    list of its objects in JSON. An unknown age of heartbeats makes the health of members unknown.
     """
     figures_by_server: dict[str, Figures] = {}
     for text in responses.values():
@@ -208,11 +226,13 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
 
 
 class PredictionVerifier(Struct, frozen=True):
-    """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
-    planning ({}: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
-    `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
-    `open_clusters` are those with an open decision, with the share of a random choice; correct predictions
-    for others do not count.
+    """Verifier of a placement's predictions.
+
+    `plan_figures` and `current_figures` are the members' figures at planning ({}: unknown, only
+    picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
+    `compares_spread`: spread scores can differ between runs after a policy change, so they may be
+    excluded. `open_clusters` are those with an open decision, with the share of a random choice;
+    correct predictions for others do not count.
     """
 
     plan_figures: Figures
@@ -224,7 +244,10 @@ class PredictionVerifier(Struct, frozen=True):
     def verify_bindings(
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
     ) -> VerificationResult:
-        """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
+        """Compare the predicted bindings with the observed ones.
+
+        Picks, then the scores of clusters picked in both.
+        """
         predicted, observed = (
             list_picked_clusters(predicted_bindings),
             list_picked_clusters(observed_bindings),
@@ -252,8 +275,10 @@ class PredictionVerifier(Struct, frozen=True):
         predicted: AbstractSet[str],
         observed: AbstractSet[str],
     ) -> VerificationResult:
-        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. A correct
-        prediction counts only for `open_clusters` (with their chance of a random pick): others had no alternative.
+        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither.
+
+        A correct prediction counts only for `open_clusters` (with their chance of a random pick):
+        others had no alternative.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -288,6 +313,7 @@ class PredictionVerifier(Struct, frozen=True):
         self, bindings: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], chance: float
     ) -> VerificationResult:
         """Compare the scores in the predicted and the observed binding of each cluster, if scores were predicted.
+
         `chance` is the probability to predict one score by a random choice.
         """
         predictions: list[VerifiedPrediction] = []
@@ -319,7 +345,10 @@ class PredictionVerifier(Struct, frozen=True):
     def _build_wrong_prediction(
         self, about: str, cluster: str, states: tuple[str, str]
     ) -> WrongClusterPrediction:
-        """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
+        """Build a wrong prediction with its cause.
+
+        `states` are the predicted and the observed one.
+        """
         if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         changes = list(_find_changes(self.plan_figures, self.current_figures))
@@ -338,8 +367,9 @@ class PredictionVerifier(Struct, frozen=True):
 
 
 def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
-    """Return True if a plan predicts a decision of the scheduler, not only a rollout. `prior` and `planned` are the
-    bindings of a placement before and after it, by cluster.
+    """Return True if a plan predicts a decision of the scheduler, not only a rollout.
+
+    `prior` and `planned` are the bindings of a placement before and after it, by cluster.
     """
     planned_clusters = list_picked_clusters(planned)
     if planned_clusters != list_picked_clusters(prior):

@@ -1,6 +1,8 @@
-"""Progress of placements and runs on a hub, by pure functions over observed objects. Conditions of a
-placement are insufficient: after a content change they stay True for the previous content. So each binding
-has to name the expected snapshot and have conditions of its own generation.
+"""Progress of placements and runs on a hub, by pure functions over observed objects.
+
+Conditions of a placement are insufficient: after a content change they stay True for the previous
+content. So each binding has to name the expected snapshot and have conditions of its own
+generation.
 """
 
 import re
@@ -52,8 +54,9 @@ NOT_AVAILABLE: Final = "not available yet"
 
 
 class PlacementProgress(Struct, frozen=True):
-    """Progress of a placement: done or not, pending work as text, and the observed bindings. `is_decided`:
-    the hub has observed the change and picked clusters.
+    """Progress of a placement: done or not, pending work as text, and the observed bindings.
+
+    `is_decided`: the hub has observed the change and picked clusters.
     """
 
     is_done: bool
@@ -64,7 +67,10 @@ class PlacementProgress(Struct, frozen=True):
 
 
 class ObservedPlacementObjects(Struct, frozen=True):
-    """Observed placement with its hub-created objects. `is_partial`: its status replaces the missing snapshots."""
+    """Observed placement with its hub-created objects.
+
+    `is_partial`: its status replaces the missing snapshots.
+    """
 
     placement: Body
     bindings: Sequence[Body]
@@ -89,7 +95,10 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 
 
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
-    """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
+    """Return the condition `kind` of an object's current generation.
+
+    {} if it is missing, or of an older one.
+    """
     for item in list_conditions(body):
         if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(
             body
@@ -144,7 +153,10 @@ def build_observed_bindings(
 
 
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
-    """Return the predicted failures of a placement like those observed: `ams1: Applied False, ApplyFailed`."""
+    """Return the predicted failures of a placement like those observed.
+
+    `ams1: Applied False, ApplyFailed`.
+    """
     failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
         for condition in list_mappings(status, "conditions"):
@@ -160,8 +172,10 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement. With `is_external` (staged runs roll it out) it is done once scheduled.
-    `planned` are the predicted bindings, and `failing` the messages about predicted failures: not waited for.
+    """Return the progress of a placement.
+
+    With `is_external` (staged runs roll it out) it is done once scheduled. `planned` are the
+    predicted bindings, and `failing` the messages about predicted failures: not waited for.
     """
     body = placement_objects.placement
     scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")
@@ -202,8 +216,10 @@ def check_placement_progress(
 def find_blocked_rollout(
     placement_objects: ObservedPlacementObjects, outdated: AbstractSet[str] = frozenset()
 ) -> BlockedRollout | None:
-    """Return a rolling update without progress and without budget to continue; None if it continues or has ended.
-    `outdated`: bound clusters still to get an override. The caller ensures the hub has processed the placement.
+    """Return a rolling update without progress and without budget to continue.
+
+    None if it continues or has ended. `outdated`: bound clusters still to get an override. The
+    caller ensures the hub has processed the placement.
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
@@ -265,8 +281,10 @@ def _find_pending_clusters(
     # messages about predicted failures.
     failing: AbstractSet[str],
 ) -> tuple[list[str], list[str]]:
-    """Return messages about the clusters still to be changed by a rolling update. The second list is about clusters
-    with a failure or an old resource snapshot as predicted: these are not waited for.
+    """Return messages about the clusters still to be changed by a rolling update.
+
+    The second list is about clusters with a failure or an old resource snapshot as predicted: these
+    are not waited for.
     """
     pending: list[str] = []
     expected_failures: list[str] = []
@@ -297,8 +315,10 @@ def _find_pending_clusters(
 
 
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> str:
-    """Return the pending work of a cluster with the latest snapshot, or without any: `ams1: not available yet`. Return
-    "" if there is none: the cluster is available, or keeps its state as predicted.
+    """Return the pending work of a cluster with the latest snapshot, or without any.
+
+    `ams1: not available yet`. Return "" if there is none: the cluster is available, or keeps its
+    state as predicted.
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
@@ -315,7 +335,10 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
-    """Return True if a binding still has an older apply strategy. The hub updates it after the placement."""
+    """Return True if a binding still has an older apply strategy.
+
+    The hub updates it after the placement.
+    """
     configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
     bound = get_mapping(binding_spec, "applyStrategy")
     # A missing field is no change.
@@ -323,8 +346,10 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 
 def explain_unready_cluster(binding: Body) -> str:
-    """Return why a bound cluster is not ready: its first failed condition (`Applied False, ApplyFailed`), or else
-    NOT_AVAILABLE. Return "" for a ready cluster.
+    """Return why a bound cluster is not ready.
+
+    Its first failed condition (`Applied False, ApplyFailed`), or else NOT_AVAILABLE. Return "" for
+    a ready cluster.
     """
     if any(
         find_condition(binding, kind).get("status") == "True"
@@ -357,8 +382,9 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
-    """Return True if the hub's latest snapshot is missing (None), or older than the newest predicted one. A binding
-    without a predicted snapshot (None) does not count.
+    """Return True if the hub's latest snapshot is missing (None), or older than the newest predicted one.
+
+    A binding without a predicted snapshot (None) does not count.
     """
     for binding in planned.values():
         predicted = get_mapping(binding).get("resource_snapshot")
@@ -376,7 +402,10 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
-    """Return the index of the latest resource snapshot, None without one. A partial read has it in the status only."""
+    """Return the index of the latest resource snapshot, None without one.
+
+    A partial read has it in the status only.
+    """
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
@@ -386,7 +415,10 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
 
 
 class StagedRunProgress(Struct, frozen=True):
-    """Progress of a staged run. `approval`: the request waiting for an operator. `failure`: the reason of a failure."""
+    """Progress of a staged run.
+
+    `approval`: the request waiting for an operator. `failure`: the reason of a failure.
+    """
 
     has_ended: bool
     message: str = ""
@@ -395,8 +427,10 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run with its approval requests. Its spec has the requested state: Run, Stop, or only
-    Initialize (the default). A requested stop or initialization is an end of the run, too.
+    """Return the progress of a run with its approval requests.
+
+    Its spec has the requested state: Run, Stop, or only Initialize (the default). A requested stop
+    or initialization is an end of the run, too.
     """
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
@@ -451,7 +485,10 @@ def _describe_current_stage(run: Body) -> str:
 
 
 def _has_true_condition(status: Mapping[str, Any], kind: str) -> bool:
-    """Return True if the conditions in a status (of an object, a stage of a run or its cluster) have a true `kind`."""
+    """Return True if the conditions in a status have a true `kind`.
+
+    Of an object, a stage of a run or its cluster.
+    """
     conditions = list_mappings(status, "conditions")
     return (kind, "True") in (
         (condition.get("type"), condition.get("status")) for condition in conditions

@@ -101,7 +101,10 @@ EXTERNAL_PATCH: Final[Mapping[str, Any]] = {
 
 
 class HubStepWriter(Struct, frozen=True):
-    """Writer of one step. `request` is the change, and receives the progress."""
+    """Writer of one step.
+
+    `request` is the change, and receives the progress.
+    """
 
     hub: HubClient
     cache: HubCache
@@ -128,9 +131,11 @@ class HubStepWriter(Struct, frozen=True):
         return self.cache.get(find_object_path(self.hub, hub_object))
 
     def delete(self) -> None:
-        """Delete the objects and wait for their removal. With the setting read_only nothing is deleted: the step fails
-        until another tool has done it. A member cluster stays on the hub, without the labels and taints of nexusform.
-        Raises ProviderProblem and ApiError.
+        """Delete the objects and wait for their removal.
+
+        With the setting read_only nothing is deleted: the step fails until another tool has done
+        it. A member cluster stays on the hub, without the labels and taints of nexusform. Raises
+        ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
             # The hub creates and deletes requests, and an approval stays granted.
@@ -159,7 +164,10 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object and wait for its removal; one re-created by others stays. Raises ProviderProblem."""
+        """Delete an object and wait for its removal; one re-created by others stays.
+
+        Raises ProviderProblem.
+        """
         body = self._read_existing(hub_object)
         if body is None:
             # An operator's choice: missing objects may still exist.
@@ -207,7 +215,10 @@ class HubStepWriter(Struct, frozen=True):
             )
 
     def write(self) -> ChangeResult:
-        """Create or update the objects, or resume that. Raises ProviderProblem and ApiError."""
+        """Create or update the objects, or resume that.
+
+        Raises ProviderProblem and ApiError.
+        """
         if self._type_name in APPROVAL_TYPES:
             return self._approve_request()
         if self._type_name in RUN_TYPES:
@@ -219,7 +230,10 @@ class HubStepWriter(Struct, frozen=True):
         return self._write_resource()
 
     def _write_resource(self) -> ChangeResult:
-        """Write the objects and wait for the result; with read_only, write nothing and require the planned objects."""
+        """Write the objects and wait for the result.
+
+        With read_only, write nothing and require the planned objects.
+        """
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
             different = [
@@ -243,7 +257,10 @@ class HubStepWriter(Struct, frozen=True):
         return result
 
     def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
-        """Write the objects, delete those removed from a manifest (the last one first), and wait for the result."""
+        """Write the objects, delete those removed from a manifest, and wait for the result.
+
+        The last one first.
+        """
         written = self._write_objects(hub_objects)
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
@@ -256,7 +273,10 @@ class HubStepWriter(Struct, frozen=True):
             return self._wait_for_result(written)
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
-        """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
+        """Wait until the placement of a new run or eviction is scheduled; not for other objects.
+
+        Raises StepPending.
+        """
         if self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
             # It needs no placement.
             return
@@ -278,7 +298,10 @@ class HubStepWriter(Struct, frozen=True):
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
-        """Write the objects of a step in order; return each with its resulting body. Raises ProviderProblem."""
+        """Write the objects of a step in order; return each with its resulting body.
+
+        Raises ProviderProblem.
+        """
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
@@ -309,9 +332,11 @@ class HubStepWriter(Struct, frozen=True):
     def _ensure_object_is_writable(
         self, hub_object: HubObject, body: Values | None, *, is_managed: bool
     ) -> None:
-        """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
-        Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
-        They must be in state (`is_managed`), or written by an earlier run.
+        """Raise ProviderProblem if an object must not be written.
+
+        `body`: the object on the hub, None if missing. Members must exist. Existing objects must
+        not be of another tool, re-created by another manager, or in deletion. They must be in state
+        (`is_managed`), or written by an earlier run.
         """
         if body is None:
             if self._type_name == MEMBER_TYPE:
@@ -341,8 +366,10 @@ class HubStepWriter(Struct, frozen=True):
             )
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
-        """Return True if an earlier run of this step wrote an object. Usually it owns fields then. An apply of a body
-        without fields owns none: the last recorded operation has to be for this object or a later one.
+        """Return True if an earlier run of this step wrote an object.
+
+        Usually it owns fields then. An apply of a body without fields owns none: the last recorded
+        operation has to be for this object or a later one.
         """
         if self.request.resumed_operation is None:
             # This is the first run.
@@ -360,7 +387,10 @@ class HubStepWriter(Struct, frozen=True):
         return self.request.resumed_operation in [f"apply {title}" for title in later_titles]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object; return its new body. `body` is the existing one, None if new. Raises ProviderProblem."""
+        """Apply an object; return its new body.
+
+        `body` is the existing one, None if new. Raises ProviderProblem.
+        """
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
@@ -384,8 +414,10 @@ class HubStepWriter(Struct, frozen=True):
             raise ProviderProblem(format_request_rejection(api_error, hub_object)) from None
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
-        """Wait until the hub has completed the change; return the result with the verified predictions. `written`: the
-        sent objects with the hub's responses, () with read_only.
+        """Wait until the hub has completed the change.
+
+        Return the result with the verified predictions. `written`: the sent objects with the hub's
+        responses, () with read_only.
         """
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
@@ -416,8 +448,10 @@ class HubStepWriter(Struct, frozen=True):
         return ChangeResult(planned, note=note)
 
     def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
-        """Wait until a placement is rolled out; return it with the observed bindings and the verified predictions.
-        `note` is the record of the written object, {} without one. `decision`: the progress at the pick of clusters.
+        """Wait until a placement is rolled out.
+
+        Return it with the observed bindings and the verified predictions. `note` is the record of
+        the written object, {} without one. `decision`: the progress at the pick of clusters.
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)
@@ -446,8 +480,10 @@ class HubStepWriter(Struct, frozen=True):
     def _verify_predictions(
         self, decision: PlacementProgress, final: PlacementProgress
     ) -> VerificationResult:
-        """Compare the predictions with the hub's first decision. Compare them with the bindings at the end instead if
-        fewer are wrong then, as after an eviction in the same apply.
+        """Compare the predictions with the hub's first decision.
+
+        Compare them with the bindings at the end instead if fewer are wrong then, as after an
+        eviction in the same apply.
         """
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")
@@ -482,8 +518,10 @@ class HubStepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
-        """Wait until the clusters of an override's placement have it, or (`is_removed`) have lost it. A blocked rollout
-        is reported. Without permission to read the objects, report that and do not wait.
+        """Wait until the clusters of an override's placement have it, or (`is_removed`) have lost it.
+
+        A blocked rollout is reported. Without permission to read the objects, report that and do
+        not wait.
         """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
@@ -501,7 +539,10 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=message))
 
     def _wait_for_run(self) -> VerificationResult:
-        """Wait for a run; return its verified predictions, if it is started. Raises ProviderProblem if it fails."""
+        """Wait for a run; return its verified predictions, if it is started.
+
+        Raises ProviderProblem if it fails.
+        """
         planned = self._planned
         granted, identity = (
             frozenset(list_texts(planned, "approvals")),
@@ -515,7 +556,10 @@ class HubStepWriter(Struct, frozen=True):
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
     def _verify_run(self) -> VerificationResult:
-        """Compare a completed run with the planned one. Raises ProviderProblem if it distributed other objects."""
+        """Compare a completed run with the planned one.
+
+        Raises ProviderProblem if it distributed other objects.
+        """
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = get_scoped_kind("ResourceSnapshot", namespace)
@@ -545,8 +589,10 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
-        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval by
-        others. Raises StepPending if the run ends without the request, and ManualStepPending.
+        """Approve a request once its run has made it, unless `approved` is False.
+
+        With read_only require approval by others. Raises StepPending if the run ends without the
+        request, and ManualStepPending.
         """
         planned = self._planned
         if planned.get("approved") is False:

@@ -1,4 +1,7 @@
-"""data fleet_hub: a hub as currently reported by its API server. Plans start from its objects."""
+"""data fleet_hub: a hub as currently reported by its API server.
+
+Plans start from its objects.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -81,7 +84,10 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
+    """Read the hub; its response is parsed like an export.
+
+    Return problems without attributes if it is unreadable.
+    """
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")} | _build_query(
@@ -111,8 +117,10 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _build_query(context: ReadContext) -> dict[str, Any]:
-    """Build the arguments of a query from the configured placements: their selectors, and the namespaces of a tenant.
-    Without a tenant, add the kinds a hub may refuse to list (`optional`).
+    """Build the arguments of a query from the configured placements.
+
+    Their selectors, and the namespaces of a tenant. Without a tenant, add the kinds a hub may
+    refuse to list (`optional`).
     """
     # From blocks or manifests.
     placements: list[FleetPlacement] = []
@@ -176,7 +184,10 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
-    """Return True if the newest heartbeat is far from the local time: the members are dead, or the clocks differ."""
+    """Return True if the newest heartbeat is far from the local time.
+
+    The members are dead, or the clocks differ.
+    """
     return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 
 

@@ -98,7 +98,10 @@ def import_hub(
     locking: LockOptions,
     notices: RunCallbacks,
 ) -> ImportResult:
-    """Import the objects of a hub missing in state, and write their file `path`; on errors nothing is written."""
+    """Import the objects of a hub missing in state, and write their file `path`.
+
+    On errors nothing is written.
+    """
     rejection = check_generated_path(path)
     if rejection is not None:
         return ImportResult(diagnostics=(rejection,))
@@ -139,7 +142,10 @@ def import_hub(
 def _read_hub_objects_to_import(
     location: CommandContext, state: State, configuration: Configuration, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
-    """Return the hub's URL, the objects to import by address, and diagnostics: another hub, or skipped objects."""
+    """Return the hub's URL, the objects to import by address, and diagnostics.
+
+    Another hub, or skipped objects.
+    """
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
@@ -189,7 +195,10 @@ def _read_hub_objects_to_import(
 
 
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
-    """Return a label for a new block, numbered if it was used before. `names` counts the uses of each label."""
+    """Return a label for a new block, numbered if it was used before.
+
+    `names` counts the uses of each label.
+    """
     valid_text = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
     # "_" before anything but a letter.
     label = re.sub(r"^(?![A-Za-z])", "_", valid_text)
@@ -201,7 +210,10 @@ def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]
 def _find_block(
     configuration: Configuration, type_name: str, object_id: str
 ) -> ResourceBlock | None:
-    """Return the block of an object by the object's id. Return None without a block, or with count or for_each."""
+    """Return the block of an object by the object's id.
+
+    Return None without a block, or with count or for_each.
+    """
     for block in configuration.root.resources.values():
         is_single = (block.mode, block.type, block.count, block.for_each) == (
             "managed",
@@ -215,7 +227,10 @@ def _find_block(
 
 
 def _build_object_id(block: ResourceBlock) -> str:
-    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. Else the name is the block's label."""
+    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME.
+
+    Else the name is the block's label.
+    """
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
     # Only a literal has a value.
     namespace = str(getattr(expressions.get("namespace"), "value", ""))
@@ -226,7 +241,10 @@ def _build_object_id(block: ResourceBlock) -> str:
 def _list_user_objects(
     hub: HubClient, configuration: Configuration
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield type, id and body of user-created objects to import; of `_BLOCK_TYPES` only if a block has the type."""
+    """Yield type, id and body of user-created objects to import.
+
+    Of `_BLOCK_TYPES` only if a block has the type.
+    """
     configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
@@ -273,9 +291,10 @@ def _render_configuration(
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the imported objects to state by a plan without changes; return its diagnostics. Nothing is written after
-    an error: another hub than in state, or an object different from its configuration. If only predicted attributes
-    differ, they are imported as predicted.
+    """Write the imported objects to state by a plan without changes; return its diagnostics.
+
+    Nothing is written after an error: another hub than in state, or an object different from its
+    configuration. If only predicted attributes differ, they are imported as predicted.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):
@@ -323,8 +342,10 @@ def _list_changes(plan: Plan) -> list[Change]:
 def _find_configured_manifest_objects(
     run: Run, last_creation: int
 ) -> dict[Address, ImportedObject]:
-    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests with an object
-    missing on the hub are left out. Creation numbers continue after `last_creation`.
+    """Return the objects of manifests in the configuration: other objects may depend on them.
+
+    Manifests with an object missing on the hub are left out. Creation numbers continue after
+    `last_creation`.
     """
     imports: dict[Address, ImportedObject] = {}
     request = build_base_request(run.project, run.stored)
@@ -360,6 +381,7 @@ def _add_predicted_attributes(
     imported: ImportedObject, planned: Mapping[str, Any]
 ) -> ImportedObject:
     """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block.
+
     `planned` are its attributes in a plan with the block.
     """
     current = imported.object

@@ -31,8 +31,10 @@ Bindings = Mapping[str, Mapping[str, object]]
 
 
 class PlacementComparison(Struct, frozen=True):
-    """Comparison of one placement: its clusters in state and on the hub; None if it is missing there.
-    `record` holds the verified predictions of applied plans, `not_verified` describes unread results of the last.
+    """Comparison of one placement: its clusters in state and on the hub.
+
+    None if it is missing there. `record` holds the verified predictions of applied plans,
+    `not_verified` describes unread results of the last.
     """
 
     address: str
@@ -44,7 +46,10 @@ class PlacementComparison(Struct, frozen=True):
 
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
-        """Different bindings, as (cluster, text of the binding in state, text of the one on the hub)."""
+        """Different bindings, as.
+
+        Cluster, text of the binding in state, text of the one on the hub.
+        """
         observed_bindings = self.observed or {}
         differences: list[tuple[str, str, str]] = []
         for cluster in sorted({*self.recorded, *observed_bindings}):
@@ -56,8 +61,10 @@ class PlacementComparison(Struct, frozen=True):
 
 
 class HubReconciliation(Struct, frozen=True):
-    """Result of a reconciliation. `rules` are the separation rules on the observed placement; `pending` lists
-    pending work or blocked rollouts by placement.
+    """Result of a reconciliation.
+
+    `rules` are the separation rules on the observed placement; `pending` lists pending work or
+    blocked rollouts by placement.
     """
 
     checks: tuple[PlacementComparison, ...] = ()
@@ -180,7 +187,10 @@ def _format_binding(binding: Mapping[str, object] | None) -> str:
 
 
 def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> Iterator[Diagnostic]:
-    """Write the observed placements to the state if they differ; yield an error if the backend fails."""
+    """Write the observed placements to the state if they differ.
+
+    Yield an error if the backend fails.
+    """
     state = run.stored.state
     instances = dict(state.instances)
     for address, observed in observed_states.items():

@@ -27,7 +27,10 @@ _QUERY: Final = """SELECT JSON_OBJECT(
 
 
 def build_openstack_script(directory: str) -> str:
-    """Return the script. It changes nothing in OpenStack."""
+    """Return the script.
+
+    It changes nothing in OpenStack.
+    """
     lines = [f"run {name} {command}" for name, command in COMMANDS.items()]
     return f"""#!/bin/sh
 # Lists compute hosts with the openstack command line (as an administrator; it needs osc-placement). Changes nothing.

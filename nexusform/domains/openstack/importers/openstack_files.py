@@ -1,5 +1,7 @@
-"""Files of `openstack ... -f json`: compute hosts, flavors, servers and server groups. NUMA cells, PCI devices and
-supported instances are of the table compute_nodes of Nova, and of topologies of servers.
+"""Files of `openstack ... -f json`: compute hosts, flavors, servers and server groups.
+
+NUMA cells, PCI devices and supported instances are of the table compute_nodes of Nova, and of
+topologies of servers.
 """
 
 import json
@@ -52,7 +54,10 @@ class OpenstackFiles(Struct):
 
 
 def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
-    """Parse the files of a directory by name without suffix. If one is missing or no table, return only problems."""
+    """Parse the files of a directory by name without suffix.
+
+    If one is missing or no table, return only problems.
+    """
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
     required = ("hypervisors", "compute_services", "servers", "flavors", "resource_providers")
@@ -79,7 +84,10 @@ def _build_problem(
 
 
 def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
-    """Return the rows of a table with column names such as `resource_class`. Report an invalid table and return []."""
+    """Return the rows of a table with column names such as `resource_class`.
+
+    Report an invalid table and return [].
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -100,7 +108,10 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill `reading` from tables; report hosts left out. Raises LookupError, AttributeError, TypeError, ValueError."""
+    """Fill `reading` from tables; report hosts left out.
+
+    Raises LookupError, AttributeError, TypeError, ValueError.
+    """
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     for row in tables.get("server_groups", []):
@@ -154,7 +165,10 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
 
 
 def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the details of a host, unknown ones if its row is missing. Raises ValueError."""
+    """Return the details of a host, unknown ones if its row is missing.
+
+    Raises ValueError.
+    """
     if hostname not in nodes:
         return _UNKNOWN
     try:
@@ -209,7 +223,10 @@ def _build_host(
 
 
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
-    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction. Raises ValueError."""
+    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction.
+
+    Raises ValueError.
+    """
     figure = float(row[name])
     if not math.isfinite(figure) or figure < 0:
         raise ValueError(f"{name} is {row[name]}")
@@ -227,7 +244,10 @@ def _read_first_text(row: Mapping[str, Any], *columns: str) -> str:
 
 
 def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a flavor in the inventory; its disk includes the ephemeral one and the swap."""
+    """Return the values of a flavor in the inventory.
+
+    Its disk includes the ephemeral one and the swap.
+    """
     swap = _read_count(row, "swap")
     return {
         "vcpus": int(row["vcpus"]),
@@ -250,7 +270,10 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
 def _iterate_servers(
     tables: Mapping[str, Rows], reading: OpenstackFiles
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the id and values of each server with capacity on a host; report unknown flavors and NUMA cells."""
+    """Yield the id and values of each server with capacity on a host.
+
+    Report unknown flavors and NUMA cells.
+    """
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown_cells = []
     for row in tables["servers"]:
@@ -316,9 +339,10 @@ def _add_usage_without_server(
     providers: Mapping[str, str],
     services: Mapping[str, Any],
 ) -> None:
-    """Add one server per host with the amounts used in Placement beyond those of its listed servers. Such usage is of
-    servers absent in the files. `providers` are the uuids of resource providers by host name; the table of a provider's
-    inventory has the used amounts.
+    """Add one server per host with the amounts used in Placement beyond those of its listed servers.
+
+    Such usage is of servers absent in the files. `providers` are the uuids of resource providers by
+    host name; the table of a provider's inventory has the used amounts.
     """
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():
@@ -365,7 +389,10 @@ def _read_properties(value: Any) -> dict[str, str]:
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a host from its row (objects of Nova in JSON). Raises KeyError, TypeError, ValueError."""
+    """Return the details of a host from its row (objects of Nova in JSON).
+
+    Raises KeyError, TypeError, ValueError.
+    """
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
     # Of a PciDevicePoolList, or a plain list.
@@ -388,7 +415,10 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the use of each NUMA cell of its host by a server. Raises KeyError, TypeError, ValueError."""
+    """Return the use of each NUMA cell of its host by a server.
+
+    Raises KeyError, TypeError, ValueError.
+    """
     topology = _parse(row.get("topology")) or {}
     page_size = topology.get("pagesize_kb")
     return [
@@ -453,7 +483,10 @@ def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_device_pool(pool: Any) -> dict[str, Any]:
-    """Convert a pool of Nova's PCI devices to the form of the inventory; its tags count as properties."""
+    """Convert a pool of Nova's PCI devices to the form of the inventory.
+
+    Its tags count as properties.
+    """
     properties = dict(_unwrap_versioned_object(pool))
     properties |= properties.pop("tags", None) or {}
     node = properties.pop("numa_node", None)

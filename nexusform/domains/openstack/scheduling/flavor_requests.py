@@ -1,7 +1,9 @@
-"""Requests in the properties of a flavor and of an image: dedicated CPUs, NUMA cells, memory pages, PCI devices, hosts.
+"""Requests in the properties of a flavor and of an image.
 
-Source: nova/virt/hardware.py (numa_get_constraints), nova/scheduler/utils.py (ResourceRequest) and, for images,
-ImagePropertiesFilter of Nova 34.0.
+Dedicated CPUs, NUMA cells, memory pages, PCI devices, hosts.
+
+Source: nova/virt/hardware.py (numa_get_constraints), nova/scheduler/utils.py (ResourceRequest) and,
+for images, ImagePropertiesFilter of Nova 34.0.
 """
 
 import re
@@ -68,10 +70,12 @@ _KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "
 
 
 class FlavorRequest(Struct, frozen=True):
-    """Requests of a flavor and an image besides the size. `numa` has no cells if none are requested.
+    """Requests of a flavor and an image besides the size.
 
-    `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without PCPU. `problem` is
-    a reason why no host can be predicted, else "".
+    `numa` has no cells if none are requested.
+
+    `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without
+    PCPU. `problem` is a reason why no host can be predicted, else "".
     """
 
     numa: NumaRequest = NumaRequest()
@@ -90,7 +94,10 @@ class FlavorRequest(Struct, frozen=True):
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
-    """Return the requests of an image under the names of a flavor's properties: "hw_numa_nodes" is "hw:numa_nodes"."""
+    """Return the requests of an image under the names of a flavor's properties.
+
+    "hw_numa_nodes" is "hw:numa_nodes".
+    """
     selected = {}
     for name, value in image.items():
         key = name.replace("hw_", "hw:", 1)
@@ -103,7 +110,10 @@ def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
 def parse_flavor(
     flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str] | None = None
 ) -> FlavorRequest:
-    """Parse the properties of a flavor and an image; an error becomes its `problem`. `aliases`: those of nova.conf."""
+    """Parse the properties of a flavor and an image; an error becomes its `problem`.
+
+    `aliases`: those of nova.conf.
+    """
     try:
         return _parse(flavor, aliases, select_image_requests(image or {}))
     except ValueError as problem:
@@ -113,8 +123,10 @@ def parse_flavor(
 def _parse(
     flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]
 ) -> FlavorRequest:
-    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties. `aliases`
-    are the PCI devices requested by name in flavors. `image` are the image's requests under the names of a flavor's
+    """Return the requests of a flavor and an image.
+
+    Raises ValueError for invalid and unpredicted properties. `aliases` are the PCI devices
+    requested by name in flavors. `image` are the image's requests under the names of a flavor's
     properties; a conflict of both is invalid.
     """
     properties = flavor.properties
@@ -160,15 +172,20 @@ def _select_property(properties: Mapping[str, str], image: Mapping[str, str], ke
 def _find_unpredicted(
     properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str
 ) -> str:
-    """Return a property with an unpredicted effect: `secure_boot` if required, or one with a prefix. Else return ""."""
+    """Return a property with an unpredicted effect.
+
+    `secure_boot` if required, or one with a prefix. Else return "".
+    """
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
     return next((name for name in properties if name.startswith(prefixes)), "")
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
-    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError.
-    `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests.
+
+    Raises ValueError. `image` are the image's requests under the names of a flavor's properties,
+    such as "hw:numa_nodes".
     """
     flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
     # Of images, by the flavor's policy.
@@ -205,9 +222,10 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict. The
-    policy of the flavor precedes the one of the image. The trait for hyperthreading sets ISOLATE if it is forbidden,
-    and REQUIRE if it is required.
+    """Return the policy for threads by a property or a trait, "" for none.
+
+    Raises ValueError if they conflict. The policy of the flavor precedes the one of the image. The
+    trait for hyperthreading sets ISOLATE if it is forbidden, and REQUIRE if it is required.
     """
     policy, image_policy = properties.get(_THREADS, ""), image.get(_THREADS, "")
     # Any policy of the image fits PREFER.
@@ -222,7 +240,10 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
 
 
 def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
-    """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed". Raises ValueError."""
+    """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed".
+
+    Raises ValueError.
+    """
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
     # One without the other.
     if bool(mask) is not (policy == MIXED):
@@ -241,9 +262,11 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
-    """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError. The properties hw:numa_cpus.N and
-    hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells have the same size: 8 vCPUs in 2
-    cells are 0 to 3 and 4 to 7. `dedicated` are the vCPUs with dedicated CPUs.
+    """Return the NUMA cells of a VM, `nodes` in number.
+
+    Raises ValueError. The properties hw:numa_cpus.N and hw:numa_mem.N set the vCPUs and the memory
+    of each cell N; without them all cells have the same size: 8 vCPUs in 2 cells are 0 to 3 and 4
+    to 7. `dedicated` are the vCPUs with dedicated CPUs.
     """
     cpus = [
         _parse_cpus(text, _CPUS)
@@ -291,7 +314,10 @@ def _parse_numa_cells(
 def _select_numbered_properties(
     properties: Mapping[str, str], image: Mapping[str, str], key: str
 ) -> list[str]:
-    """Return the values of key.0, key.1 and so on, until one is missing. Raises ValueError if both have key.0."""
+    """Return the values of key.0, key.1 and so on, until one is missing.
+
+    Raises ValueError if both have key.0.
+    """
     first_name = f"{key}.0"
     if first_name in properties and first_name in image:
         raise ValueError(_format_property_conflict(key))
@@ -303,7 +329,10 @@ def _select_numbered_properties(
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size (KiB or of PAGE_SIZES), None if unset. An image sets it if the flavor has any or large."""
+    """Return the page size (KiB or of PAGE_SIZES), None if unset.
+
+    An image sets it if the flavor has any or large.
+    """
     of_flavor, of_image = (
         _parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image)
     )
@@ -320,7 +349,10 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
 
 
 def _parse_page_size_text(text: str) -> int | None:
-    """Return the page size in KiB, or one of PAGE_SIZES; None for "". Raises ValueError."""
+    """Return the page size in KiB, or one of PAGE_SIZES; None for "".
+
+    Raises ValueError.
+    """
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
     match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT]?)B)?", text)
@@ -331,7 +363,10 @@ def _parse_page_size_text(text: str) -> int | None:
 
 
 def _parse_cpus(text: str, key: str) -> frozenset[int]:
-    """Return the CPUs of a text: "0-3,^2" are 0, 1 and 3. Raises ValueError, with the name of the property `key`."""
+    """Return the CPUs of a text: "0-3,^2" are 0, 1 and 3.
+
+    Raises ValueError, with the name of the property `key`.
+    """
     cpus: set[int] = set()
     excluded: set[int] = set()
     for part in split_list(text):
@@ -348,7 +383,10 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
 
 
 def _parse_number(text: str, key: str) -> int:
-    """Return the whole number of the property `key`. Raises ValueError, with its name."""
+    """Return the whole number of the property `key`.
+
+    Raises ValueError, with its name.
+    """
     number = parse_integer(text.strip())
     if number is None:
         raise ValueError(_format_invalid_property(key, text))
@@ -356,7 +394,10 @@ def _parse_number(text: str, key: str) -> int:
 
 
 def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
-    """Return (alias, number of devices) pairs of a text such as "a:1,b:2". Raises ValueError."""
+    """Return (alias, number of devices) pairs of a text such as "a:1,b:2".
+
+    Raises ValueError.
+    """
     pairs = []
     for part in split_list(text):
         match = re.fullmatch(r"(.+):\s*([0-9]{1,9})", part)
@@ -417,8 +458,10 @@ def find_unpredicted_property(properties: Mapping[str, str]) -> str:
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
-    """Return why a host rejects an image, or "". An instance in `supported` has an architecture, type and VM mode. One
-    of these instances must have all values requested by the image.
+    """Return why a host rejects an image, or "".
+
+    An instance in `supported` has an architecture, type and VM mode. One of these instances must
+    have all values requested by the image.
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())

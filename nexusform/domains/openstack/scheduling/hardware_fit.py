@@ -26,13 +26,19 @@ class MemoryPages(Struct, frozen=True):
     reserved: int = 0
 
     def can_fit(self, memory_mib: int, *, is_free: bool) -> bool:
-        """Return whether memory fits in free pages (`is_free`), or else in all pages; it has to be whole pages."""
+        """Return whether memory fits in free pages (`is_free`), or else in all pages.
+
+        It has to be whole pages.
+        """
         pages = self.total - self.used - self.reserved if is_free else self.total
         return memory_mib * _KIB <= pages * self.size_kib and memory_mib * _KIB % self.size_kib == 0
 
 
 class HostCell(Struct, frozen=True):
-    """NUMA cell of a host: shared and dedicated CPUs, memory, and their use. `siblings`: the threads of each core."""
+    """NUMA cell of a host: shared and dedicated CPUs, memory, and their use.
+
+    `siblings`: the threads of each core.
+    """
 
     id: int
     shared: frozenset[int]
@@ -57,8 +63,10 @@ class HostCell(Struct, frozen=True):
 
 
 class GuestCell(Struct):
-    """NUMA cell of a VM. `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY.
-    `pins` are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
+    """NUMA cell of a VM.
+
+    `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY. `pins`
+    are the CPUs of its dedicated vCPUs, `emulator_pins` the one of its emulator threads.
     """
 
     id: int
@@ -84,8 +92,10 @@ class CellRequest(Struct, frozen=True):
 
 
 class NumaRequest(Struct, frozen=True):
-    """NUMA cells requested by a flavor and an image. `cpu_policy` is "", SHARED, DEDICATED or MIXED. With
-    `emulator_cpus` the first cell has one more dedicated CPU. With `needs_threads` cores of the host have threads.
+    """NUMA cells requested by a flavor and an image.
+
+    `cpu_policy` is "", SHARED, DEDICATED or MIXED. With `emulator_cpus` the first cell has one more
+    dedicated CPU. With `needs_threads` cores of the host have threads.
     """
 
     cells: tuple[CellRequest, ...] = ()
@@ -116,9 +126,11 @@ def fit_numa_cells(
     fit_devices: Callable[[Sequence[int]], bool] | None = None,
     attempts: int = 1,
 ) -> list[GuestCell] | None:
-    """Return the cells of the VM with their host cells, None if they do not fit. `devices_by_cell` counts the free PCI
-    devices near each host cell (None: near none). `fit_devices` checks those of the VM (None: it has none). Nova tries
-    `attempts` times, once per allocation candidate of the host; each try starts with the cell ids set by the former.
+    """Return the cells of the VM with their host cells, None if they do not fit.
+
+    `devices_by_cell` counts the free PCI devices near each host cell (None: near none).
+    `fit_devices` checks those of the VM (None: it has none). Nova tries `attempts` times, once per
+    allocation candidate of the host; each try starts with the cell ids set by the former.
     """
     if len(cells) < len(request.cells):
         # Each cell of the VM needs its own host cell.
@@ -148,9 +160,11 @@ def _fit_guest_cells(
     ratios: HostRatios,
     fit_devices: Callable[[Sequence[int]], bool] | None,
 ) -> bool:
-    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near; set their ids. Like
-    Nova, cache results by the ids of both cells, although a fitting guest cell takes the id of its host cell. So a
-    later permutation may find the result of another guest. Only the first cell has emulator threads.
+    """Return whether the guest cells fit on host cells, each on its own, with the PCI devices near.
+
+    Set their ids. Like Nova, cache results by the ids of both cells, although a fitting guest cell
+    takes the id of its host cell. So a later permutation may find the result of another guest. Only
+    the first cell has emulator threads.
     """
     # whether a guest cell fits, by the ids of the host cell and the guest.
     results: dict[tuple[int, int], bool] = {}
@@ -177,7 +191,10 @@ def _sort_host_cells(
     *,
     has_devices: bool,
 ) -> Sequence[HostCell]:
-    """Sort host cells unless all are needed: by PCI devices (most first if `has_devices`, else last), CPUs, memory."""
+    """Sort host cells unless all are needed.
+
+    By PCI devices (most first if `has_devices`, else last), CPUs, memory.
+    """
     if len(cells) == len(request.cells):
         # Like Nova: all are used anyway.
         return cells
@@ -194,7 +211,10 @@ def _sort_host_cells(
 def _fit_cell(
     cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int
 ) -> bool:
-    """Return whether a guest cell fits on a host cell. Set the guest's page size and, if it is pinned, CPUs and id."""
+    """Return whether a guest cell fits on a host cell.
+
+    Set the guest's page size and, if it is pinned, CPUs and id.
+    """
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
     if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(
         cell.shared
@@ -221,9 +241,10 @@ def _fit_cell(
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages. A
-    request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages need
-    free memory; other VMs may share it.
+    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
+
+    A request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs
+    and requested pages need free memory; other VMs may share it.
     """
     pages = {item.size_kib: item for item in cell.pages}
     # The last one is the smallest.
@@ -244,9 +265,11 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
 def _select_dedicated_cpus(
     cell: HostCell, count: int, emulator_cpus: int, thread_policy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads. None if too few CPUs are free under
-    the policy for threads. The first choice of vCPUs with CPUs left for the emulator threads counts. As in Nova,
-    emulator threads have CPUs only with dedicated vCPUs in the cell.
+    """Return the CPUs of `count` dedicated vCPUs and those of the emulator threads.
+
+    None if too few CPUs are free under the policy for threads. The first choice of vCPUs with CPUs
+    left for the emulator threads counts. As in Nova, emulator threads have CPUs only with dedicated
+    vCPUs in the cell.
     """
     if count + emulator_cpus > len(cell.free_cpus):
         return None
@@ -269,9 +292,11 @@ def _list_pin_choices(
     cell: HostCell, free_cores: Sequence[frozenset[int]], count: int, thread_policy: str
 ) -> Iterator[tuple[int, ...]]:
     """Yield the ways to choose `count` free CPUs under a policy for threads, in the order of Nova.
-    ISOLATE takes one thread of each wholly free core. The others take as many threads per core as possible: REQUIRE
-    at least two, any other policy also one, or in the end any free CPUs. `free_cores` are the free threads by core.
-    With the cores {0, 4} and {1, 5}, 2 CPUs may be (0, 4), then (0, 1); ISOLATE has (0, 1) only.
+
+    ISOLATE takes one thread of each wholly free core. The others take as many threads per core as
+    possible: REQUIRE at least two, any other policy also one, or in the end any free CPUs.
+    `free_cores` are the free threads by core. With the cores {0, 4} and {1, 5}, 2 CPUs may be (0,
+    4), then (0, 1); ISOLATE has (0, 1) only.
     """
     threads_per_core = max(map(len, cell.siblings), default=1)
     # threads to take per core, and the free ones that the core must have.
@@ -307,8 +332,10 @@ def update_host_cells(
 
 
 def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
-    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1). Its memory counts in pages of its
-    size, by default the smallest. With ISOLATE the whole cores of its CPUs are used. The use never falls below 0.
+    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1).
+
+    Its memory counts in pages of its size, by default the smallest. With ISOLATE the whole cores of
+    its CPUs are used. The use never falls below 0.
     """
     # Without page sizes of the host, `size` matches none: only the memory of the cell counts.
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
@@ -337,7 +364,10 @@ POLICIES: Final = (LEGACY, PREFERRED, REQUIRED, SOCKET)
 
 
 class DevicePool(Struct, frozen=True):
-    """Free PCI devices with equal properties (vendor_id, product_id, dev_type, tags). `numa_node` None: unknown."""
+    """Free PCI devices with equal properties (vendor_id, product_id, dev_type, tags).
+
+    `numa_node` None: unknown.
+    """
 
     count: int
     properties: Mapping[str, str]
@@ -392,8 +422,10 @@ def allocate_pci_devices(
     cells: Collection[int] = (),
     sockets: Mapping[int, int | None] = {},
 ) -> list[DevicePool] | None:
-    """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
-    the VM; with () the devices of any cell are allowed. `sockets` has the socket of each host cell.
+    """Return the pools without the devices of the requests, None if there are too few.
+
+    `cells` are the host cells of the VM; with () the devices of any cell are allowed. `sockets` has
+    the socket of each host cell.
     """
     remaining = list(pools)
     for request in requests:
@@ -431,8 +463,9 @@ def _select_near_pools(
     sockets: Mapping[int, int | None],
 ) -> Sequence[DevicePool]:
     """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
-    REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
-    PREFERRED any. The devices may be too few; the caller checks it.
+
+    REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those
+    without a known cell, and PREFERRED any. The devices may be too few; the caller checks it.
     """
     near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or count_free_devices(near) >= request.count:

@@ -1,7 +1,8 @@
 """Use of NUMA cells, dedicated CPUs and PCI devices of hosts, from the records of their VMs.
 
-The records of a machine are its name, the servers of the inventory (`server ID`) and the flavors of other VMs in the
-order of their placement. The inventory counts its servers already: a server without a record is subtracted.
+The records of a machine are its name, the servers of the inventory (`server ID`) and the flavors of
+other VMs in the order of their placement. The inventory counts its servers already: a server
+without a record is subtracted.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ SERVER_RECORD: Final = "server "
 
 
 class NovaHostUsage(Struct, frozen=True):
-    """Use of a host. `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs. The PCPU of
+    """Use of a host.
+
+    `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs. The PCPU of
     emulator threads are no vCPUs of a VM: Nova's weigher ignores them.
     """
 
@@ -59,8 +62,10 @@ class NovaHostUsage(Struct, frozen=True):
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
-        """Return whether the dedicated CPUs of a VM fit into the free PCPU, and the host fits its thread policy. Hosts
-        with hyperthreading cannot isolate threads, and hosts without it lack required threads.
+        """Return whether the dedicated CPUs of a VM fit into the free PCPU, and the host fits its thread policy.
+
+        Hosts with hyperthreading cannot isolate threads, and hosts without it lack required
+        threads.
         """
         count = request.dedicated_vcpus
         unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
@@ -71,16 +76,20 @@ class NovaHostUsage(Struct, frozen=True):
         ).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the dedicated CPUs of a VM fit into the free VCPU instead: the second query of Nova."""
+        """Return whether the dedicated CPUs of a VM fit into the free VCPU instead.
+
+        The second query of Nova.
+        """
         amount = request.fallback_vcpus
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(
             amount
         )
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU. Placement
-        counts dedicated CPUs as PCPU, or in a second query as VCPU. If they fit as both, the host is two candidates,
-        and Nova tries both.
+        """Return whether the NUMA cells of a VM fit; True without NUMA cells.
+
+        `free_vcpus` is the free VCPU. Placement counts dedicated CPUs as PCPU, or in a second query
+        as VCPU. If they fit as both, the host is two candidates, and Nova tries both.
         """
         if not request.numa.cells:
             # No limit by NUMA cells.
@@ -99,7 +108,10 @@ class NovaHostUsage(Struct, frozen=True):
         return self.take_devices(request.devices) is not None
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
-        """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
+        """Return the NUMA cells of a VM, None if they do not fit.
+
+        `attempts`: number of candidates tried by Nova.
+        """
         vcpus, memory = get_resource(self.host, VCPU), get_resource(self.host, MEMORY)
         ratios = HostRatios(vcpus.allocation_ratio, memory.allocation_ratio)
         devices_by_cell: Counter[int | None] = Counter()
@@ -115,14 +127,19 @@ class NovaHostUsage(Struct, frozen=True):
     def take_devices(
         self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()
     ) -> list[DevicePool] | None:
-        """Return the PCI devices left by requests, None if there are too few. `cells`: the host cells of the VM."""
+        """Return the PCI devices left by requests, None if there are too few.
+
+        `cells`: the host cells of the VM.
+        """
         return allocate_pci_devices(
             self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells}
         )
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
-        """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit. Nova first counts
-        dedicated CPUs as PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
+        """Return the use with one more VM.
+
+        NUMA cells and PCI devices are taken only if they fit. Nova first counts dedicated CPUs as
+        PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
         """
         # For a VM without NUMA cells.
         cells: list[GuestCell] | None = []
@@ -146,7 +163,10 @@ class NovaHostUsage(Struct, frozen=True):
 
 
 class UsageTable:
-    """Uses of hosts by their records. `requests` are those of the flavors by name, `servers` those of the inventory."""
+    """Uses of hosts by their records.
+
+    `requests` are those of the flavors by name, `servers` those of the inventory.
+    """
 
     def __init__(
         self,
@@ -162,7 +182,10 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of a host with VMs (cached). `records`: its name, then "server KEY" or a flavor per VM."""
+        """Return the use of a host with VMs (cached).
+
+        `records`: its name, then "server KEY" or a flavor per VM.
+        """
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
@@ -175,7 +198,10 @@ class UsageTable:
         return usage
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of a host. `records`: its name, "server KEY" of a listed server, or the flavor of a VM."""
+        """Return the use of a host.
+
+        `records`: its name, "server KEY" of a listed server, or the flavor of a VM.
+        """
         # The record of a host is its name.
         host = self._hosts[records[0]]
         present = {record for record in records if record.startswith(SERVER_RECORD)}
@@ -204,7 +230,10 @@ class UsageTable:
         return usage.add(self._requests.get(flavor, FlavorRequest()))
 
     def build_record(self, key: str) -> str:
-        """Return the record ("server KEY") of a server of the inventory, "" if only its size counts."""
+        """Return the record of a server of the inventory, "" if only its size counts.
+
+        "server KEY".
+        """
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
         is_recorded = any((server.dedicated_vcpus, server.numa_cells, request.needs_host_details))

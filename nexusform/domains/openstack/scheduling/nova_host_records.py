@@ -34,10 +34,13 @@ class Resource(Struct, frozen=True):
 
 
 class NovaHost(Struct, frozen=True):
-    """Compute host. `resources` by class; `aggregates` are the metadata of its aggregates, by name.
+    """Compute host.
 
-    `unschedulable_reason` is "" for a host with an enabled service in state up. With `has_details` its NUMA cells, free
-    PCI devices and supported instances (architecture, hypervisor type, VM mode) are known.
+    `resources` by class; `aggregates` are the metadata of its aggregates, by name.
+
+    `unschedulable_reason` is "" for a host with an enabled service in state up. With `has_details`
+    its NUMA cells, free PCI devices and supported instances (architecture, hypervisor type, VM
+    mode) are known.
     """
 
     name: str
@@ -55,7 +58,9 @@ class NovaHost(Struct, frozen=True):
 
 
 class NovaServer(Struct, frozen=True):
-    """Server on a host. `dedicated_vcpus` are PCPU in Placement, `emulator_vcpus` those of its emulator threads;
+    """Server on a host.
+
+    `dedicated_vcpus` are PCPU in Placement, `emulator_vcpus` those of its emulator threads;
     `numa_cells` are those of its host with its share. `image` is "" for an image without requests.
     """
 
@@ -77,7 +82,10 @@ class NovaServer(Struct, frozen=True):
 
 
 class Flavor(Struct, frozen=True):
-    """Flavor. `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk."""
+    """Flavor.
+
+    `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk.
+    """
 
     name: str
     vcpus: int
@@ -92,7 +100,10 @@ def build_sku_name(flavor: str, image: str) -> str:
 
 
 def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
-    """Build a host from plain data with sets of CPUs as text, such as "0-3,8". Raises ValueError if it is invalid."""
+    """Build a host from plain data with sets of CPUs as text, such as "0-3,8".
+
+    Raises ValueError if it is invalid.
+    """
     cells = [
         {
             **cell,
@@ -105,7 +116,10 @@ def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
 
 
 def build_server(values: Mapping[str, Any]) -> NovaServer:
-    """Build a server from plain data. Raises ValueError if it is invalid."""
+    """Build a server from plain data.
+
+    Raises ValueError if it is invalid.
+    """
     cells = [
         {**cell, "pins": list(parse_cpus(cell.get("pins")))}
         for cell in values.get("numa_cells") or ()
@@ -119,7 +133,10 @@ def split_list(text: str) -> list[str]:
 
 
 def parse_cpus(text: str | None) -> Iterator[int]:
-    """Yield the CPUs of a text such as "0-3,8". Raises ValueError."""
+    """Yield the CPUs of a text such as "0-3,8".
+
+    Raises ValueError.
+    """
     for part in split_list(text or ""):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)

@@ -1,6 +1,7 @@
 """Placement profile of Nova: Placement's allocation candidates, then filters, then weighers.
 
-Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/allocation_candidate.py of Placement 16.0.
+Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/allocation_candidate.py
+of Placement 16.0.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,8 +98,10 @@ _MAX_DEVICES: Final = 100
 
 
 def build_machine(host: NovaHost, slot: int) -> Machine:
-    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone. The use of its NUMA
-    cells, dedicated CPUs and PCI devices is counted apart, by the names (`record`) of the host and its VMs.
+    """Return a host as a machine with one cell: the capacities of Placement.
+
+    Its rack is its zone. The use of its NUMA cells, dedicated CPUs and PCI devices is counted
+    apart, by the names (`record`) of the host and its VMs.
     """
     return Machine(
         name=host.name,
@@ -116,7 +119,10 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
 
 
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
-    """Return the size of a server without emulator threads (0) and dedicated CPUs: `record` counts these."""
+    """Return the size of a server without emulator threads (0) and dedicated CPUs.
+
+    `record` counts these.
+    """
     return VmSku(
         server.name,
         server.vcpus,
@@ -150,9 +156,10 @@ class _NovaRules(NamedTuple):
         return self.requests.get(sku.name, FlavorRequest())
 
     def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about an unknown fact needed for the prediction of a VM, or "". Such facts are a PCI alias,
-        a filter not enabled in Nova, the NUMA cells and devices of hosts, and the properties of an image if hosts
-        support different ones.
+        """Return a sentence about an unknown fact needed for the prediction of a VM, or "".
+
+        Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of
+        hosts, and the properties of an image if hosts support different ones.
         """
         request = self.get_request(sku)
         if request.unknown_alias:
@@ -219,9 +226,11 @@ class _NovaRules(NamedTuple):
         return ""
 
     def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
-        """Return why a property of the flavor rejects the host, or "". A property is about a trait of the host
-        ("trait:NAME"), or about the metadata of its aggregates (without a prefix, or with the one for them). Properties
-        with other prefixes reject no host here.
+        """Return why a property of the flavor rejects the host, or "".
+
+        A property is about a trait of the host ("trait:NAME"), or about the metadata of its
+        aggregates (without a prefix, or with the one for them). Properties with other prefixes
+        reject no host here.
         """
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
@@ -248,7 +257,10 @@ _HOW_TO_DESCRIBE: Final = (
 
 
 def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
-    """Build the filter of Placement's allocation candidates. The capacity has one cell per host: index 0."""
+    """Build the filter of Placement's allocation candidates.
+
+    The capacity has one cell per host: index 0.
+    """
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -296,7 +308,10 @@ def _build_usage_filter(
     fits: Callable[[NovaHostUsage, FlavorRequest, int], bool],
     subject: str,
 ) -> CapacityFilter:
-    """Build a filter on NUMA cells or PCI devices (`subject`), with the check `fits`. Hosts without details pass."""
+    """Build a filter on NUMA cells or PCI devices (`subject`), with the check `fits`.
+
+    Hosts without details pass.
+    """
 
     def build_check(sku: VmSku) -> CapacityCheck:
         request = rules.get_request(sku)
@@ -325,7 +340,10 @@ def _build_usage_filter(
 
 
 def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
-    """Build the filter of hosts unfit for a flavor or image at any load; its check takes the number of a host."""
+    """Build the filter of hosts unfit for a flavor or image at any load.
+
+    Its check takes the number of a host.
+    """
 
     def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
         return lambda number: (
@@ -350,7 +368,10 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
 
 
 class _Weigher(NamedTuple):
-    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (-inf: their own)."""
+    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures.
+
+    -inf: their own.
+    """
 
     name: str
     compute: Callable[[Demand, NovaHostUsage, MachineLoad], float]
@@ -372,7 +393,10 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
 
 
 def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad) -> float:
-    """Return the vCPUs of the CPU weigher: the limit of the host by its allocation ratio, less those of all its VMs."""
+    """Return the vCPUs of the CPU weigher.
+
+    The limit of the host by its allocation ratio, less those of all its VMs.
+    """
     resource = get_resource(usage.host, VCPU)
     capacity = resource.total * resource.allocation_ratio - resource.reserved
     # Of VMs, on dedicated CPUs.
@@ -411,7 +435,10 @@ _WEIGHERS: Final = (
 
 
 def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
-    """Scale figures like nova.weights.normalize: `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal."""
+    """Scale figures like nova.weights.normalize.
+
+    `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal.
+    """
     lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
@@ -442,7 +469,10 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     """Build the function of the weights; all hosts tie if facts are unknown."""
 
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
-        """Return the weight of each host: the sum of the weighers' figures, scaled to 0 to 1, times multipliers."""
+        """Return the weight of each host.
+
+        The sum of the weighers' figures, scaled to 0 to 1, times multipliers.
+        """
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
             # Nothing to compare, or unknown: all hosts tie.
@@ -537,7 +567,10 @@ class NovaSite(NamedTuple):
 
 
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
-    """Build a site from plain data, as of data openstack_inventory. Raises ValueError if it is invalid."""
+    """Build a site from plain data, as of data openstack_inventory.
+
+    Raises ValueError if it is invalid.
+    """
     return NovaSite(
         hosts=[build_host(name, values) for name, values in sorted(source["hosts"].items())],
         flavors=[

@@ -38,10 +38,12 @@ _FLAVOR: Final = "flavor"
 
 def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the host chosen for a request as {"host": NAME}, None as name if no host fits.
-    `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group, is_building} in order
-    of creation, and the `settings` of nova.conf. `request` has a `flavor` {vcpus, memory_mib, disk_gib, properties},
-    a `group` {name, policy, max} or null, optional `zones`, and properties of an `image`. Servers may have the
-    `properties` of their flavor. Raises KeyError, TypeError and ValueError if a case is incomplete.
+
+    `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group,
+    is_building} in order of creation, and the `settings` of nova.conf. `request` has a `flavor`
+    {vcpus, memory_mib, disk_gib, properties}, a `group` {name, policy, max} or null, optional
+    `zones`, and properties of an `image`. Servers may have the `properties` of their flavor. Raises
+    KeyError, TypeError and ValueError if a case is incomplete.
     """
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
@@ -105,8 +107,10 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
 def build_hosts_without_servers(
     source: Mapping[str, Any], settings: NovaSettings, records: Collection[str]
 ) -> dict[str, Any]:
-    """Return the hosts of an inventory as plain data. NUMA cells and PCI devices of each are used only by the servers
-    in `records` (such as "server KEY"). The caller adds all other servers to this use, by their flavors.
+    """Return the hosts of an inventory as plain data.
+
+    NUMA cells and PCI devices of each are used only by the servers in `records` (such as "server
+    KEY"). The caller adds all other servers to this use, by their flavors.
     """
     site = build_nova_site(source)
     table = site.build_usage_table(settings.aliases)
@@ -151,9 +155,10 @@ def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
 def build_server_group_hint(
     group: Mapping[str, Any] | None, members: Mapping[str, int]
 ) -> tuple[Hint, ...]:
-    """Build the hint of a server group {name, policy, max}; () without a group or servers in it. `members` are the
-    numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to avoid those with
-    `max` servers. A "soft" policy is a preference.
+    """Build the hint of a server group {name, policy, max}; () without a group or servers in it.
+
+    `members` are the numbers of its servers by host. The hint is to join the hosts of its servers
+    (affinity), or to avoid those with `max` servers. A "soft" policy is a preference.
     """
     if group is None or not members:
         return ()

@@ -113,7 +113,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of PCI aliases by name: fields for devices in Placement, and unknown NUMA policies."""
+    """Yield the problems of PCI aliases by name.
+
+    Fields for devices in Placement, and unknown NUMA policies.
+    """
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
             continue  # unknown

@@ -1,7 +1,9 @@
-"""Claims of manifests on a site's storage appliance, by name with their size. A volume of the class nexus-volume, the
-default of the platform, is created on the appliance. One of nexus-shared is a part of existing storage of the cloud
-services network. A claim of any other class counts if the class has the provisioner of nexus-volume. Source: Azure
-Operator Nexus, concepts-storage-kubernetes and concepts-storage-multiple-appliances.
+"""Claims of manifests on a site's storage appliance, by name with their size.
+
+A volume of the class nexus-volume, the default of the platform, is created on the appliance. One of
+nexus-shared is a part of existing storage of the cloud services network. A claim of any other class
+counts if the class has the provisioner of nexus-volume. Source: Azure Operator Nexus,
+concepts-storage-kubernetes and concepts-storage-multiple-appliances.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +30,9 @@ class ClaimOwner(Struct, frozen=True):
 
 
 class ApplianceClaim(Struct, frozen=True):
-    """Claim on the appliance: the requested bytes (None: unreadable), and the capacity of its volume (None if
-    unknown). `is_bound`: whether it has a volume; None if not observed.
+    """Claim on the appliance: the requested bytes (None: unreadable), and the capacity of its volume (None if unknown).
+
+    `is_bound`: whether it has a volume; None if not observed.
     """
 
     size: int | None
@@ -44,7 +47,10 @@ class ApplianceClaim(Struct, frozen=True):
 
     @property
     def possible_existing_size(self) -> int:
-        """Bytes of the volume, 0 if it does not exist yet. An unobserved claim (`is_bound` None) may have one."""
+        """Bytes of the volume, 0 if it does not exist yet.
+
+        An unobserved claim (`is_bound` None) may have one.
+        """
         if self.is_bound is False:
             return 0
         return self.final_size if self.capacity is None else self.capacity
@@ -62,9 +68,10 @@ def collect_appliance_claims(
 ) -> dict[str, ApplianceClaim]:
     """Return the claims of one cluster for volumes on its storage appliance, by name.
 
-    Claims of StatefulSets and existing claims are named `namespace/name`, those of ephemeral volumes
-    `namespace/kind/name-number-volume`. `pod_counts` has the number of pods by workload. `observed_names` are the
-    claims (namespace and name) listed by kubectl. With `is_complete`, the cluster has no other claims.
+    Claims of StatefulSets and existing claims are named `namespace/name`, those of ephemeral
+    volumes `namespace/kind/name-number-volume`. `pod_counts` has the number of pods by workload.
+    `observed_names` are the claims (namespace and name) listed by kubectl. With `is_complete`, the
+    cluster has no other claims.
     """
     # A claim not listed has no volume, or possibly one (None).
     unlisted_is_bound = False if is_complete else None
@@ -98,7 +105,10 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
     ) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the ephemeral claims of the pods of a workload, each by a name: `namespace/kind/name-number-volume`."""
+        """Yield the ephemeral claims of the pods of a workload, each by a name.
+
+        `namespace/kind/name-number-volume`.
+        """
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
             claim = (
@@ -172,7 +182,10 @@ def _parse_bytes(amounts: Fields) -> int | None:
 
 
 def compute_storage_demand(claims: Claims) -> ClaimDemand:
-    """Return the storage demand of these claims. Each of them may have a volume."""
+    """Return the storage demand of these claims.
+
+    Each of them may have a volume.
+    """
     size = sum(claim.final_size for claim in claims.values())
     existing_size = sum(claim.possible_existing_size for claim in claims.values())
     return _build_demand(size, existing_size, claims, existing_claims=claims)
@@ -181,8 +194,10 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
 def _build_demand(
     size: int, existing_size: int, all_claims: Claims, existing_claims: Claims
 ) -> ClaimDemand:
-    """Return the demand of `all_claims`: `size` bytes after the plan, of these possibly `existing_size` bytes on the
-    appliance already. Among `existing_claims`, it is unknown for some if they have a volume (`is_bound` None).
+    """Return the demand of `all_claims`.
+
+    `size` bytes after the plan, of these possibly `existing_size` bytes on the appliance already.
+    Among `existing_claims`, it is unknown for some if they have a volume (`is_bound` None).
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
     unverified = tuple(
@@ -199,9 +214,10 @@ def compute_planned_storage_demand(
     stateful_sets: AbstractSet[tuple[str, str]],
     removed_namespaces: AbstractSet[str],
 ) -> ClaimDemand:
-    """Return the storage used after a plan is applied, by new claims and by remaining prior ones. `stateful_sets`
-    (namespace and name) exist after the plan. Others are removed, but may retain their claims. All claims in
-    `removed_namespaces` are deleted.
+    """Return the storage used after a plan is applied, by new claims and by remaining prior ones.
+
+    `stateful_sets` (namespace and name) exist after the plan. Others are removed, but may retain
+    their claims. All claims in `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
     # In bytes, after the plan.

@@ -1,5 +1,7 @@
-"""Objects of CSI drivers: limits of nodes, attached volumes and free storage. Sources: kubernetes
-pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and volumebinding/binder.go (hasEnoughCapacity).
+"""Objects of CSI drivers: limits of nodes, attached volumes and free storage.
+
+Sources: kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and
+volumebinding/binder.go (hasEnoughCapacity).
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +38,7 @@ class CsiStorageCapacity(Struct, frozen=True):
 
 class CsiLimits(Struct, frozen=True):
     """Limits by node and driver, attached volumes, drivers with free storage to check, and free storage by class.
+
     Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
     """
 
@@ -49,7 +52,10 @@ class CsiLimits(Struct, frozen=True):
     def list_storage_terms(
         self, storage_class: str, size: int
     ) -> tuple[NodeSelectorTerm, ...] | None:
-        """Return the terms of the nodes with `size` bytes of free storage of a class; None: all nodes, (): none."""
+        """Return the terms of the nodes with `size` bytes of free storage of a class.
+
+        None: all nodes, (): none.
+        """
         terms: list[NodeSelectorTerm] = []
         for capacity in self.capacities.get(storage_class, ()):
             if capacity.size >= size:
@@ -100,8 +106,10 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the size of the largest volume of a CSIStorageCapacity, and the term of its nodes (None: all). Without a
-    maximumVolumeSize, its capacity counts. Return None without a valid selector or amount.
+    """Return the size of the largest volume of a CSIStorageCapacity, and the term of its nodes.
+
+    None: all. Without a maximumVolumeSize, its capacity counts. Return None without a valid
+    selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
@@ -116,20 +124,29 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
 
 
 def find_csi_provisioner(storage_class: Manifest | None) -> str:
-    """Return the CSI driver of a class, also for an in-tree provisioner (replaced by a driver); "" without a class."""
+    """Return the CSI driver of a class, also for an in-tree provisioner (replaced by a driver).
+
+    "" without a class.
+    """
     name = get_text(storage_class.body, "provisioner") if storage_class is not None else ""
     return _MIGRATED_DRIVERS.get(name, name)
 
 
 def find_volume_driver(volume: Manifest) -> str:
-    """Return the CSI driver of a PersistentVolume, also of an in-tree volume (replaced by a driver); "" without one."""
+    """Return the CSI driver of a PersistentVolume, also of an in-tree volume; "" without one.
+
+    Replaced by a driver.
+    """
     spec = get_mapping(volume.body, "spec")
     in_tree_driver = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")
     return str(get_value_at_path(spec, "csi", "driver") or in_tree_driver)
 
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
-    """Return the limits of nodes, and the CSI volumes attached to them. Volumes are named by their claim, if any."""
+    """Return the limits of nodes, and the CSI volumes attached to them.
+
+    Volumes are named by their claim, if any.
+    """
     # node, driver, claim or volume.
     attachments: list[tuple[str, str, str]] = []
     for node, driver, volume_name in csi.attachments:

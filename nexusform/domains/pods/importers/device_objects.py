@@ -1,5 +1,7 @@
-"""Devices (ResourceSlices), classes and claims of a cluster, and the claims of a pod. Facts without evaluation
-are named, and their pods are not certain. Source: kubernetes staging/src/k8s.io/api/resource/v1/types.go.
+"""Devices (ResourceSlices), classes and claims of a cluster, and the claims of a pod.
+
+Facts without evaluation are named, and their pods are not certain. Source: kubernetes
+staging/src/k8s.io/api/resource/v1/types.go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,8 +72,10 @@ _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
 
 
 class DeviceObjects(Struct, frozen=True):
-    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices not
-    evaluated by this program. Without any slice the devices are unknown.
+    """Objects about devices by name (claims and templates by `namespace/name`).
+
+    `problems`: facts about slices not evaluated by this program. Without any slice the devices are
+    unknown.
     """
 
     classes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -105,7 +109,10 @@ def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> P
 
 
 def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
-    """Return the objects of resource.k8s.io by full name. Of several with the same name, the first counts."""
+    """Return the objects of resource.k8s.io by full name.
+
+    Of several with the same name, the first counts.
+    """
     by_kind: dict[str, dict[str, Manifest]] = {
         kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)
     }
@@ -178,7 +185,10 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: devices of one pool. Its `counters` are amounts shared by them, by counter set."""
+    """Return a ResourceSlice: devices of one pool.
+
+    Its `counters` are amounts shared by them, by counter set.
+    """
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -196,7 +206,10 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
 
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
-    """Return a device of a slice (`manifest`). Attributes of an unknown type and taints of effect None are omitted."""
+    """Return a device of a slice (`manifest`).
+
+    Attributes of an unknown type and taints of effect None are omitted.
+    """
     attributes: dict[str, Attribute] = {}
     for name, value in get_mapping(device, "attributes").items():
         attribute = _parse_attribute(value)
@@ -217,7 +230,10 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
 def _parse_counters(
     fields: Mapping[str, Any], key: str, name_key: str
 ) -> dict[tuple[str, str], int]:
-    """Return the amounts by counter set and counter. The sets are listed under `key`, their names under `name_key`."""
+    """Return the amounts by counter set and counter.
+
+    The sets are listed under `key`, their names under `name_key`.
+    """
     return {
         (str(counter_set.get(name_key)), name): _parse_amount(counter)
         for counter_set in list_mappings(fields, key)
@@ -226,7 +242,10 @@ def _parse_counters(
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
-    """Return type and value of a device attribute, such as ("string", "a100"); None if its type is unknown."""
+    """Return type and value of a device attribute, such as ("string", "a100").
+
+    None if its type is unknown.
+    """
     fields = get_mapping(value)
     return next(
         (
@@ -249,7 +268,10 @@ def _parse_amount(value: Any) -> int:
 def _parse_slice_nodes(
     manifest: Manifest, fields: Mapping[str, Any]
 ) -> tuple[NodeSelectorTerm, ...] | None:
-    """Return the terms of the nodes with access to a slice or device; None for all nodes, () for none."""
+    """Return the terms of the nodes with access to a slice or device.
+
+    None for all nodes, () for none.
+    """
     if fields.get("nodeName"):
         return (
             NodeSelectorTerm(
@@ -265,8 +287,10 @@ def _parse_slice_nodes(
 def parse_device_claims(
     namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
 ) -> PodDeviceClaims:
-    """Return the ResourceClaims of a pod. Warn about claims with an error: their pods get no node. Facts not evaluated
-    by this program make all claims unknown (a warning). `is_complete`: objects missing in `objects` do not exist.
+    """Return the ResourceClaims of a pod.
+
+    Warn about claims with an error: their pods get no node. Facts not evaluated by this program
+    make all claims unknown (a warning). `is_complete`: objects missing in `objects` do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -304,7 +328,10 @@ class _DeviceClaimReader:
         self.problems: list[str] = []
 
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
-        """Return the claim for an entry of a pod's resourceClaims: a named claim, or the pod's own by a template."""
+        """Return the claim for an entry of a pod's resourceClaims.
+
+        A named claim, or the pod's own by a template.
+        """
         name = reference.get_text("resourceClaimName")
         is_own = not name
         kind, objects, spec_path = "resourceclaim", self._objects.claims, ["spec"]
@@ -331,8 +358,10 @@ class _DeviceClaimReader:
     def _parse_claim(
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool
     ) -> DeviceClaim:
-        """Return the claim of an object or template (`manifest`) with its first error. `is_own`: each pod gets its own
-        claim. Facts not evaluated by this program are added to `self.problems`.
+        """Return the claim of an object or template (`manifest`) with its first error.
+
+        `is_own`: each pod gets its own claim. Facts not evaluated by this program are added to
+        `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
@@ -357,7 +386,10 @@ class _DeviceClaimReader:
     def _parse_request(
         self, title: str, request: Mapping[str, Any], errors: list[str]
     ) -> DeviceRequest:
-        """Return a request of a claim, and add its errors to `errors`. Alternatives: firstAvailable, else exactly."""
+        """Return a request of a claim, and add its errors to `errors`.
+
+        Alternatives: firstAvailable, else exactly.
+        """
         name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")
         alternatives: list[DeviceSubRequest] = []
@@ -371,9 +403,11 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        """Return an alternative of a device request from its `fields`. `title` names the claim in messages, `full_name`
-        is `request` or `request/alternative`. `errors` collects the reasons for pods to stay Pending,
-        `self.problems` the facts not evaluated by this program.
+        """Return an alternative of a device request from its `fields`.
+
+        `title` names the claim in messages, `full_name` is `request` or `request/alternative`.
+        `errors` collects the reasons for pods to stay Pending, `self.problems` the facts not
+        evaluated by this program.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
@@ -407,7 +441,10 @@ class _DeviceClaimReader:
         )
 
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
-        """Return the CEL expressions of a list of selectors; record those not evaluated in `self.problems`."""
+        """Return the CEL expressions of a list of selectors.
+
+        Record those not evaluated in `self.problems`.
+        """
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
             expression = get_text(selector, "cel", "expression")

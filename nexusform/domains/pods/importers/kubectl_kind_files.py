@@ -21,7 +21,10 @@ class KubectlKindFiles(Struct, frozen=True):
 
 
 def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
-    """Read the file of each kind. A kind without a readable file is unread, unless it is unknown to the server."""
+    """Read the file of each kind.
+
+    A kind without a readable file is unread, unless it is unknown to the server.
+    """
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     # A kind unknown to the server, such as one of a CRD that is not installed, is no problem.
@@ -58,7 +61,10 @@ def list_dump_errors(
 
 
 def _read_kubectl_error(path: str, context: ReadContext) -> str:
-    """Return the first line of a file with kubectl's errors; "" if it is missing, unreadable or empty."""
+    """Return the first line of a file with kubectl's errors.
+
+    "" if it is missing, unreadable or empty.
+    """
     try:
         text = context.files.read(path).decode("utf-8", "replace").strip()
     except FileProblem:

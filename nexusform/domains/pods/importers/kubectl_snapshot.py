@@ -1,5 +1,7 @@
-"""Snapshot of a cluster from `kubectl get ns,nodes,pods,pvc,... -A -o json|yaml`: registered nodes, running pods, and
-objects that affect placement. Only data relevant for placement is kept: environments and arguments of pods are dropped.
+"""Snapshot of a cluster from `kubectl get ns,nodes,pods,pvc,... -A -o json|yaml`.
+
+Registered nodes, running pods, and objects that affect placement. Only data relevant for placement
+is kept: environments and arguments of pods are dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -146,9 +148,10 @@ _Object = Mapping[str, Any]
 
 
 class ObservedNode(Struct, frozen=True):
-    """Registered node: its capacity and allocatable resources, the sizes of its images in bytes, and the
-    version of its kubelet, () if unknown. `ready` is the status of its Ready condition ("" without one),
-    `heartbeat` its newest heartbeat in seconds since 1970.
+    """Registered node: its capacity and allocatable resources, the sizes of its images in bytes, and the version of its kubelet, () if unknown.
+
+    `ready` is the status of its Ready condition ("" without one), `heartbeat` its newest heartbeat
+    in seconds since 1970.
     """
 
     name: str
@@ -166,9 +169,11 @@ class ObservedNode(Struct, frozen=True):
 
 
 class ObservedPod(Struct, frozen=True):
-    """Pod with resources on a node. `workload` is the key of its controller, "" for a terminating pod.
-    `start_time` is its start time (UTC, as in Kubernetes), "" before the start. `template` is its observed
-    template; None after a resize. `devices`: its allocated ResourceClaims with their devices.
+    """Pod with resources on a node.
+
+    `workload` is the key of its controller, "" for a terminating pod. `start_time` is its start
+    time (UTC, as in Kubernetes), "" before the start. `template` is its observed template; None
+    after a resize. `devices`: its allocated ResourceClaims with their devices.
     """
 
     workload: str
@@ -183,11 +188,14 @@ class ObservedPod(Struct, frozen=True):
 
 
 class KubectlSnapshot(Struct, frozen=True):
-    """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait for their
-    victims; `waiting_pods` have no node either. `workloads` are the live controllers by key. `has_pods`: the files list
-    pods, finished ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and classes
-    are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as configured; () if unknown.
-    `duplicate_nodes` are listed twice with different contents, `unread_kinds` have no file.
+    """Cluster as listed by kubectl, nodes and pods sorted by name.
+
+    `nominated_pods` have no node yet and wait for their victims; `waiting_pods` have no node
+    either. `workloads` are the live controllers by key. `has_pods`: the files list pods, finished
+    ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and
+    classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
+    configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
+    `unread_kinds` have no file.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
@@ -209,7 +217,10 @@ class KubectlSnapshot(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether objects missing here do not exist. A shorter kubectl command (without Namespaces) lists few kinds."""
+        """Whether objects missing here do not exist.
+
+        A shorter kubectl command (without Namespaces) lists few kinds.
+        """
         return NAMESPACE not in self.missing_kinds
 
 
@@ -226,7 +237,10 @@ class KubectlOutput(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:
-        """Return the kinds possibly not listed by kubectl: without an object here, and not certainly in its command."""
+        """Return the kinds possibly not listed by kubectl.
+
+        Without an object here, and not certainly in its command.
+        """
         kinds = {key.split("/")[1] for key in self.workloads} | {
             body["kind"] for body in self.objects.values()
         }
@@ -253,7 +267,10 @@ class KubectlOutput(Struct):
 
 
 def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
-    """Parse files by name; the last file wins for duplicate objects. Kinds without an effect on pods are skipped."""
+    """Parse files by name; the last file wins for duplicate objects.
+
+    Kinds without an effect on pods are skipped.
+    """
     reading = KubectlOutput()
     for name, content in files:
         for body in _list_objects(name, content, reading.findings):
@@ -309,7 +326,10 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
-    """Return the documents of a file, JSON if it begins with `{`, else YAML. Invalid JSON adds a finding only."""
+    """Return the documents of a file, JSON if it begins with `{`, else YAML.
+
+    Invalid JSON adds a finding only.
+    """
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -332,7 +352,10 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 
 
 def _keep_needed_node_fields(body: _Object) -> _Object:
-    """Return the fields of a node required later (by `_build_node`), its images as their sizes by name."""
+    """Return the fields of a node required later, its images as their sizes by name.
+
+    By `_build_node`.
+    """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # In bytes, of each image by all its names.
     sizes: dict[str, int] = {}
@@ -354,7 +377,10 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
 
 
 def _keep_needed_object_fields(body: _Object) -> _Object:
-    """Return the fields of an object with an effect on pods: those listed for its kind in the tables of this module."""
+    """Return the fields of an object with an effect on pods.
+
+    Those listed for its kind in the tables of this module.
+    """
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
     metadata = select_present_fields(
         full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ()))
@@ -376,8 +402,10 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data. `promised`: it has no node yet. A node nominated for it then
-    becomes the one of its spec. `resized`: its resources were changed in place, so they differ from its spec.
+    """Return the required parts of a pod as plain data.
+
+    `promised`: it has no node yet. A node nominated for it then becomes the one of its spec.
+    `resized`: its resources were changed in place, so they differ from its spec.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
@@ -502,7 +530,10 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 
 
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
-    """Return the selector for kube-scheduler's default spreading: the labels equal in all pods of a controller."""
+    """Return the selector for kube-scheduler's default spreading.
+
+    The labels equal in all pods of a controller.
+    """
     if kind not in _SPREAD_KINDS:
         # kube-scheduler spreads no other pods by default.
         return None
@@ -572,7 +603,10 @@ def _build_pod(
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
-    """Return kind and name of a pod's controller: a Deployment for its ReplicaSet; the pod itself without one."""
+    """Return kind and name of a pod's controller: a Deployment for its ReplicaSet.
+
+    The pod itself without one.
+    """
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
     # A static pod: kubelet runs it from a file on its node.
     if kind == "Node":
@@ -584,7 +618,10 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
 
 
 def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity of a DaemonSet's pod as configured: its controller adds the pod's own node as matchFields."""
+    """Return the affinity of a DaemonSet's pod as configured.
+
+    Its controller adds the pod's own node as matchFields.
+    """
     node_affinity = dict(get_mapping(affinity, "nodeAffinity"))
     terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
     expressions = [term["matchExpressions"] for term in terms if term.get("matchExpressions")]

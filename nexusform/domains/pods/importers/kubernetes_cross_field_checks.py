@@ -1,7 +1,9 @@
-"""Validation by the API server of several workload fields together: a table of checks by type. Covers only fields that
-decide whether pods are created. Problems of a Service, a Role or a ConfigMap are reported on apply. A check reads an
-object of its type and yields (node, end of the path, clause). Values of the wrong type are reported elsewhere and read
-as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
+"""Validation by the API server of several workload fields together: a table of checks by type.
+
+Covers only fields that decide whether pods are created. Problems of a Service, a Role or a
+ConfigMap are reported on apply. A check reads an object of its type and yields (node, end of the
+path, clause). Values of the wrong type are reported elsewhere and read as absent here. Source: the
+validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,7 +36,10 @@ def _get_number(node: Node, default: int) -> int:
 
 
 def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterator[CheckFailure]:
-    """Yield a failure for each name used before; `items` are objects with their paths, `noun` is their kind."""
+    """Yield a failure for each name used before.
+
+    `items` are objects with their paths, `noun` is their kind.
+    """
     known_names: set[str] = set()
     for node, path in items:
         name = node.get_node("name").text
@@ -78,8 +83,9 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Yield a failure if the selector of a workload is empty or does not select the labels of its template. `spec` is
-    the spec of the workload. Its missing or invalid fields are reported by other checks.
+    """Yield a failure if the selector of a workload is empty or does not select the labels of its template.
+
+    `spec` is the spec of the workload. Its missing or invalid fields are reported by other checks.
     """
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
@@ -115,7 +121,10 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
-    """Yield the failures of a Deployment. Its progress deadline (600 s by default) must be after minReadySeconds."""
+    """Yield the failures of a Deployment.
+
+    Its progress deadline (600 s by default) must be after minReadySeconds.
+    """
     yield from _check_workload_spec(spec)
     deadline, ready_seconds = (
         spec.get_node("progressDeadlineSeconds"),
@@ -129,7 +138,10 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
-    """Yield the errors of a Job: restart policy Always (also the default), and mounts of its template."""
+    """Yield the errors of a Job.
+
+    Restart policy Always (also the default), and mounts of its template.
+    """
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     # Always is the default.
@@ -149,6 +161,7 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 
 def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator[CheckFailure]:
     """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner.
+
     `pod_path`: the path of the pod spec below the checked object.
     """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
@@ -166,7 +179,10 @@ def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
-    """Yield failures of a pod spec: equal names, no name server for dnsPolicy None, an invalid nodeSelector."""
+    """Yield failures of a pod spec.
+
+    Equal names, no name server for dnsPolicy None, an invalid nodeSelector.
+    """
     yield from _check_unique_names(_list_containers(pod), "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if (
@@ -195,14 +211,20 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
-    """Yield a failure unless exactly one source of the value is set. The path "" means the object itself."""
+    """Yield a failure unless exactly one source of the value is set.
+
+    The path "" means the object itself.
+    """
     present_keys = [key for key, node in source.list_fields() if not node.is_absent]
     if len(present_keys) != 1 and isinstance(source.data, dict):
         yield source, "", f"must name one source of the value, not {len(present_keys)}."
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:
-    """Yield a failure unless a probe has exactly one handler. The path "" means the probe itself."""
+    """Yield a failure unless a probe has exactly one handler.
+
+    The path "" means the probe itself.
+    """
     handlers = _list_present_keys(probe, *_HANDLERS)
     if len(handlers) != 1:
         found_text = " and ".join(handlers) if handlers else "none"
@@ -210,7 +232,10 @@ def _check_probe(probe: Node) -> Iterator[CheckFailure]:
 
 
 def _check_volume(volume: Node) -> Iterator[CheckFailure]:
-    """Yield a failure if a volume has several sources. The path "" means the volume itself."""
+    """Yield a failure if a volume has several sources.
+
+    The path "" means the volume itself.
+    """
     sources = [key for key, node in volume.list_fields() if key != "name" and not node.is_absent]
     if len(sources) > 1:
         yield volume, "", f"can be of one kind only, not {' and '.join(sources)}."
@@ -262,7 +287,10 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
 
 
 def _convert_problems(problems: Iterable[MetadataProblem]) -> Iterator[CheckFailure]:
-    """Yield problems of labels and annotations as failures of a check. The first word of their text is the path."""
+    """Yield problems of labels and annotations as failures of a check.
+
+    The first word of their text is the path.
+    """
     for node, _, text in problems:
         path, _, message = text.partition(" ")
         yield node, f".{path}", message
@@ -316,7 +344,10 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 
 def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
-    """Yield invalid labels and annotations. Values of other types are reported elsewhere."""
+    """Yield invalid labels and annotations.
+
+    Values of other types are reported elsewhere.
+    """
     yield from list_label_problems(metadata.get_node("labels"), "metadata.labels", ("labels",))
     for key, value_node in metadata.get_node("annotations").list_fields():
         # The case of an annotation key does not matter.
@@ -325,7 +356,10 @@ def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
 
 
 def list_label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[MetadataProblem]:
-    """Yield the problems of labels. Texts begin with `name`, such as `metadata.labels`, and paths begin with `path`."""
+    """Yield the problems of labels.
+
+    Texts begin with `name`, such as `metadata.labels`, and paths begin with `path`.
+    """
     for key, value_node in labels.list_fields():
         for problem in matching.validate_qualified_name(key):
             yield value_node, (*path, key), f'{name}: key "{key}": {problem}.'

@@ -88,8 +88,9 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the class of pods without one ("" if there is none), and the non-preempting
-    classes. `is_complete`: there are no others.
+    """PriorityClasses by name, the class of pods without one, and the non-preempting classes.
+
+    "" if there is none. `is_complete`: there are no others.
     """
 
     by_name: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +102,10 @@ class Priorities(Struct, frozen=True):
 def collect_priority_classes(
     manifests: Iterable[Manifest], *, is_complete: bool = False
 ) -> Priorities:
-    """Return the PriorityClasses among a cluster's objects. `is_complete`: it has no other PriorityClass."""
+    """Return the PriorityClasses among a cluster's objects.
+
+    `is_complete`: it has no other PriorityClass.
+    """
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
     non_preempting: set[str] = set()
@@ -119,7 +123,10 @@ def collect_priority_classes(
 
 
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
-    """Return why the API server rejects the PriorityClass, priority or policy of a pod; "" if accepted or unknown."""
+    """Return why the API server rejects the PriorityClass, priority or policy of a pod.
+
+    "" if accepted or unknown.
+    """
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name:
         if not priorities.is_complete:
@@ -165,7 +172,10 @@ class PodOwner(Struct, frozen=True):
 
 
 def compute_template_hash(template: Mapping[str, Any]) -> str:
-    """Return a short hash of a pod template: equal templates have equal hashes (not Kubernetes' own hash)."""
+    """Return a short hash of a pod template.
+
+    Equal templates have equal hashes (not Kubernetes' own hash).
+    """
     text = json.dumps(template, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=5).hexdigest()
 
@@ -173,8 +183,10 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 def parse_pod_spec(
     metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities
 ) -> PodSpec:
-    """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template. Report invalid fields, and
-    fields with an effect not predicted. The caller adds volumes and devices.
+    """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template.
+
+    Report invalid fields, and fields with an effect not predicted. The caller adds volumes and
+    devices.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -288,8 +300,10 @@ def _get_section_amounts(container: Fields, section: str) -> Amounts:
 
 
 def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
-    """Return per container the resources allocated from the same NUMA cells: hugepages, devices, and
-    exclusive CPUs of Guaranteed pods. Init containers are omitted: their resources are reused.
+    """Return per container the resources allocated from the same NUMA cells.
+
+    Hugepages, devices, and exclusive CPUs of Guaranteed pods. Init containers are omitted: their
+    resources are reused.
     """
     containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
     is_guaranteed = all(map(_is_guaranteed, (*containers, *spec.list_mappings("initContainers"))))
@@ -311,14 +325,20 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
 
 
 def _is_guaranteed(container: Fields) -> bool:
-    """Return whether a container has limits of CPU and memory, and equal requests (QoS class Guaranteed)."""
+    """Return whether a container has limits of CPU and memory, and equal requests.
+
+    QoS class Guaranteed.
+    """
     limits = _get_section_amounts(container, "limits")
     requests = _get_section_amounts(container, "requests")
     return all(limits.get(name) and limits[name] == requests[name] for name in ("cpu", "memory"))
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of a pod: its own (set in observed pods), else that of its class; 0 for an unknown class."""
+    """Return the priority of a pod: its own (set in observed pods), else that of its class.
+
+    0 for an unknown class.
+    """
     name = _get_priority_class(spec, priorities)
     if not name or "priority" in spec:
         return get_integer(spec.data, "priority", 0)
@@ -361,8 +381,10 @@ def _is_sidecar(container: Fields) -> bool:
 def _compute_requests(
     spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True
 ) -> Requests:
-    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. A container without
-    requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`: requests of the pod replace the sum.
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead.
+
+    A container without requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`:
+    requests of the pod replace the sum.
     """
     # The same spec is read twice, and its problems are reported once.
     reports_problems = not fallback
@@ -382,8 +404,10 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
-    """Return the requests of the pod itself (`spec.resources`); empty without any resources of its own. A missing
-    request is the sum of its containers (CPU and memory), else the limit of the pod.
+    """Return the requests of the pod itself (`spec.resources`).
+
+    Empty without any resources of its own. A missing request is the sum of its containers (CPU and
+    memory), else the limit of the pod.
     """
     resources = spec.get_mapping("resources")
     if not resources.data:
@@ -404,9 +428,10 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`). It
-    is the larger of two: the sum of all containers and sidecars, and the maximum of any init container together with
-    the sidecars started before it.
+    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`).
+
+    It is the larger of two: the sum of all containers and sidecars, and the maximum of any init
+    container together with the sidecars started before it.
     """
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
@@ -453,7 +478,10 @@ def _parse_quantities(fields: Fields, reports_problems: bool) -> Amounts:
 
 
 def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
-    """Add amounts to a total by resource. A plain loop: a Counter is slower for so few resources."""
+    """Add amounts to a total by resource.
+
+    A plain loop: a Counter is slower for so few resources.
+    """
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
 
@@ -480,7 +508,10 @@ def _parse_requirement(fields: Fields) -> Requirement:
 def _parse_node_affinity(
     affinity: Fields,
 ) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[tuple[int, NodeSelectorTerm], ...]]:
-    """Return the required terms of node affinity (None = no requirement) and the preferred ones with weights."""
+    """Return the required terms of node affinity and the preferred ones with weights.
+
+    None = no requirement.
+    """
     fields = affinity.get_mapping("nodeAffinity")
     required: tuple[NodeSelectorTerm, ...] | None = None
     if _REQUIRED in fields:
@@ -522,7 +553,10 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod."""
+    """Return the required and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod.
+
+    Weight 0.
+    """
     fields = affinity.get_mapping(key)
     required = tuple(
         _parse_pod_term(term, namespace, labels, weight=0)
@@ -542,7 +576,10 @@ def _parse_pod_affinity(
 def _parse_pod_term(
     fields: Fields, namespace: str, labels: Mapping[str, str], weight: int
 ) -> PodTerm:
-    """Return one term of pod (anti-)affinity. `namespace` (the default of the term) and `labels`: the pod's."""
+    """Return one term of pod (anti-)affinity.
+
+    `namespace` (the default of the term) and `labels`: the pod's.
+    """
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
@@ -563,8 +600,9 @@ def _parse_pod_term(
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Return a selector that also requires the pod's own label values of matchLabelKeys, and excludes those of
-    mismatchLabelKeys. Keys without a label are ignored. None selects nothing.
+    """Return a selector that also requires the pod's own label values of matchLabelKeys, and excludes those of mismatchLabelKeys.
+
+    Keys without a label are ignored. None selects nothing.
     """
     keys = [(key, matching.IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, matching.NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
@@ -580,7 +618,10 @@ def _merge_match_label_keys(
 
 
 def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> SpreadConstraint:
-    """Return a topologySpreadConstraint of a pod with these labels. `kind` is the kind of its controller."""
+    """Return a topologySpreadConstraint of a pod with these labels.
+
+    `kind` is the kind of its controller.
+    """
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
@@ -608,9 +649,11 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, with those added later. `kind` is the kind of its controller. Admission
-    adds tolerations of unready and unreachable nodes for 300 seconds. The controller of a DaemonSet adds them without a
-    time limit, and further ones.
+    """Return the tolerations of a pod spec, with those added later.
+
+    `kind` is the kind of its controller. Admission adds tolerations of unready and unreachable
+    nodes for 300 seconds. The controller of a DaemonSet adds them without a time limit, and further
+    ones.
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):

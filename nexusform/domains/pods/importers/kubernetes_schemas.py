@@ -1,5 +1,7 @@
-"""Validation of objects of Kubernetes' own kinds against their schemas, like `kubectl apply`. Reports unknown
-keys and values of the wrong type. Custom resources have unknown schemas and are accepted.
+"""Validation of objects of Kubernetes' own kinds against their schemas, like `kubectl apply`.
+
+Reports unknown keys and values of the wrong type. Custom resources have unknown schemas and are
+accepted.
 """
 
 import re
@@ -55,7 +57,10 @@ class _KubernetesSchemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _KubernetesSchemas:
-    """Read assets/kubernetes_fields.txt: kinds with their types, an empty line, types with fields (`name=type`)."""
+    """Read assets/kubernetes_fields.txt.
+
+    Kinds with their types, an empty line, types with fields (`name=type`).
+    """
     file = resources.files("nexusform.domains.pods.importers").joinpath(
         "assets", "kubernetes_fields.txt"
     )
@@ -86,8 +91,10 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
-    """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar. Any other text is
-    the name of a type. `rule` limits the value, or each item of a list or mapping. Named types ignore it.
+    """Return the shape of a type text.
+
+    `[X` is a list of X, `{X` a mapping to X, one letter a scalar. Any other text is the name of a
+    type. `rule` limits the value, or each item of a list or mapping. Named types ignore it.
     """
     prefix = type_text[0]
     if prefix in _CONTAINERS:
@@ -101,7 +108,10 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
 
 
 def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an object by the rules of the API; those of an envelope's content are warnings."""
+    """Yield the problems of an object by the rules of the API.
+
+    Those of an envelope's content are warnings.
+    """
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
             for problem in _list_known_kind_problems(content):
@@ -117,7 +127,10 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of a manifest by the schema of its kind; none for a kind without a known schema."""
+    """Yield the problems of a manifest by the schema of its kind.
+
+    None for a kind without a known schema.
+    """
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     shape = _load_schemas().kinds.get(f"{version} {manifest.kind}")
     if shape is None:
@@ -135,7 +148,10 @@ class _SchemaValidator:
         self._unknown_key_count = 0
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Yield the problems of a value by its shape; null (absent) is always valid. `path` names it in messages."""
+        """Yield the problems of a value by its shape; null (absent) is always valid.
+
+        `path` names it in messages.
+        """
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return
@@ -191,7 +207,10 @@ class _SchemaValidator:
             yield self._build_problem(node, detail)
 
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """Yield a problem for each unknown, wrong and missing field; an empty value counts as missing."""
+        """Yield a problem for each unknown, wrong and missing field.
+
+        An empty value counts as missing.
+        """
         fields = _get_fields(type_name)
         # keys not reported as missing.
         set_keys: set[str] = set()
@@ -219,7 +238,10 @@ class _SchemaValidator:
                 yield self._build_missing_field_warning(node.get_node(key), detail)
 
     def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Yield the problem of a value other than a mapping or list; "" is accepted as a text or an amount."""
+        """Yield the problem of a value other than a mapping or list.
+
+        "" is accepted as a text or an amount.
+        """
         data = node.data
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
@@ -356,7 +378,10 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 
 @cache
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
-    """Return the rules in `_RULES` by type and field. Their kind is ANY: the schemas have the types of values."""
+    """Return the rules in `_RULES` by type and field.
+
+    Their kind is ANY: the schemas have the types of values.
+    """
     table: dict[str, dict[str, FieldShape]] = {}
     # continued lines are indented.
     for line in _RULES.replace("\n    ", " ").splitlines():
@@ -366,7 +391,10 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
 
 
 def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
-    """Return the name of a field and its rule: `replicas0..` (see _RULES for the notation)."""
+    """Return the name of a field and its rule: `replicas0..`
+
+    (see _RULES for the notation).
+    """
     parts = _FIELD.match(text)
     assert parts is not None, text
     minimum: int | None = None
@@ -421,7 +449,10 @@ def _check_target_port(value: Any) -> str:
 
 
 def _check_pod_count_or_percentage(value: Any) -> str:
-    """Return the rule broken by a number of pods such as 2 or "25%", as a clause; "" if it is valid."""
+    """Return the rule broken by a number of pods such as 2 or "25%", as a clause.
+
+    "" if it is valid.
+    """
     if isinstance(value, str):
         return (
             "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"

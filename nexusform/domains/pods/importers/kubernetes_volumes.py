@@ -1,7 +1,7 @@
-"""Claims of a pod and the nodes from which their volumes are reachable, as far as known from manifests; and
-the volumes and claims of a cluster for the volume binder (domains/pods/scheduling/volume_binder.py). Sources:
-kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}. Unknown facts (an
-undefined claim or class, a volume created before its pod) are warnings.
+"""Claims of a pod and the nodes from which their volumes are reachable, as far as known from manifests; and the volumes and claims of a cluster for the volume binder (domains/pods/scheduling/volume_binder.py).
+
+Sources: kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}.
+Unknown facts (an undefined claim or class, a volume created before its pod) are warnings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,10 +63,13 @@ class ClaimTemplateOrdinals(Struct, frozen=True):
 
 
 class Storage(Struct, frozen=True):
-    """Volumes and classes by name, claims by namespace and name; `default_class` is the default class or "".
-    `reserved_volumes` have a claimRef, by the claim's namespace and name; `free_volumes` are neither reserved nor named
-    in claims, by class. `templates` are the claim templates of StatefulSets, by namespace and name without the ordinal.
-    `has_all_classes`: a StorageClass missing here does not exist. `csi` are limits and free storage of CSI drivers.
+    """Volumes and classes by name, claims by namespace and name.
+
+    `default_class` is the default class or "". `reserved_volumes` have a claimRef, by the claim's
+    namespace and name; `free_volumes` are neither reserved nor named in claims, by class.
+    `templates` are the claim templates of StatefulSets, by namespace and name without the ordinal.
+    `has_all_classes`: a StorageClass missing here does not exist. `csi` are limits and free storage
+    of CSI drivers.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -84,8 +87,10 @@ class Storage(Struct, frozen=True):
 def collect_storage(
     manifests: Iterable[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
 ) -> Storage:
-    """Return the storage among a cluster's objects. `is_complete`: it has no objects besides `manifests`.
-    `has_all_classes`: a StorageClass missing here does not exist.
+    """Return the storage among a cluster's objects.
+
+    `is_complete`: it has no objects besides `manifests`. `has_all_classes`: a StorageClass missing
+    here does not exist.
     """
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
@@ -151,8 +156,10 @@ def _collect_reserved_volumes(
 
 
 def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
-    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name. `claim` is
-    None if no claim with this name was read. `is_complete`: all claims of the cluster were read.
+    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name.
+
+    `claim` is None if no claim with this name was read. `is_complete`: all claims of the cluster
+    were read.
     """
     uid = claim_reference.get_text("uid")
     if not uid:
@@ -180,11 +187,13 @@ def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimT
 
 
 class PodVolumes(Struct, frozen=True):
-    """Node requirements of a pod's volumes: those with fixed nodes (`needs`), and `claims` still to be bound.
-    `bound_claims` have a volume, each with its CSI driver.
-    `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`), `disks` those named without a claim.
-    `claim_count` counts all claims. `missing_objects` are reasons for missing objects. `single_node_claims`: their
-    volumes can be attached to one node at a time (`namespace/name`).
+    """Node requirements of a pod's volumes.
+
+    Those with fixed nodes (`needs`), and `claims` still to be bound. `bound_claims` have a volume,
+    each with its CSI driver. `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`),
+    `disks` those named without a claim. `claim_count` counts all claims. `missing_objects` are
+    reasons for missing objects. `single_node_claims`: their volumes can be attached to one node at
+    a time (`namespace/name`).
     """
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -268,9 +277,11 @@ def parse_volumes(
 
 
 def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the volumes of one claim of a pod; `source` is the persistentVolumeClaim of the pod's volume. The cases
-    are, in order: the claim is missing, exists only as a template of a StatefulSet, is unusable, has a volume, gets a
-    volume on a chosen node, or is unbound.
+    """Return the volumes of one claim of a pod.
+
+    `source` is the persistentVolumeClaim of the pod's volume. The cases are, in order: the claim is
+    missing, exists only as a template of a StatefulSet, is unusable, has a volume, gets a volume on
+    a chosen node, or is unbound.
     """
     # The place of findings.
     reference = (source, "claimName")
@@ -312,7 +323,10 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
 
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
-    """Warn about a claim without a manifest: its pods stay Pending. Unless all objects are known, it is ignored."""
+    """Warn about a claim without a manifest: its pods stay Pending.
+
+    Unless all objects are known, it is ignored.
+    """
     text, summary = (
         f'names the claim "{name}", but no manifest defines it',
         f"claim {name} is not on the cluster",
@@ -330,8 +344,10 @@ def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[st
 
 
 def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
-    """Return whether the volume of a claim can be attached to one node at a time. Its access modes decide, as in the
-    attach controller of Kubernetes. Volumes without a CSI driver, such as NFS and local ones, are not attached.
+    """Return whether the volume of a claim can be attached to one node at a time.
+
+    Its access modes decide, as in the attach controller of Kubernetes. Volumes without a CSI
+    driver, such as NFS and local ones, are not attached.
     """
     claim = storage.claims.get((namespace, name))
     if claim is None:
@@ -348,7 +364,10 @@ def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
 
 
 def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
-    """Return the CSI driver of a claim's volume, or of its class if the volume is not known; "" without a driver."""
+    """Return the CSI driver of a claim's volume, or of its class if the volume is not known.
+
+    "" without a driver.
+    """
     volume = _find_claim_volume(claim, storage)
     if volume is not None:
         return csi_objects.find_volume_driver(volume)
@@ -357,8 +376,10 @@ def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
-    """Yield the disks named by a volume itself. On a node, pods share such a disk only if all mount it read-only
-    (isVolumeConflict of kube-scheduler). An AWS disk is never shared.
+    """Yield the disks named by a volume itself.
+
+    On a node, pods share such a disk only if all mount it read-only (isVolumeConflict of
+    kube-scheduler). An AWS disk is never shared.
     """
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
@@ -394,8 +415,10 @@ def _filter_unique(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
 
 
 class ClusterStorage(Struct, frozen=True):
-    """Storage of a cluster for claims: volumes, and the claims bound without a pod. `invalid_claims` (`namespace/name`)
-    prevent their pods from getting a node, each with the reason. `attach_limits` are those of CSI drivers.
+    """Storage of a cluster for claims: volumes, and the claims bound without a pod.
+
+    `invalid_claims` (`namespace/name`) prevent their pods from getting a node, each with the
+    reason. `attach_limits` are those of CSI drivers.
     """
 
     volumes: tuple[Volume, ...] = ()
@@ -407,10 +430,13 @@ class ClusterStorage(Struct, frozen=True):
 def collect_cluster_storage(
     manifests: Sequence[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
 ) -> ClusterStorage:
-    """Return a cluster's usable volumes, claims to bind at once, invalid claims (with the reason) and attach limits.
+    """Return a cluster's usable volumes, claims to bind at once, invalid claims and attach limits.
 
-    A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and does not wait for
-    a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it has no other StorageClasses.
+    With the reason.
+
+    A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and
+    does not wait for a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it
+    has no other StorageClasses.
     """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     # "": of claims without a volumeName.
@@ -443,7 +469,10 @@ def collect_cluster_storage(
 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
-    """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`: a claim with its name."""
+    """Return a PersistentVolume, reserved for the claim of its claimRef, else for `named_by`.
+
+    A claim with its name.
+    """
     spec = read_silently(manifest, "spec")
     claim = spec.get_mapping("claimRef")
     claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""
@@ -466,7 +495,10 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
 def _warn_unknown_nodes(
     reference: _FieldReference, text: str, summary: str, outcome: str = _REACHABILITY_UNKNOWN
 ) -> None:
-    """Warn at a field (`reference`: its object and key) about a volume with unknown nodes; `outcome`: consequence."""
+    """Warn at a field (`reference`: its object and key) about a volume with unknown nodes.
+
+    `outcome`: consequence.
+    """
     fields, key = reference
     path = (*fields.path, key)
     detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {text}; {outcome}."
@@ -479,7 +511,10 @@ def _warn_unknown_nodes(
 
 
 def _find_claim_volume(claim: Manifest, storage: Storage) -> Manifest | None:
-    """Return the volume named in a claim, else the one reserved for it (claimRef); None for none, or an unread one."""
+    """Return the volume named in a claim, else the one reserved for it (claimRef).
+
+    None for none, or an unread one.
+    """
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     if volume_name:
         return storage.volumes.get(volume_name)
@@ -493,9 +528,11 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
-    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one. UNBOUND: the
-    volume named in the claim is missing, too small, or reserved for another claim. A missing volume counts only if
-    kubectl has listed the claim and all other objects: otherwise the volume may exist.
+    """Return why pods with this claim get no node, in the scheduler's words.
+
+    "" if they may get one. UNBOUND: the volume named in the claim is missing, too small, or
+    reserved for another claim. A missing volume counts only if kubectl has listed the claim and all
+    other objects: otherwise the volume may exist.
     """
     metadata, name = read_silently(claim, "metadata"), claim.name
     spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
@@ -541,7 +578,10 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 def _compute_bound_volume_nodes(
     claim: Manifest, reference: _FieldReference, storage: Storage
 ) -> VolumeNeed | None:
-    """Return the nodes in reach of the volume of a bound claim; None for all. If they are unknown, also warn."""
+    """Return the nodes in reach of the volume of a bound claim; None for all.
+
+    If they are unknown, also warn.
+    """
     volume = _find_claim_volume(claim, storage)
     if volume is None:
         volume_name = read_silently(claim, "spec").get_text("volumeName")
@@ -557,8 +597,10 @@ def _compute_bound_volume_nodes(
 def _build_unbound_claim(
     name: str, claim: Fields, reference: _FieldReference, storage: Storage
 ) -> Claim | None:
-    """Return a claim without a volume, with the nodes for its pods. None if it excludes no node: every node can use the
-    new volume, or nothing is known about the volume (reported at `reference`).
+    """Return a claim without a volume, with the nodes for its pods.
+
+    None if it excludes no node: every node can use the new volume, or nothing is known about the
+    volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
     class_name = (
@@ -655,8 +697,9 @@ def _complete_claim_of_unknown_class(
 ) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
 
-    Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free volume, its pods stay
-    Pending. Unless all classes are known, the named class may exist: the claim is assumed to wait for its pod.
+    Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free
+    volume, its pods stay Pending. Unless all classes are known, the named class may exist: the
+    claim is assumed to wait for its pod.
     """
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:

@@ -91,9 +91,10 @@ def collect_workloads(
 ) -> ParsedWorkloads:
     """Return the workloads among `manifests`, the objects of one cluster.
 
-    Services, autoscalers and admission rules are also read from `context_manifests`: other objects of the cluster.
-    `is_complete`: objects missing here do not exist; `has_all_classes`: StorageClasses missing here do not exist.
-    `live_workloads` (by key) have the fields of other managers; `previous_manifests` are those applied before.
+    Services, autoscalers and admission rules are also read from `context_manifests`: other objects
+    of the cluster. `is_complete`: objects missing here do not exist; `has_all_classes`:
+    StorageClasses missing here do not exist. `live_workloads` (by key) have the fields of other
+    managers; `previous_manifests` are those applied before.
     """
     all_manifests = (*manifests, *context_manifests)
     service_selectors: dict[str, list[Mapping[str, str]]] = {}  # by namespace
@@ -184,7 +185,10 @@ class _WorkloadReader(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, applied: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of an applied manifest after admission, with live fields; report invalid fields."""
+        """Return the workload of an applied manifest after admission, with live fields.
+
+        Report invalid fields.
+        """
         manifest, has_unknown_fields = self._merge_live_fields(applied)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
@@ -248,8 +252,10 @@ class _WorkloadReader(Struct):
         metadata: Fields,
         template_hash: str,
     ) -> PodOwner:
-        """Return what a pod takes from its workload: namespace, labels added by the controller, and the selector of
-        default spread constraints. `metadata` is the one of the pod template.
+        """Return what a pod takes from its workload.
+
+        Namespace, labels added by the controller, and the selector of default spread constraints.
+        `metadata` is the one of the pod template.
         """
         labels = metadata.get_text_mapping("labels")
         added_labels = (
@@ -287,9 +293,11 @@ class _WorkloadReader(Struct):
     def _add_revisions(
         self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]
     ) -> Workload:
-        """Return a workload with facts from its live objects: a Job with the number of its remaining pods, others with
-        the revision labels of pods with this template, or of the template replaced by the plan. A Deployment scaled
-        since its last sync also gets the maximum of pods before, 0 if unknown.
+        """Return a workload with facts from its live objects.
+
+        A Job with the number of its remaining pods, others with the revision labels of pods with
+        this template, or of the template replaced by the plan. A Deployment scaled since its last
+        sync also gets the maximum of pods before, 0 if unknown.
         """
         key = manifest.workload_key
         live, replica_sets = (
@@ -349,8 +357,10 @@ class _WorkloadReader(Struct):
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        """Return the selector of pods for kube-scheduler's default spreading; None without any. It joins the selectors
-        of the Services of the pod and of its controller (but not of a DaemonSet).
+        """Return the selector of pods for kube-scheduler's default spreading; None without any.
+
+        It joins the selectors of the Services of the pod and of its controller (but not of a
+        DaemonSet).
         """
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):
@@ -367,8 +377,10 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its HorizontalPodAutoscaler; report its bounds. As no metrics are
-        known, the configured replicas are limited to these bounds. 0 configured replicas disable the autoscaler.
+        """Return a workload with the replicas set by its HorizontalPodAutoscaler.
+
+        Report its bounds. As no metrics are known, the configured replicas are limited to these
+        bounds. 0 configured replicas disable the autoscaler.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         # If the cluster shows the effect of one, it is reported.
@@ -450,7 +462,10 @@ def _parse_replicas(spec: Fields) -> int:
 
 
 def _parse_parallelism(spec: Fields) -> int:
-    """Return the number of pods of a Job running at the same time; 0 if suspended or managed by another controller."""
+    """Return the number of pods of a Job running at the same time.
+
+    0 if suspended or managed by another controller.
+    """
     pods = spec.get_integer("parallelism", 1)
     replicas = min(pods, spec.get_integer("completions", pods))
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
@@ -476,7 +491,10 @@ def _report_unpredicted_pods(spec: Fields, key: str, cause: str) -> None:
 
 
 def _limit_pods(spec: Fields, key: str, pods: int) -> int:
-    """Return a number of pods. A number above the maximum of one cluster is reported, and replaced by 1."""
+    """Return a number of pods.
+
+    A number above the maximum of one cluster is reported, and replaced by 1.
+    """
     if pods <= MAX_PODS:
         return pods
     spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")
@@ -534,7 +552,10 @@ def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return a DaemonSet with its update strategy. Percentages stay texts, as they depend on the number of nodes."""
+    """Return a DaemonSet with its update strategy.
+
+    Percentages stay texts, as they depend on the number of nodes.
+    """
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     rolling_update = updates.get_mapping("rollingUpdate")
@@ -552,7 +573,10 @@ def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_strategy(strategy: Strategy, workload: Workload, _: Fields) -> Workload:
-    """Return a workload of a kind with one fixed strategy. Its spec has no strategy, and is not read."""
+    """Return a workload of a kind with one fixed strategy.
+
+    Its spec has no strategy, and is not read.
+    """
     return replace(workload, strategy=strategy)
 
 
@@ -563,7 +587,10 @@ def _get_amount_text(fields: Fields, key: str, default: str) -> str:
 
 
 def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_text: str) -> None:
-    """Report a rollout without surge and unavailability: the API server compares the values before rounding."""
+    """Report a rollout without surge and unavailability.
+
+    The API server compares the values before rounding.
+    """
     if {surge_text, unavailable_text} <= {"0", "0%"}:
         rolling_update.report(
             "maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced."
@@ -571,7 +598,10 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return a number of pods, or a percentage of the replicas as pods (default 25%). An invalid one is reported."""
+    """Return a number of pods, or a percentage of the replicas as pods (default 25%).
+
+    An invalid one is reported.
+    """
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -637,8 +667,10 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Return a workload of an old API version as one of apps/v1, and report it. Fields get the defaults of the old
-    version. The selector of a ReplicationController becomes a label selector. Other objects stay unchanged.
+    """Return a workload of an old API version as one of apps/v1, and report it.
+
+    Fields get the defaults of the old version. The selector of a ReplicationController becomes a
+    label selector. Other objects stay unchanged.
     """
     spec = manifest.body.get("spec")
     # Such as ("extensions", "v1beta1").
@@ -677,7 +709,10 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
 
 
 def _add_defaults(values: Any, defaults: Mapping[str, Any]) -> Any:
-    """Return a mapping with missing fields set to their defaults, nested ones as well; another value unchanged."""
+    """Return a mapping with missing fields set to their defaults, nested ones as well.
+
+    Another value unchanged.
+    """
     # Without parameters of a rolling update.
     if not isinstance(values, dict) or values.get("type") == "Recreate":
         return values

@@ -1,6 +1,8 @@
-"""Deployments, ReplicaSets and other workloads of a live cluster: the fields of other managers, and the pod
-templates. A manifest without such a field keeps it. Source: managedFields of the API server
-(server-side apply), and the three-way merge of `kubectl apply`.
+"""Deployments, ReplicaSets and other workloads of a live cluster.
+
+The fields of other managers, and the pod templates. A manifest without such a field keeps it.
+Source: managedFields of the API server (server-side apply), and the three-way merge of `kubectl
+apply`.
 """
 
 import json
@@ -94,11 +96,12 @@ _SPEC_FIELDS: Final = (
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` set by managers other than the applier (path, value, and
-    whether by kubectl apply), whether `has_managers` named them, and the revision label of its pods. `owner` is the key
-    of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind name`). `template` are the fields of its
-    pod template with an effect on placement. `desired_pods` and `max_pods` are those of the Deployment at the last sync
-    of an active ReplicaSet (0: unknown). `remaining_pods` are those left to run by a Job, None if unlimited.
+    """Workload as it exists: its fields below `spec` set by managers other than the applier (path, value, and whether by kubectl apply), whether `has_managers` named them, and the revision label of its pods.
+
+    `owner` is the key of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind
+    name`). `template` are the fields of its pod template with an effect on placement.
+    `desired_pods` and `max_pods` are those of the Deployment at the last sync of an active
+    ReplicaSet (0: unknown). `remaining_pods` are those left to run by a Job, None if unlimited.
     `scaled_replicas` were set by a HorizontalPodAutoscaler, None without one.
     """
 
@@ -172,8 +175,10 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _list_fields_of_other_managers(
     managers: Iterable[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Iterator[tuple[FieldPath, Any, bool]]:
-    """Yield the fields of a live spec owned by other managers than nexusform and Fleet: their path, their value, and
-    whether kubectl owns them. A subresource (scale) always has another manager, such as an autoscaler.
+    """Yield the fields of a live spec owned by other managers than nexusform and Fleet.
+
+    Their path, their value, and whether kubectl owns them. A subresource (scale) always has another
+    manager, such as an autoscaler.
     """
     for item in managers:
         name, subresource = item.get("manager"), item.get("subresource")
@@ -241,9 +246,11 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of the live pods with a template: () if none has it, None if unknown. The template is
-    compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload. NEWEST_REVISION
-    means the label of the newest pods.
+    """Return the revision labels of the live pods with a template.
+
+    () if none has it, None if unknown. The template is compared with those of the ReplicaSets (of a
+    Deployment), else with the one of the live workload. NEWEST_REVISION means the label of the
+    newest pods.
     """
     if not replica_sets and not live.template:
         return None
@@ -296,9 +303,10 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 def merge_live_fields(
     manifest: Manifest, live: LiveWorkload, previous: Manifest | None
 ) -> tuple[Manifest, set[str]]:
-    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler,
-    and the names of fields of unknown managers: they may stay or not. `previous` is the manifest applied before: the
-    apply removes its fields, unless another manager than kubectl is known to own them.
+    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler, and the names of fields of unknown managers: they may stay or not.
+
+    `previous` is the manifest applied before: the apply removes its fields, unless another manager
+    than kubectl is known to own them.
     """
     unknown: set[str] = set()
     if not live.foreign_fields:
@@ -322,7 +330,10 @@ def merge_live_fields(
 
 
 def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the spec applied last, by the annotation of kubectl, else by that of Fleet; {} without a readable one."""
+    """Return the spec applied last, by the annotation of kubectl, else by that of Fleet.
+
+    {} without a readable one.
+    """
     texts = [
         get_text(metadata, "annotations", f"{prefix}/last-applied-configuration")
         for prefix in _APPLIED_PREFIXES
@@ -336,8 +347,9 @@ def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _list_leaf_values(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Yield the paths and values of the fields of a spec, without values set by the API server.
 
-    `path` is where `value` is found. The items of container lists are identified by their name: the image of container
-    web has the path (..., "containers", (("name", "web"),), "image"). Other lists are values as a whole.
+    `path` is where `value` is found. The items of container lists are identified by their name: the
+    image of container web has the path (..., "containers", (("name", "web"),), "image"). Other
+    lists are values as a whole.
     """
     if isinstance(value, dict):
         for name, part in value.items():
@@ -405,7 +417,10 @@ def _list_owned_field_values(
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
-    """Return the item of a list with these identifying fields; None without one, or if the value is no list."""
+    """Return the item of a list with these identifying fields.
+
+    None without one, or if the value is no list.
+    """
     for item in list_mappings(value):
         # TCP is the default in the identity of a port.
         fields = {"protocol": "TCP", **item}
@@ -426,8 +441,9 @@ def _find_value_at_path(value: Any, path: FieldPath) -> Any:
 
 
 def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
-    """Return a copy of `value` with `new_value` at a path; missing parts are created. A step of the path is the name of
-    a field, or the identifying fields of an item in a list.
+    """Return a copy of `value` with `new_value` at a path; missing parts are created.
+
+    A step of the path is the name of a field, or the identifying fields of an item in a list.
     """
     if not path:
         return new_value

@@ -1,6 +1,8 @@
-"""Parsing of Kubernetes YAML into manifests: the objects as plain data with their text positions. Lists are
-flattened. Envelopes are unwrapped on request, since the hub stores the envelope and the members store its
-content. `Fields` reads a manifest's body with checks: a value of the wrong type is a finding, not a crash.
+"""Parsing of Kubernetes YAML into manifests: the objects as plain data with their text positions.
+
+Lists are flattened. Envelopes are unwrapped on request, since the hub stores the envelope and the
+members store its content. `Fields` reads a manifest's body with checks: a value of the wrong type
+is a finding, not a crash.
 """
 
 from __future__ import annotations
@@ -63,8 +65,10 @@ _UNSELECTABLE_KINDS: Final = (
 
 
 class Manifest(Struct, frozen=True):
-    """Kubernetes object: its identity, its labels and its body as plain data (immutable). `namespace` is ""
-    for cluster-scoped objects. `group` is "" for the core API. `line` counts from 1.
+    """Kubernetes object: its identity, its labels and its body as plain data (immutable).
+
+    `namespace` is "" for cluster-scoped objects. `group` is "" for the core API. `line` counts from
+    1.
     """
 
     group: str
@@ -115,7 +119,10 @@ class ParsedManifests(Struct, frozen=True):
 
 
 def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
-    """Parse all objects of a YAML text like `kubectl apply`. All findings are errors, and name the text by `file`."""
+    """Parse all objects of a YAML text like `kubectl apply`.
+
+    All findings are errors, and name the text by `file`.
+    """
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
@@ -125,14 +132,20 @@ def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
-    """Return the manifest of a body changed by an override, at the original's position; None without an identity."""
+    """Return the manifest of a body changed by an override, at the original's position.
+
+    None without an identity.
+    """
     return build_manifest(body, original.file, original.position)
 
 
 def build_manifest(
     body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION
 ) -> Manifest | None:
-    """Return the manifest of a body. Return None unless the body is exactly one object (or a list of one)."""
+    """Return the manifest of a body.
+
+    Return None unless the body is exactly one object (or a list of one).
+    """
     reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
@@ -144,7 +157,10 @@ def is_envelope(manifest: Manifest) -> bool:
 
 
 def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an envelope by the API's rules: one of its version or data at most, then unknown fields."""
+    """Yield the problems of an envelope by the API's rules.
+
+    One of its version or data at most, then unknown fields.
+    """
     data = get_mapping(envelope.body, "data")
     count = len(data)
     text = ""
@@ -168,8 +184,10 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members, each envelope replaced by its content, and findings about it. A
-    ConfigMap envelope of older versions is applied as a ConfigMap: KubeFleet ignores its annotation since May 2025.
+    """Return the objects as applied to members, each envelope replaced by its content, and findings about it.
+
+    A ConfigMap envelope of older versions is applied as a ConfigMap: KubeFleet ignores its
+    annotation since May 2025.
     """
     objects: list[Manifest] = []
     findings: list[Problem] = []
@@ -223,7 +241,10 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 def find_selection_exclusion(
     manifest: Manifest, services: Collection[tuple[str, str]] = ()
 ) -> str | None:
-    """Return why a placement never selects an object, None if it may. `services`: (namespace, name) on the hub."""
+    """Return why a placement never selects an object, None if it may.
+
+    `services`: (namespace, name) on the hub.
+    """
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
@@ -238,7 +259,10 @@ def find_selection_exclusion(
 def _explain_unselectable_object(
     manifest: Manifest, services: Collection[tuple[str, str]]
 ) -> str | None:
-    """Return why a placement never selects an object created by each cluster itself; None for other objects."""
+    """Return why a placement never selects an object created by each cluster itself.
+
+    None for other objects.
+    """
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
@@ -281,7 +305,10 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return the object of a document; None if apiVersion, kind, name or metadata is invalid (reported)."""
+        """Return the object of a document.
+
+        None if apiVersion, kind, name or metadata is invalid (reported).
+        """
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
@@ -354,7 +381,10 @@ def get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
-    """Return the namespace of an object; "" if it is cluster-scoped, as are unknown kinds without a namespace."""
+    """Return the namespace of an object.
+
+    "" if it is cluster-scoped, as are unknown kinds without a namespace.
+    """
     if kind in _CLUSTER_SCOPED:
         return ""
     # Groups of Kubernetes itself: "apps", "networking.k8s.io".
@@ -370,12 +400,18 @@ _FLAG: Final = FieldShape(FieldKind.FLAG)
 
 
 class Fields:
-    """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
+    """Mapping of a manifest at a path.
+
+    Absent parts read as empty; wrong types are reported once.
+    """
 
     def __init__(
         self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
     ) -> None:
-        """Read `data`, the mapping at this path of the manifest's body. Problems are added to `findings`."""
+        """Read `data`, the mapping at this path of the manifest's body.
+
+        Problems are added to `findings`.
+        """
         self.manifest = manifest
         self.findings = findings
         self.data = data
@@ -421,7 +457,10 @@ class Fields:
         return violation.intended_text or None
 
     def list_mappings(self, key: str) -> Iterator[Fields]:
-        """Yield the mappings of a list under a key. A single mapping counts as one item; other items are reported."""
+        """Yield the mappings of a list under a key.
+
+        A single mapping counts as one item; other items are reported.
+        """
         value = self.data.get(key)
         if isinstance(value, dict):
             self.report(key, "must be a list; it is read as a list of one.", Severity.WARNING)

@@ -1,7 +1,8 @@
-"""Pod changes at admission by objects of the cluster: RuntimeClasses, LimitRanges, Multus networks. A pod is
-changed like in the API server's admission, and read afterwards. Sources: kubernetes
-plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (LimitRangeItem), and the
-network-resources-injector of k8snetworkplumbingwg.
+"""Pod changes at admission by objects of the cluster: RuntimeClasses, LimitRanges, Multus networks.
+
+A pod is changed like in the API server's admission, and read afterwards. Sources: kubernetes
+plugin/pkg/admission/{runtimeclass,limitranger}, pkg/apis/core/v1/defaults.go (LimitRangeItem), and
+the network-resources-injector of k8snetworkplumbingwg.
 """
 
 import json
@@ -62,9 +63,11 @@ class LimitRangeBounds(Struct, frozen=True):
 
 
 class AdmissionRules(Struct, frozen=True):
-    """Objects of a cluster that change its pods. `runtimes` and `namespaces` by name, `defaults` by namespace,
-    `networks` by namespace and name: the resource required by each, "" if there is none. `bounds` by namespace.
-    `counted_namespaces` have a ResourceQuota of count/pods.
+    """Objects of a cluster that change its pods.
+
+    `runtimes` and `namespaces` by name, `defaults` by namespace, `networks` by namespace and name:
+    the resource required by each, "" if there is none. `bounds` by namespace. `counted_namespaces`
+    have a ResourceQuota of count/pods.
     """
 
     runtimes: Mapping[str, Manifest]
@@ -127,7 +130,10 @@ def _add_limit_range(
 
 
 def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes; "" if none does."""
+    """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes.
+
+    "" if none does.
+    """
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
         return (
@@ -156,7 +162,10 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
 
 
 def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
-    """Return why the overhead of a pod is not that of its RuntimeClass, so the pod is rejected; "" if it is valid."""
+    """Return why the overhead of a pod is not that of its RuntimeClass, so the pod is rejected.
+
+    "" if it is valid.
+    """
     name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
     runtime = rules.runtimes.get(name)
     if not overhead or (name and runtime is None):
@@ -188,8 +197,10 @@ def _find_excess_request(container: Fields) -> str:
 def _find_bounds_violation(
     bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts
 ) -> str:
-    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside. A minimum requires a
-    request, and a maximum requires a limit. The other amount is compared only if it is set.
+    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside.
+
+    A minimum requires a request, and a maximum requires a limit. The other amount is compared only
+    if it is set.
     """
     by_noun = {"request": requests, "limit": limits}
     rows = (
@@ -256,7 +267,10 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
 
 
 def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return the amounts of a quota by resource, CPU in milli-CPUs; invalid ones are reported at the ResourceQuota."""
+    """Return the amounts of a quota by resource, CPU in milli-CPUs.
+
+    Invalid ones are reported at the ResourceQuota.
+    """
     amounts = []
     for name, value in values.items():
         quantity = read_quantity(value)
@@ -303,7 +317,10 @@ def apply_pod_admission(
 
 
 def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec, marked as in doubt if admission or kubelet may reject the pod. The reasons are reported."""
+    """Return the spec, marked as in doubt if admission or kubelet may reject the pod.
+
+    The reasons are reported.
+    """
     known_count = len(spec.findings)
     owner = rules.namespaces.get(namespace)
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
@@ -341,8 +358,10 @@ def _replace_data(spec: Fields, data: dict[str, Any]) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return a pod spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one.
-    With an unknown class (a warning) it is marked IN_DOUBT: its rules are unknown. Conflicting selectors are an error.
+    """Return a pod spec with the node selector, tolerations and overhead of its RuntimeClass.
+
+    Unchanged without one. With an unknown class (a warning) it is marked IN_DOUBT: its rules are
+    unknown. Conflicting selectors are an error.
     """
     name = spec.get_text("runtimeClassName")
     if not name:
@@ -382,8 +401,10 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies the LimitRanges in random
-    order. So each is tried first, and if the results differ, the pod is in doubt.
+    """Return the spec with the LimitRange defaults of its namespace.
+
+    Kubernetes applies the LimitRanges in random order. So each is tried first, and if the results
+    differ, the pod is in doubt.
     """
     changed_specs = []
     for first in ranges:
@@ -425,8 +446,10 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
 def _apply_multus_networks(
     namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules
 ) -> Fields:
-    """Return the spec with requests for the devices of the networks in the annotation. Report an unknown network, and
-    mark the spec as IN_DOUBT: then the prediction for the pod is uncertain.
+    """Return the spec with requests for the devices of the networks in the annotation.
+
+    Report an unknown network, and mark the spec as IN_DOUBT: then the prediction for the pod is
+    uncertain.
     """
     # number of devices by resource.
     needed_resources: Counter[str] = Counter()
@@ -456,8 +479,9 @@ def _apply_multus_networks(
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface, from the networks annotation of a pod. The
-    annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
+    """Return namespace and name of each network, once per interface, from the networks annotation of a pod.
+
+    The annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
     """
     text = annotations.get_text(NETWORKS).strip()
     names: list[tuple[str, str]] = []
@@ -494,7 +518,10 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
-    """Return the containers, the missing amounts added to the requests (and equal limits) of the first one."""
+    """Return the containers, the missing amounts added to the requests of the first one.
+
+    And equal limits.
+    """
     first_container = next(iter(containers), None)
     if not _has_readable_resources(first_container):
         return containers

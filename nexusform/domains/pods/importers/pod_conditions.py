@@ -1,5 +1,7 @@
-"""Observed conditions of pods and nodes: readiness, restarts, containers that do not start, and their times; resources
-of pods resized in place.
+"""Observed conditions of pods and nodes.
+
+Readiness, restarts, containers that do not start, and their times; resources of pods resized in
+place.
 """
 
 from collections.abc import Mapping
@@ -71,7 +73,10 @@ def parse_time(text: Any) -> int:
 
 
 def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a node's Ready condition ("" without one), and its newest heartbeat (seconds since 1970)."""
+    """Return the status of a node's Ready condition ("" without one), and its newest heartbeat.
+
+    Seconds since 1970.
+    """
     status = get_mapping(body, "status")
     ready = get_text(_find_condition(status, "Ready"), "status")
     newest = max(
@@ -82,9 +87,11 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
-    """Return the containers of a pod in a `section` (one of CONTAINERS). Running ones get the requests counted by the
-    scheduler: during a resize in place, the larger ones of requested and actual resources. Source: kubernetes
-    component-helpers/resource, determineContainerReqs.
+    """Return the containers of a pod in a `section` (one of CONTAINERS).
+
+    Running ones get the requests counted by the scheduler: during a resize in place, the larger
+    ones of requested and actual resources. Source: kubernetes component-helpers/resource,
+    determineContainerReqs.
     """
     status = get_mapping(pod, "status")
     containers, statuses = (

@@ -1,6 +1,8 @@
-"""Kinds that create or change pods outside of predictions: one warning per kind. A table of well-known kinds,
-by API group and kind ("*" = every kind of the group); the last rows are groups without effect on pods. For
-kinds in no row and outside of Kubernetes' own groups an operator may exist.
+"""Kinds that create or change pods outside of predictions: one warning per kind.
+
+A table of well-known kinds, by API group and kind ("*" = every kind of the group); the last rows
+are groups without effect on pods. For kinds in no row and outside of Kubernetes' own groups an
+operator may exist.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -79,7 +81,10 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 def list_unpredicted_problems(
     manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]
 ) -> list[Problem]:
-    """Return a warning per kind with an effect on pods, except for `known_kinds` (group and kind) read elsewhere."""
+    """Return a warning per kind with an effect on pods, except for `known_kinds` read elsewhere.
+
+    Group and kind.
+    """
     unknown_manifests = [item for item in manifests if (item.group, item.kind) not in known_kinds]
     effects = group_by(
         unknown_manifests, lambda item: (item.group, item.kind, _describe_effect_on_pods(item))
@@ -105,8 +110,10 @@ def list_unpredicted_problems(
 
 
 def _describe_effect_on_pods(manifest: Manifest) -> str:
-    """Return the effect of an object on pods, _NO_EFFECT if it has none. A table of kinds decides first, then the rules
-    of a mutating webhook. Other kinds count by their group: objects of a custom kind may create pods.
+    """Return the effect of an object on pods, _NO_EFFECT if it has none.
+
+    A table of kinds decides first, then the rules of a mutating webhook. Other kinds count by their
+    group: objects of a custom kind may create pods.
     """
     group, kind = manifest.group, manifest.kind
     effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))

@@ -1,4 +1,7 @@
-"""Planning of pods on known nodes. Entry point: pod_phase.py."""
+"""Planning of pods on known nodes.
+
+Entry point: pod_phase.py.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

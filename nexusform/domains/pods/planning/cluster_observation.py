@@ -1,4 +1,7 @@
-"""Clusters listed by kubectl, matched to the VMs of the plan: registered nodes, running pods, and status of budgets."""
+"""Clusters listed by kubectl, matched to the VMs of the plan.
+
+Registered nodes, running pods, and status of budgets.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -74,10 +77,13 @@ class ExternalClusters(Struct):
 
 
 class ObservedCluster(Struct, frozen=True):
-    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan; `lost_pod_count`
-    counts pods on nodes removed or re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
-    `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has predicted since.
-    `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing in the snapshot.
+    """Cluster with its registered nodes and running pods.
+
+    `unknown_nodes` match no VM of the plan; `lost_pod_count` counts pods on nodes removed or
+    re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
+    `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has
+    predicted since. `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing
+    in the snapshot.
     """
 
     cluster: NodeCluster
@@ -96,7 +102,10 @@ class ObservedCluster(Struct, frozen=True):
 
     @property
     def has_all_classes(self) -> bool:
-        """Whether no StorageClasses exist but those listed by kubectl. Without any, they may not have been listed."""
+        """Whether no StorageClasses exist but those listed by kubectl.
+
+        Without any, they may not have been listed.
+        """
         return self.is_complete and any(
             select_manifests(self.objects, "storage.k8s.io", "StorageClass")
         )
@@ -108,9 +117,11 @@ def match_cluster_snapshot(
     snapshot: KubectlSnapshot,
     removed_vms: AbstractSet[str],
 ) -> ObservedCluster:
-    """Return the cluster with the nodes and pods listed by kubectl (`snapshot`). A listed node replaces the one derived
-    from its VM, under the VM's name. Nodes removed (`removed_vms`: names) or re-created in this plan are left out, and
-    their pods are lost. A cluster outside of the plan (`planned_cluster` None) has the listed nodes only.
+    """Return the cluster with the nodes and pods listed by kubectl (`snapshot`).
+
+    A listed node replaces the one derived from its VM, under the VM's name. Nodes removed
+    (`removed_vms`: names) or re-created in this plan are left out, and their pods are lost. A
+    cluster outside of the plan (`planned_cluster` None) has the listed nodes only.
     """
     cluster = (
         planned_cluster
@@ -215,7 +226,10 @@ def _is_unready_without_taint(node: ObservedNode) -> bool:
 def _resolve_vm_name(
     node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]
 ) -> str:
-    """Return the name of a node's VM, known by the node's name or provider id; without a VM, the name of the node."""
+    """Return the name of a node's VM, known by the node's name or provider id.
+
+    Without a VM, the name of the node.
+    """
     for name in (node.name, node.provider_id.rpartition("/")[2]):
         vm_name = cluster.platform_names.get(name, name)
         if vm_name in cluster.node_by_name or vm_name in removed_vms:
@@ -224,7 +238,10 @@ def _resolve_vm_name(
 
 
 def _build_registered_node(name: str, planned_node: Node | None, node: ObservedNode) -> Node:
-    """Return a node as registered. Without a VM of the plan (`planned_node`), its labels name its machine and zone."""
+    """Return a node as registered.
+
+    Without a VM of the plan (`planned_node`), its labels name its machine and zone.
+    """
     if planned_node is None:
         machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
         planned_node = Node(name, machine=machine, zone=node.labels.get(ZONE, ""))
@@ -258,8 +275,10 @@ def _build_existing_pods(
     names: Mapping[str, str],
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
-    """Return the existing pods, numbered per workload (StatefulSets by ordinal). `names` maps observed names of nodes
-    to names in the plan. `charged_budgets` are the budgets already charged for the eviction of a pod, by its name.
+    """Return the existing pods, numbered per workload (StatefulSets by ordinal).
+
+    `names` maps observed names of nodes to names in the plan. `charged_budgets` are the budgets
+    already charged for the eviction of a pod, by its name.
     """
     # Ages by start time: -1 for the last start, -2 for the one before it, and so on.
     times = sorted({pod.start_time for pod in pods} - {""})
@@ -292,7 +311,10 @@ def _build_existing_pods(
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    """Return the pods of observed DaemonSets on `nodes`, too new to be listed by kubectl; `pods` are listed ones."""
+    """Return the pods of observed DaemonSets on `nodes`, too new to be listed by kubectl.
+
+    `pods` are listed ones.
+    """
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
@@ -311,9 +333,11 @@ def merge_observed_pods(
     nodes: Mapping[str, Node],
     is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
 ) -> dict[str, list[ExistingPod]]:
-    """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
-    Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
-    `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
+    """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones.
+
+    Return these by workload. Further pods in state are kept: they were predicted after the
+    observation. An observed pod is left out if `is_replaced` matches it. So is one evicted by a
+    NoExecute taint, if state has pods of its workload.
     """
     # By workload: the node of each number.
     predicted_nodes: dict[str, dict[int, str]] = {}
@@ -342,8 +366,9 @@ def merge_observed_pods(
 def _assign_predicted_numbers(
     pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]
 ) -> list[ExistingPod]:
-    """Return the observed pods of one workload with the numbers of its pods in state (`predicted_nodes`: their nodes by
-    number). A pod gets the number of a pod predicted for its node, another pod the lowest free number.
+    """Return the observed pods of one workload with the numbers of its pods in state (`predicted_nodes`: their nodes by number).
+
+    A pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         # numbered by their ordinals.
@@ -436,7 +461,10 @@ def check_unknown_clusters(
 
 
 def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
-    """Return the observed usage of quotas without that of the pods in the snapshot; {} if it lists no pods."""
+    """Return the observed usage of quotas without that of the pods in the snapshot.
+
+    {} if it lists no pods.
+    """
     if not snapshot.has_pods:
         return {}
     usage = QuotaUsage(collect_resource_quotas(snapshot.objects))
@@ -453,8 +481,9 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods not listed by kubectl, and by listed pods without a node of other
-    workloads than `managed_keys`. The caller adds all other pods.
+    """Return quotas with their usage by pods not listed by kubectl, and by listed pods without a node of other workloads than `managed_keys`.
+
+    The caller adds all other pods.
     """
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(
@@ -469,7 +498,10 @@ def apply_observed_usage(
 def apply_observed_budget_status(
     budgets: Iterable[PodDisruptionBudget], observed_cluster: ObservedCluster
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl (readiness, scale); unchanged if no status is observed."""
+    """Return budgets with the status observed by kubectl (readiness, scale).
+
+    Unchanged if no status is observed.
+    """
     statuses = {
         (manifest.namespace, manifest.name): manifest.body
         for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")
@@ -489,8 +521,10 @@ def _apply_budget_status(
     observed_body: Mapping[str, Any],
     existing_pods: Sequence[ExistingPod],
 ) -> PodDisruptionBudget:
-    """Return one budget with its observed status: whether enough pods are healthy, and how many fewer disruptions are
-    allowed than computed here. The budget is unchanged if the plan changes its amounts.
+    """Return one budget with its observed status.
+
+    Whether enough pods are healthy, and how many fewer disruptions are allowed than computed here.
+    The budget is unchanged if the plan changes its amounts.
     """
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]

@@ -52,7 +52,10 @@ _NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 
 class PodsByCluster:
-    """Clusters of one plan with their pods. A name is a cluster's id or, through `members`, a member's."""
+    """Clusters of one plan with their pods.
+
+    A name is a cluster's id or, through `members`, a member's.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class PodsByCluster:
         observed_clusters: Mapping[str, ObservedCluster] = MappingProxyType({}),
     ) -> None:
         """Load the pods in state (`prior`) and of other states (`external_pods`), then observed pods in their place.
+
         `members` are the cluster ids by name of the Fleet member.
         """
         self.clusters = clusters
@@ -119,7 +123,10 @@ class PodsByCluster:
         }
 
     def _load_prior_pods(self, prior: PriorPods, workloads: Mapping[str, Workload]) -> None:
-        """Load the pods of an object in state; those on nodes created in this plan are lost with the former nodes."""
+        """Load the pods of an object in state.
+
+        Those on nodes created in this plan are lost with the former nodes.
+        """
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, workloads))
@@ -137,7 +144,10 @@ class PodsByCluster:
     def _load_observed_pods(
         self, cluster_id: str, observed_cluster: ObservedCluster
     ) -> dict[str, list[ExistingPod]]:
-        """Load pods at their observed nodes, next to those predicted in state; return the observed ones by workload."""
+        """Load pods at their observed nodes, next to those predicted in state.
+
+        Return the observed ones by workload.
+        """
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
@@ -174,8 +184,10 @@ class PodsByCluster:
         return self._object_pods[key]
 
     def sum_requests(self, cluster_name: str) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes. Like the property
-        provider of KubeFleet (propertyprovider/azure/trackers/pods.go), count those of their containers only.
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes.
+
+        Like the property provider of KubeFleet (propertyprovider/azure/trackers/pods.go), count
+        those of their containers only.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         total_cpu = total_memory = 0
@@ -189,7 +201,10 @@ class PodsByCluster:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
 
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
-        """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
+        """Return a cluster as read by the scheduler.
+
+        Its nodes, and the effects of all objects on it.
+        """
         manifests = self._collect_manifests(cluster.id)
         namespaces = {
             item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
@@ -222,7 +237,10 @@ class PodsByCluster:
     def _collect_quotas(
         self, manifests: Iterable[Manifest], cluster_id: str
     ) -> tuple[ResourceQuota, ...]:
-        """Return the quotas of a cluster with their usage by pods outside of predictions: predictions add their own."""
+        """Return the quotas of a cluster with their usage by pods outside of predictions.
+
+        Predictions add their own.
+        """
         quotas = collect_resource_quotas(manifests)
         # workloads in predictions, or deleted.
         excluded_keys = self._list_managed_keys(cluster_id)
@@ -244,8 +262,10 @@ class PodsByCluster:
         return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan: the planned ones, those in state but unchanged so far (or
-        only forgotten), and observed ones outside the plan.
+        """Return the objects on a cluster during this plan.
+
+        The planned ones, those in state but unchanged so far (or only forgotten), and observed ones
+        outside the plan.
         """
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
@@ -276,8 +296,9 @@ class PodsByCluster:
         ]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
-        """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
-        Fleet applies them (`is_placed`), kubectl is another manager, too.
+        """Read the workloads of an object's manifests, with the live fields they leave to other managers.
+
+        If Fleet applies them (`is_placed`), kubectl is another manager, too.
         """
         _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)
@@ -304,9 +325,10 @@ class PodsByCluster:
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key, with their fields set by other managers: as observed, else
-        only the replicas estimated from their pods. The manager of the object `key` (address and cluster id) is Fleet
-        (`is_placed`), or this plan with kubectl.
+        """Return the live workloads of a cluster by key, with their fields set by other managers.
+
+        As observed, else only the replicas estimated from their pods. The manager of the object
+        `key` (address and cluster id) is Fleet (`is_placed`), or this plan with kubectl.
         """
         _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
@@ -351,8 +373,9 @@ class PodsByCluster:
         }
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        """Return the demand of a cluster's claims on storage appliances, before and after this plan. Pods are counted
-        before and after, too: each pod of some workloads has claims of its own.
+        """Return the demand of a cluster's claims on storage appliances, before and after this plan.
+
+        Pods are counted before and after, too: each pod of some workloads has claims of its own.
         """
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
@@ -387,7 +410,10 @@ class PodsByCluster:
     def _collect_claims(
         self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str
     ) -> Claims:
-        """Return the claims of these objects on storage appliances; observed claims may have a volume already."""
+        """Return the claims of these objects on storage appliances.
+
+        Observed claims may have a volume already.
+        """
         observed_cluster = self._get_observed_cluster(cluster_id)
         observed_claims = select_manifests(observed_cluster.objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}

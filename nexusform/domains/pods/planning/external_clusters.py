@@ -51,7 +51,10 @@ def _add_clusters_of_state(
     attributes: Mapping[str, Any],
     registries: PluginRegistries,
 ) -> None:
-    """Add the clusters and pods of another state to `external`. It is an error if a cluster differs between states."""
+    """Add the clusters and pods of another state to `external`.
+
+    It is an error if a cluster differs between states.
+    """
     # Objects of a known type with valid attributes, in order; their positions count as their order
     # of creation.
     instances: dict[Address, InstanceState] = {}
@@ -94,8 +97,10 @@ def list_read_blocks(
 def list_data_blocks(
     kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
-    """Yield the data blocks of a kind with the attributes read, None if unreadable. A block is yielded once per
-    instance: for each instance of its module, and each item of its count or for_each.
+    """Yield the data blocks of a kind with the attributes read, None if unreadable.
+
+    A block is yielded once per instance: for each instance of its module, and each item of its
+    count or for_each.
     """
     types = {
         name for name, source in request.registries.data_sources.items() if source.kind is kind

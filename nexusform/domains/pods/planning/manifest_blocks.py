@@ -58,8 +58,10 @@ def list_prior_pods(
     registries: PluginRegistries,
     members: Mapping[str, str],
 ) -> Iterator[PriorPods]:
-    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects. A manifest has
-    pods on one cluster, a placement on each of its members. `members` maps names of Fleet members to cluster ids.
+    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects.
+
+    A manifest has pods on one cluster, a placement on each of its members. `members` maps names of
+    Fleet members to cluster ids.
     """
     current_objects = [
         (address, item.current) for address, item in instances.items() if item.current is not None
@@ -131,8 +133,10 @@ def collect_prior_members(
 def create_pod_phase(
     blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters
 ) -> PodPhase:
-    """Create the pod phase of a plan: it predicts pods on the nodes of planned VMs (`objects`) and of other states.
-    Pods of removed objects are removed first. If an object is only forgotten, its pods keep running.
+    """Create the pod phase of a plan.
+
+    It predicts pods on the nodes of planned VMs (`objects`) and of other states. Pods of removed
+    objects are removed first. If an object is only forgotten, its pods keep running.
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
@@ -165,7 +169,10 @@ def create_pod_phase(
 def plan_fleet_objects(
     blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan Fleet objects in order, after all VMs; independent manifests together. Return the errors of manifests."""
+    """Plan Fleet objects in order, after all VMs; independent manifests together.
+
+    Return the errors of manifests.
+    """
     types = blocks.request.registries.resource_types
     fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
     phase_blocks = [
@@ -195,8 +202,10 @@ def plan_manifests(
     evaluation: Evaluation,
     pods: PodPhase,
 ) -> list[Diagnostic]:
-    """Plan independent hub manifests. Return errors for unknown clusters. All pods of a cluster are scheduled in one
-    queue. So every manifest is evaluated before the first pod is placed, and all pods are placed before the first
+    """Plan independent hub manifests.
+
+    Return errors for unknown clusters. All pods of a cluster are scheduled in one queue. So every
+    manifest is evaluated before the first pod is placed, and all pods are placed before the first
     action is decided: the placement is an attribute (`workloads`).
     """
     instances: list[Instance] = []
@@ -217,7 +226,10 @@ def plan_manifests(
 def _evaluate_manifests(
     block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation
 ) -> list[Instance]:
-    """Return the instances of a manifest's block (by count or for_each), with their attributes as far as known."""
+    """Return the instances of a manifest's block, with their attributes as far as known.
+
+    By count or for_each.
+    """
     expanded = blocks.expand(block, evaluation)
     assert expanded is not None, "a block of this phase has a resource type"
     blocks.diagnostics += expanded.diagnostics
@@ -274,7 +286,10 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
 
 
 def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
-    """Place the pods of manifests cluster by cluster, older objects first; return the attribute `workloads` of each."""
+    """Place the pods of manifests cluster by cluster, older objects first.
+
+    Return the attribute `workloads` of each.
+    """
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for cluster_id, instance in _list_applied_manifests(instances):
         body = get_value_at_path(instance.config, "yaml_body")
@@ -317,7 +332,10 @@ def list_manifest_diagnostics(
 def list_pod_risk_warnings(
     pods: PodPhase, instances: Mapping[Address, Instance]
 ) -> Iterator[Diagnostic]:
-    """Yield the risks of pods at their blocks: each kind of risk of a workload once, with all locations."""
+    """Yield the risks of pods at their blocks.
+
+    Each kind of risk of a workload once, with all locations.
+    """
     by_address = {str(address): instance for address, instance in instances.items()}
     yield from _warn_missing_namespaces(pods, by_address)
     clusters = pods.list_object_clusters()
@@ -383,9 +401,10 @@ _Risk: TypeAlias = tuple[str, WorkloadWarning]
 
 
 def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Merge warnings of one kind about one workload, with the names of their clusters (`is_named`). Warnings about a
-    shared machine or rack have a `location`: the first is described, the others are listed. Without a location, each
-    cluster has its text.
+    """Merge warnings of one kind about one workload, with the names of their clusters (`is_named`).
+
+    Warnings about a shared machine or rack have a `location`: the first is described, the others
+    are listed. Without a location, each cluster has its text.
     """
     cluster, first_warning = risks[0]
     if not first_warning.location:
@@ -402,7 +421,10 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
-    """Join the texts of warnings, equal texts once after all of their clusters. Only the first names the workload."""
+    """Join the texts of warnings, equal texts once after all of their clusters.
+
+    Only the first names the workload.
+    """
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)
@@ -418,8 +440,10 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return warnings of one kind as one line with the first reason. `is_named`: with the cluster of each, such as
-    `shop/web: 2 Pending on c1; 1 Pending on c2: reason`.
+    """Return warnings of one kind as one line with the first reason.
+
+    `is_named`: with the cluster of each, such as `shop/web: 2 Pending on c1; 1 Pending on c2:
+    reason`.
     """
     _, first_warning = risks[0]
     # Such as `shop/web: 2 Pending: reason`.
@@ -461,7 +485,10 @@ def list_scheduled_pods(state: State, registries: PluginRegistries) -> list[Sche
 def compute_state_demand(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> dict[str, ClaimDemand]:
-    """Return the storage demand of existing objects by cluster. State does not record whether claims are bound."""
+    """Return the storage demand of existing objects by cluster.
+
+    State does not record whether claims are bound.
+    """
     manifests_by_cluster: dict[str, list[Manifest]] = {}
     # Then by workload.
     pod_counts_by_cluster: dict[str, dict[str, int]] = {}

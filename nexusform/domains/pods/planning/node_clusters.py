@@ -33,12 +33,15 @@ _KINDS: Final = ("nks", "vnf")
 
 
 class NodeCluster(Struct, frozen=True):
-    """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their registered sizes.
-    `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are created and not observed: pods
-    of state on either are lost. `pools` are the agent pools of its nodes in order, () if not known; `empty_pools` has a
-    possible node of each pool without nodes. `seed` is the tie-break seed of its site. `platform_names` maps the
-    platform's VM names to ours. `version` is the Kubernetes version, major and minor, () if unknown.
-    `live_workloads` are its observed controllers by key.
+    """Cluster with known nodes.
+
+    `skus` are those of its nodes in order, `total_size` the sum of their registered sizes.
+    `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are created and
+    not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
+    order, () if not known; `empty_pools` has a possible node of each pool without nodes. `seed` is
+    the tie-break seed of its site. `platform_names` maps the platform's VM names to ours. `version`
+    is the Kubernetes version, major and minor, () if unknown. `live_workloads` are its observed
+    controllers by key.
     """
 
     id: str
@@ -87,7 +90,10 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
 def build_existing_clusters(
     objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str
 ) -> dict[str, NodeCluster]:
-    """Return the clusters of another state by id, built from its `objects`. `catalogue` is the version of its SKUs."""
+    """Return the clusters of another state by id, built from its `objects`.
+
+    `catalogue` is the version of its SKUs.
+    """
     context = build_site_layout(objects, registries, catalogue)
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
@@ -129,7 +135,10 @@ class _ClusterPart(Struct, frozen=True):
 
 
 def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
-    """Return the clusters by id from their parts; VMs of neither an NKS cluster nor a VNF have no cluster."""
+    """Return the clusters by id from their parts.
+
+    VMs of neither an NKS cluster nor a VNF have no cluster.
+    """
     by_owner = group_by(parts, lambda part: part.demand.owner)
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
@@ -141,8 +150,10 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
 
 
 def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
-    """Return the cluster of a VNF, or of an NKS cluster and its separate pools. `parts` are the objects with its VMs. A
-    pool without VMs gets a node without a machine in `empty_pools`: predictions copy it as an additional node.
+    """Return the cluster of a VNF, or of an NKS cluster and its separate pools.
+
+    `parts` are the objects with its VMs. A pool without VMs gets a node without a machine in
+    `empty_pools`: predictions copy it as an additional node.
     """
     first_part = parts[0]
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)

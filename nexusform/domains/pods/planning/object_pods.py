@@ -1,6 +1,7 @@
-"""Pods of one object on one cluster: their records in state, and their outcomes. The pods of an object may be
-predicted several times in one plan, since later pods can satisfy their affinity or take their nodes; a plan
-shows the combined change of a pod.
+"""Pods of one object on one cluster: their records in state, and their outcomes.
+
+The pods of an object may be predicted several times in one plan, since later pods can satisfy their
+affinity or take their nodes; a plan shows the combined change of a pod.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,8 +47,10 @@ _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
 
 
 class PriorPods(Struct, frozen=True):
-    """Pods of one object on one cluster in state. `manifests` are their source as far as recorded. The pods
-    of an object that `is_outside_targets` are kept unchanged.
+    """Pods of one object on one cluster in state.
+
+    `manifests` are their source as far as recorded. The pods of an object that `is_outside_targets`
+    are kept unchanged.
     """
 
     address: str
@@ -59,9 +62,11 @@ class PriorPods(Struct, frozen=True):
     def list_existing_pods(
         self, workloads: Mapping[str, Workload]
     ) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the record in state and the existing pod of each pod. `workloads` have the known specs, by key. Of a
-        pod of another workload, only the namespace is known. A pod failed for good gets its recorded reason as its
-        rejection, so it is not placed again.
+        """Yield the record in state and the existing pod of each pod.
+
+        `workloads` have the known specs, by key. Of a pod of another workload, only the namespace
+        is known. A pod failed for good gets its recorded reason as its rejection, so it is not
+        placed again.
         """
         for key, pods in self.workloads.items():
             spec = (
@@ -104,9 +109,7 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods (replicas and surge) before this plan, if it scales them: as
-    observed, else as in state (`previous_workloads`, by key).
-    """
+    """Return workloads with their maximum number of pods (replicas and surge) before this plan, if it scales them: as observed, else as in state (`previous_workloads`, by key)."""
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
@@ -130,12 +133,15 @@ class PredictionInput(Struct, frozen=True):
 
 
 class ObjectPods(Struct):
-    """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records` their records;
-    `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of the last call, `values`
-    is the returned value, `outcomes` has the outcome of each pod (by workload and number), `displacements` those of
-    pods evicted for other objects. `uncreated_keys`: workloads without some of their pods, `has_rejected_pods`: some of
-    them on any number of nodes (see WorkloadForecast); `rejections` are pods rejected permanently. `findings` are
-    problems of the manifests, applied by Fleet (`is_placed`) or by the plan.
+    """Pods of one object on one cluster.
+
+    `prior_pods` are those of state by workload and name, `records` their records; `prior_templates`
+    are template hashes by workload. `workloads` and `manifests` are those of the last call,
+    `values` is the returned value, `outcomes` has the outcome of each pod (by workload and number),
+    `displacements` those of pods evicted for other objects. `uncreated_keys`: workloads without
+    some of their pods, `has_rejected_pods`: some of them on any number of nodes (see
+    WorkloadForecast); `rejections` are pods rejected permanently. `findings` are problems of the
+    manifests, applied by Fleet (`is_placed`) or by the plan.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -199,7 +205,10 @@ class ObjectPods(Struct):
             yield pod
 
     def list_nodes_with_outdated_pods(self) -> dict[str, set[str]]:
-        """Return, by workload, the nodes with possibly outdated pods in state: observed, or of a former template."""
+        """Return, by workload, the nodes with possibly outdated pods in state.
+
+        Observed, or of a former template.
+        """
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
             workload_nodes = nodes.setdefault(workload, set())
@@ -233,7 +242,10 @@ class ObjectPods(Struct):
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
-        """Record the outcome of each pod. A pod created and removed by this plan has no outcome."""
+        """Record the outcome of each pod.
+
+        A pod created and removed by this plan has no outcome.
+        """
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
@@ -268,8 +280,10 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record the outcome of a pod. If the pod has changed earlier in this plan, both changes are recorded as one:
-        from the node before the plan to the new one, with the first trigger.
+        """Record the outcome of a pod.
+
+        If the pod has changed earlier in this plan, both changes are recorded as one: from the node
+        before the plan to the new one, with the first trigger.
         """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         # Its eviction for another object of this plan.
@@ -303,9 +317,9 @@ class ObjectPods(Struct):
     ) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about pods because of their controllers, each with the workload and number of its pod.
 
-        In a missing namespace the API server rejects new objects, so each pod to place is in doubt. If some pods
-        are not created (a full quota), the controller of a Deployment in a rollout retries at any time. Then all its
-        pods are in doubt.
+        In a missing namespace the API server rejects new objects, so each pod to place is in doubt.
+        If some pods are not created (a full quota), the controller of a Deployment in a rollout
+        retries at any time. Then all its pods are in doubt.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
@@ -323,7 +337,10 @@ class ObjectPods(Struct):
                 yield from ((outcome.key, PodDoubt(_QUOTA)) for outcome in outcomes)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
-        """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
+        """Record the doubtful outcomes.
+
+        A pod with no doubt (None) is certain despite random choices.
+        """
         for outcome_by_number in self.outcomes.values():
             for number, outcome in outcome_by_number.items():
                 outcome_by_number[number] = _set_outcome_certainty(outcome, doubts)
@@ -332,7 +349,10 @@ class ObjectPods(Struct):
         ]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of the newest prediction. Of earlier warnings, keep valid preemptions and all evictions."""
+        """Set the warnings of the newest prediction.
+
+        Of earlier warnings, keep valid preemptions and all evictions.
+        """
         repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {
             pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims
@@ -386,7 +406,10 @@ def _set_outcome_certainty(
 
 
 def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
-    """Return the spec of a pod in state: the one of its workload (`spec`), or of its former template as recorded."""
+    """Return the spec of a pod in state.
+
+    The one of its workload (`spec`), or of its former template as recorded.
+    """
     if not record.former_template:
         return spec
     return replace(
@@ -395,6 +418,9 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
 
 
 def parse_pod_number(workload: str, pod: str) -> int:
-    """Return the number in a pod name built by `format_pod_name`: 2 in web-2, 0 for a bare Pod or another name."""
+    """Return the number in a pod name built by `format_pod_name`.
+
+    2 in web-2, 0 for a bare Pod or another name.
+    """
     is_bare_pod = workload.split("/")[1:2] == ["Pod"]  # of `namespace/kind/name`
     return 0 if is_bare_pod else parse_integer(pod.rpartition("-")[2]) or 0

@@ -1,5 +1,6 @@
-"""Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes. The pods of all objects on
-the cluster count together.
+"""Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes.
+
+The pods of all objects on the cluster count together.
 """
 
 from collections import Counter
@@ -55,7 +56,10 @@ WaitingPods: TypeAlias = dict[frozenset[tuple[str, int]], Counter[str]]
 
 
 class ObjectFeasibility(Struct, frozen=True):
-    """Feasibility of one object on one cluster. `missing_nodes` by pool are needed for RUNS_AFTER."""
+    """Feasibility of one object on one cluster.
+
+    `missing_nodes` by pool are needed for RUNS_AFTER.
+    """
 
     result: FeasibilityResult
     missing_nodes: Mapping[str, int] = {}
@@ -98,7 +102,10 @@ class ClusterPodCapacity:
         ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
-        """Return `running` plus the further pods of the only scalable workload; None without one, or with claims."""
+        """Return `running` plus the further pods of the only scalable workload.
+
+        None without one, or with claims.
+        """
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None
@@ -170,9 +177,10 @@ def _can_run(
     inputs: PredictionInput,
     cluster: NodeCluster,
 ) -> bool:
-    """Return whether the pods of the workloads with these keys may run with enough nodes. Such a pod has no scheduling
-    gates and no missing claims. It fits one of the nodes without other pods, or a further node of a pool. The pods
-    required by its affinity exist.
+    """Return whether the pods of the workloads with these keys may run with enough nodes.
+
+    Such a pod has no scheduling gates and no missing claims. It fits one of the nodes without other
+    pods, or a further node of a pool. The pods required by its affinity exist.
     """
     nodes = list(inputs.cluster.nodes)
     # One more of each pool.
@@ -197,8 +205,10 @@ def _try_more_nodes(
     cluster: NodeCluster,
     waiting_pods: WaitingPods,
 ) -> ObjectFeasibility:
-    """Return the feasibility of workloads with waiting pods (by their `outcomes`) after the fewest additional nodes. It
-    is unknown if no number up to the search limit is enough, and unchanged if no number helps.
+    """Return the feasibility of workloads with waiting pods after the fewest additional nodes.
+
+    By their `outcomes`. It is unknown if no number up to the search limit is enough, and unchanged
+    if no number helps.
     """
     waiting_keys = {outcome.workload for outcome in outcomes if not outcome.node}
     if not _can_run(workloads, waiting_keys, inputs, cluster):
@@ -216,8 +226,10 @@ def _try_more_nodes(
 def find_candidate_feasibility(
     pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return whether additional workloads can run on a cluster, next to its pods of the plan. With `tries_nodes`, find
-    additional nodes for pods without a node. Without it, these pods mean CANNOT_RUN.
+    """Return whether additional workloads can run on a cluster, next to its pods of the plan.
+
+    With `tries_nodes`, find additional nodes for pods without a node. Without it, these pods mean
+    CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -246,7 +258,10 @@ def find_candidate_feasibility(
 
 
 class ClusterLossEffects:
-    """Pods without a node by workload, after the loss of each machine or rack; empty if some of these are unknown."""
+    """Pods without a node by workload, after the loss of each machine or rack.
+
+    Empty if some of these are unknown.
+    """
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         inputs = pods.build_input(cluster)
@@ -261,9 +276,10 @@ class ClusterLossEffects:
 def _count_waiting_after_losses(
     inputs: PredictionInput, places: Sequence[str]
 ) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload after the loss of each place: a machine or a rack. `places` has the place of
-    each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has too many pods and places
-    to predict all losses.
+    """Count the waiting pods by workload after the loss of each place: a machine or a rack.
+
+    `places` has the place of each node, "" if unknown. The result is empty if a place is unknown,
+    or if the cluster has too many pods and places to predict all losses.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -282,8 +298,10 @@ def _count_waiting_after_losses(
 
 
 def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
-    """Return the loss with the most waiting pods of the workloads `keys`; None without losses. `losses` has the waiting
-    pods by lost place and workload. If no pod waits, the result is an empty LossEffect.
+    """Return the loss with the most waiting pods of the workloads `keys`; None without losses.
+
+    `losses` has the waiting pods by lost place and workload. If no pod waits, the result is an
+    empty LossEffect.
     """
     waiting_by_place = Counter(
         {place: sum(waiting[key] for key in keys) for place, waiting in losses.items()}
@@ -297,8 +315,10 @@ def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossE
 def find_additions(
     inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
 ) -> Mapping[str, int]:
-    """Find the fewest additional nodes for all pods of the workloads `keys` to run, by pool; {} if none are found. Each
-    pool alone is tried first, then mixes. `waiting_pods` caches the waiting pods of each prediction by added nodes.
+    """Find the fewest additional nodes for all pods of the workloads `keys` to run, by pool.
+
+    {} if none are found. Each pool alone is tried first, then mixes. `waiting_pods` caches the
+    waiting pods of each prediction by added nodes.
     """
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
@@ -317,7 +337,10 @@ def find_additions(
         return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
-        """Return whether all pods run with `count` nodes added to `pool`; `others` are those added to other pools."""
+        """Return whether all pods run with `count` nodes added to `pool`.
+
+        `others` are those added to other pools.
+        """
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
         return not any(predict_waiting(counts)[workload] for workload in keys)
 
@@ -341,7 +364,10 @@ def find_additions(
 
 
 def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: Node) -> int:
-    """Estimate how many more nodes like `node` the waiting pods need. The search for the exact number starts there."""
+    """Estimate how many more nodes like `node` the waiting pods need.
+
+    The search for the exact number starts there.
+    """
     nodes = 0.0
     for workload in inputs.workloads:
         requests = workload.pod.requests
@@ -353,8 +379,10 @@ def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: N
 
 
 def compute_search_limit(inputs: PredictionInput) -> int:
-    """Return the largest number of additional nodes per pool to try: one per pod, up to a limit. Each workload may
-    need another number, and each number is a prediction: the limit is lower with many workloads.
+    """Return the largest number of additional nodes per pool to try: one per pod, up to a limit.
+
+    Each workload may need another number, and each number is a prediction: the limit is lower with
+    many workloads.
     """
     pods = sum(workload.replicas for workload in inputs.workloads)
     limit_by_workloads = max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads)))
@@ -364,7 +392,10 @@ def compute_search_limit(inputs: PredictionInput) -> int:
 def _find_fewest_nodes(
     is_enough: Callable[[int], bool], minimum: int, maximum: int, probes: Iterable[int] = ()
 ) -> int | None:
-    """Find the smallest number of nodes above `minimum`; None if the maximum is too few. `probes` are tried first."""
+    """Find the smallest number of nodes above `minimum`; None if the maximum is too few.
+
+    `probes` are tried first.
+    """
     # `lower` is too few.
     lower, upper = minimum, maximum + 1
     for probe in (*probes, maximum):
@@ -379,9 +410,11 @@ def _find_fewest_nodes(
 def _find_mix(
     maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]
 ) -> dict[str, int]:
-    """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least as many
-    as with the `maximum` of all other pools. These minimums are tried first, then with 1, 2 and more nodes added.
-    `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
+    """Find the fewest nodes of several pools together, by pool; empty without a result.
+
+    A pool needs at least as many as with the `maximum` of all other pools. These minimums are tried
+    first, then with 1, 2 and more nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by
+    pool) with `count` nodes in `pool`.
     """
     if len(maximum) < 2:
         # There are no mixes.
@@ -423,7 +456,10 @@ def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
 
 
 def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
-    """Return a node of each pool by pool name, in the order of the pools: a schedulable node if there is any."""
+    """Return a node of each pool by pool name, in the order of the pools.
+
+    A schedulable node if there is any.
+    """
     nodes: dict[str, Node] = {}
     # Without VMs: by label.
     pools = cluster.pools or map(_find_pool_label, cluster.nodes)
@@ -437,7 +473,10 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
 
 
 def _is_node_restricted(node: Node) -> bool:
-    """Return whether a node takes no pods for now: it is cordoned, or has a taint for its condition."""
+    """Return whether a node takes no pods for now.
+
+    It is cordoned, or has a taint for its condition.
+    """
     return node.unschedulable or any(taint.key.startswith(_STATUS_TAINTS) for taint in node.taints)
 
 
@@ -446,7 +485,10 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node as an additional, ready one (the `number`th from 0) on an unnamed machine, with unknown images."""
+    """Copy a node as an additional, ready one on an unnamed machine, with unknown images.
+
+    The `number`th from 0.
+    """
     name = f"{node.name}-additional-{number + 1}"
     labels = {
         key: f"additional-{number + 1}" if node.machine and value == node.machine else value

@@ -1,5 +1,6 @@
-"""Planning phase of pods: existing pods on every cluster, and the placement of pods from objects and
-placements. Existing pods are kept. Pods on removed or re-created nodes are placed again; those of removed
+"""Planning phase of pods: existing pods on every cluster, and the placement of pods from objects and placements.
+
+Existing pods are kept. Pods on removed or re-created nodes are placed again; those of removed
 workloads are deleted first. Later calls see the results of earlier ones.
 """
 
@@ -65,14 +66,14 @@ class PlannedPod(Struct, frozen=True):
 
 
 class PodPhase(PodsByCluster):
-    """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order, and
-    `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a member's name.
+    """Placement of the pods of one plan.
+
+    Call `place_pods` for each object applied to a cluster, in order, and `remove_pods` for objects
+    no longer applied. A name is a cluster's id or, through `members`, a member's name.
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
-        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods: to requests and
-        images changed on admission, and to stuck pods.
-        """
+        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods: to requests and images changed on admission, and to stuck pods."""
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
             # The cluster is not observed.
@@ -118,8 +119,9 @@ class PodPhase(PodsByCluster):
         own_pods: Sequence[ExistingPod],
     ) -> list[ExistingPod]:
         """Remove and return the observed pods without a controller adopted by a workload, numbered as its own pods.
-        Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an applied plan are
-        removed, but not returned. `own_pods` are the other pods of the workload.
+
+        Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an
+        applied plan are removed, but not returned. `own_pods` are the other pods of the workload.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = (
@@ -156,7 +158,10 @@ class PodPhase(PodsByCluster):
         return template_matching.assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
 
     def _remove_observed_pods(self, cluster_id: str, pods: Sequence[ExistingPod]) -> None:
-        """Remove observed pods without a controller from a cluster: those with a node, and waiting ones."""
+        """Remove observed pods without a controller from a cluster.
+
+        Those with a node, and waiting ones.
+        """
         for pod in pods:
             self._observed_pods[cluster_id].pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
@@ -167,7 +172,10 @@ class PodPhase(PodsByCluster):
     def _list_waiting_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int
     ) -> list[ExistingPod]:
-        """Return the observed Pending pods of a workload, numbered from `first_number`; none if state has its own."""
+        """Return the observed Pending pods of a workload, numbered from `first_number`.
+
+        None if state has its own.
+        """
         observed = self._observed_clusters[cluster_id]
         # Pods with scheduling gates do not wait for a node.
         pods = [
@@ -195,9 +203,9 @@ class PodPhase(PodsByCluster):
     ) -> PodMap:
         """Place the pods of a placement on a cluster, and return the location of each pod by workload and name.
 
-        `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the object is re-created:
-        these are removed first. `previous` are the former manifests, if other than `manifests`. `overrides_changed`:
-        overrides alone changed the template.
+        `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the
+        object is re-created: these are removed first. `previous` are the former manifests, if other
+        than `manifests`. `overrides_changed`: overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -238,7 +246,10 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of objects (address, manifests) in one queue; return locations by address, workload, name."""
+        """Place the pods of objects (address, manifests) in one queue.
+
+        Return locations by address, workload, name.
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         # Without known nodes there is no prediction.
@@ -266,8 +277,9 @@ class PodPhase(PodsByCluster):
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
     def _read_workloads_of_classes(self, manifests: Iterable[Manifest], cluster_id: str) -> None:
-        """Read the workloads with uncreated pods again if the manifests have PriorityClasses: these may be the reason,
-        and the controllers of the workloads try again.
+        """Read the workloads with uncreated pods again if the manifests have PriorityClasses.
+
+        These may be the reason, and the controllers of the workloads try again.
         """
         if any(select_manifests(manifests, "scheduling.k8s.io", "PriorityClass")):
             for key, object_pods in self._object_pods_by_cluster[cluster_id].items():
@@ -282,7 +294,10 @@ class PodPhase(PodsByCluster):
         *,
         keeps_running: bool = False,
     ) -> None:
-        """Remove all pods of an object from a cluster. `keeps_running`: only from state, as the object is forgotten."""
+        """Remove all pods of an object from a cluster.
+
+        `keeps_running`: only from state, as the object is forgotten.
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -315,15 +330,20 @@ class PodPhase(PodsByCluster):
             self._remove_observed_workloads(cluster_id, workloads)
 
     def _remove_observed_workloads(self, cluster_id: str, keys: Iterable[str]) -> None:
-        """Forget the observed pods of deleted workloads: those re-created by this plan start without pods."""
+        """Forget the observed pods of deleted workloads.
+
+        Those re-created by this plan start without pods.
+        """
         for key in keys:
             self._recreated_workloads.add((cluster_id, key))
             for pod in self._observed_pods.get(cluster_id, {}).pop(key, []):
                 self._existing_pods[cluster_id].pop(pod.key, None)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves. An
-        object is unstable if some of its pods are not created, do not run, have a former template, or were evicted.
+        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves.
+
+        An object is unstable if some of its pods are not created, do not run, have a former
+        template, or were evicted.
         """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
@@ -344,8 +364,10 @@ class PodPhase(PodsByCluster):
     def verify_certainty(
         self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]
     ) -> None:
-        """Record the pods with an uncertain node, and why: they get another node under other assumptions, or their
-        namespace is missing. `now` is the time of planning (ISO 8601). `missing_namespaces` are listed by object.
+        """Record the pods with an uncertain node, and why.
+
+        They get another node under other assumptions, or their namespace is missing. `now` is the
+        time of planning (ISO 8601). `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
@@ -402,8 +424,10 @@ class PodPhase(PodsByCluster):
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
-        """Record the pods of a cluster before their first prediction: the input to predict all of them again. The first
-        call records all pods. Later calls replace only the pods of objects without a prediction so far.
+        """Record the pods of a cluster before their first prediction.
+
+        The input to predict all of them again. The first call records all pods. Later calls replace
+        only the pods of objects without a prediction so far.
         """
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:
@@ -449,7 +473,10 @@ class PodPhase(PodsByCluster):
                 existing_pods[key, pod.number] = pod
 
     def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys` in one queue; record their outcomes, warnings and planned values."""
+        """Predict the pods of the objects `keys` in one queue.
+
+        Record their outcomes, warnings and planned values.
+        """
         workloads: list[Workload] = []
         for key in keys:
             self._remove_former_workloads(self._object_pods[key], cluster.id)
@@ -497,7 +524,10 @@ class PodPhase(PodsByCluster):
         )
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
-        """Record the outcome of an evicted pod in its object; return False if no object of this plan has the pod."""
+        """Record the outcome of an evicted pod in its object.
+
+        Return False if no object of this plan has the pod.
+        """
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             if (
                 outcome.workload in object_pods.prior_pods
@@ -536,7 +566,10 @@ class PodPhase(PodsByCluster):
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, object by object: of removed pods, of the others, and of those never created."""
+        """Rows of all pods, object by object.
+
+        Of removed pods, of the others, and of those never created.
+        """
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             outcomes = list(object_pods.removed_outcomes)
@@ -593,7 +626,10 @@ class PodPhase(PodsByCluster):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield the namespaces used by an object and missing on a cluster: (object address, cluster id, namespaces)."""
+        """Yield the namespaces used by an object and missing on a cluster.
+
+        (object address, cluster id, namespaces).
+        """
         known_namespaces = {
             cluster_id: set(names) for cluster_id, names in self._namespaces.items()
         }
@@ -635,7 +671,10 @@ class PodPhase(PodsByCluster):
     def list_inputs_and_outcomes(
         self,
     ) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
-        """Yield each input of a first prediction once, with its pods by key: (address of the object, outcome)."""
+        """Yield each input of a first prediction once, with its pods by key.
+
+        (address of the object, outcome).
+        """
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
         for (address, _), object_pods in self._object_pods.items():
@@ -675,8 +714,9 @@ class PodPhase(PodsByCluster):
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
 
     def list_scheduled_pods(self) -> list[ScheduledPod]:
-        """Return all pods with a node after the plan, those of others too. Each workload of a manifest on a cluster
-        with unknown nodes counts as a pod without a node.
+        """Return all pods with a node after the plan, those of others too.
+
+        Each workload of a manifest on a cluster with unknown nodes counts as a pod without a node.
         """
         pods: list[ScheduledPod] = []
         # cluster id and key.

@@ -57,9 +57,10 @@ class RejectedPods(Struct, frozen=True):
 
 class RecordedPod(Struct, frozen=True):
     """Record of a pod in state: its node ("" while it waits), and the machine and zone of the node.
-    `former_template` is the hash of a template older than its workload's, and `former_pod` the former spec
-    (as JSON, "" in states of earlier versions). `state` is "" in states of earlier versions, without reasons.
-    `volumes` are bound to its claims, by claim.
+
+    `former_template` is the hash of a template older than its workload's, and `former_pod` the
+    former spec (as JSON, "" in states of earlier versions). `state` is "" in states of earlier
+    versions, without reasons. `volumes` are bound to its claims, by claim.
     """
 
     node: str = ""
@@ -100,7 +101,10 @@ def parse_volumes(values: Mapping[str, Any]) -> Pairs:
 def build_pod_values(
     cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: RecordedPod | None
 ) -> dict[str, Any]:
-    """Return the attributes of a pod, for `workloads` of a planned object. A kept pod keeps its recorded values."""
+    """Return the attributes of a pod, for `workloads` of a planned object.
+
+    A kept pod keeps its recorded values.
+    """
     kept_pod = record if outcome.action == pod_outcomes.KEEP else None
     name, machine, zone = cluster.find_place(outcome.node)
     values: dict[str, Any] = {
@@ -123,8 +127,10 @@ def build_pod_values(
 def _build_state_and_reason(
     outcome: PodOutcome, kept_pod: RecordedPod | None
 ) -> dict[str, str | None]:
-    """Return lifecycle state and reason of a pod, reason None without one. A pod unchanged by the plan keeps those
-    recorded in state (`kept_pod`); the result is {} if it has none there.
+    """Return lifecycle state and reason of a pod, reason None without one.
+
+    A pod unchanged by the plan keeps those recorded in state (`kept_pod`); the result is {} if it
+    has none there.
     """
     # Still with or without a node.
     if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
@@ -140,7 +146,10 @@ def _build_state_and_reason(
 def _build_values_before_plan(
     workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None
 ) -> dict[str, str]:
-    """Return the former template and spec of a pod not yet updated, as recorded if known; {} for a current pod."""
+    """Return the former template and spec of a pod not yet updated, as recorded if known.
+
+    {} for a current pod.
+    """
     spec = outcome.spec
     if spec.template == workload.pod.template:
         return {}
@@ -175,8 +184,10 @@ def build_pod_row(
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
-    """Return the row of one pod in a plan. `cluster` is None if it is removed; `record` has default values for a new
-    pod. `keeps_running`: the object of the pod is only forgotten (a `removed` block without destroy).
+    """Return the row of one pod in a plan.
+
+    `cluster` is None if it is removed; `record` has default values for a new pod. `keeps_running`:
+    the object of the pod is only forgotten (a `removed` block without destroy).
     """
     cluster_name, site_id = cluster_id.rpartition("/")[2], ""
     if cluster is not None:
@@ -243,8 +254,10 @@ def build_rejected_rows(
 
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
-    """Return the reason shown with a pod, "" without one. For a pod without a node it is why it waits. For others it
-    is the first of its victims, the cause of its eviction, its trigger, or why it is unready.
+    """Return the reason shown with a pod, "" without one.
+
+    For a pod without a node it is why it waits. For others it is the first of its victims, the
+    cause of its eviction, its trigger, or why it is unready.
     """
     reason = enclose("preempted by ", outcome.preempted_by)
     if not outcome.node and not outcome.is_removed:
@@ -258,7 +271,10 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: RecordedPod
 ) -> PodLocation:
-    """Return the location of a pod before the plan. The machine and zone in state count, as its node may have moved."""
+    """Return the location of a pod before the plan.
+
+    The machine and zone in state count, as its node may have moved.
+    """
     location = _build_location(cluster, name, outcome.previous, record.state)
     if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
         # The pod stays, or the record is about another node.

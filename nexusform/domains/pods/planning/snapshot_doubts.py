@@ -1,4 +1,7 @@
-"""Doubts about a cluster snapshot: missing facts, or later changes. Each has a warning and makes pods uncertain."""
+"""Doubts about a cluster snapshot: missing facts, or later changes.
+
+Each has a warning and makes pods uncertain.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -120,7 +123,10 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
 
 
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
-    """Return a clause if the files list no pods, or only pods of some namespaces; "" otherwise, or without files."""
+    """Return a clause if the files list no pods, or only pods of some namespaces.
+
+    "" otherwise, or without files.
+    """
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
     # The system namespace always has pods. Without them, kubectl listed a single namespace.
@@ -191,9 +197,11 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt about each pod, by workload and number; pods without doubt have no entry. The first of these
-    applies: adopted pods, an autoscaler, a rollout beside terminating pods, a gap in the snapshot, a webhook.
-    `manifests` are the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
+    """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
+
+    The first of these applies: adopted pods, an autoscaler, a rollout beside terminating pods, a
+    gap in the snapshot, a webhook. `manifests` are the objects on the cluster, planned ones
+    included; `now` is the time of planning (ISO 8601).
     """
     outcomes = list(outcomes)
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
@@ -245,7 +253,10 @@ def find_pods_in_doubt(
 
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
-    """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
+    """Return why a workload may not have the configured pods; "" without a reason.
+
+    `observed_count`: its live pods.
+    """
     # More adopted pods than replicas: some are deleted.
     if workload.has_orphans:
         return ORPHANS
@@ -262,8 +273,9 @@ def _find_rollouts_beside_terminating_pods(
 ) -> set[str]:
     """Return the keys of workloads with more replicas and a new template, and with terminating pods.
 
-    The controller first adds a pod of the old template. It deletes this pod before all others, unless the pod is
-    ready in time. So the steps of the rollout, and the capacity of terminating pods, depend on its readiness.
+    The controller first adds a pod of the old template. It deletes this pod before all others,
+    unless the pod is ready in time. So the steps of the rollout, and the capacity of terminating
+    pods, depend on its readiness.
     """
     triggers: dict[str, set[str]] = {}  # by workload
     for outcome in outcomes:
@@ -284,7 +296,10 @@ def _has_labels(spec: PodSpec, workload: Workload) -> bool:
 
 
 def _get_scaled_workload(scaler: Manifest) -> str:
-    """Return the key of the workload changed by an autoscaler of KEDA or VPA; "" if its updateMode is Off."""
+    """Return the key of the workload changed by an autoscaler of KEDA or VPA.
+
+    "" if its updateMode is Off.
+    """
     target = get_mapping(scaler.body, "spec", _TARGETS[scaler.kind])
     is_off = get_value_at_path(scaler.body, "spec", "updatePolicy", "updateMode") == "Off"
     return (
@@ -335,7 +350,10 @@ def _has_matching_rule(
     kind: str,
     namespace_labels: Mapping[str, str],
 ) -> bool:
-    """Return whether a webhook or policy selects a pod, or its controller. The labels of the controller are unknown."""
+    """Return whether a webhook or policy selects a pod, or its controller.
+
+    The labels of the controller are unknown.
+    """
     fields = Fields(manifest, [], dict(hook))
     namespace_selector, selector = (
         parse_selector(fields, "namespaceSelector"),
@@ -354,6 +372,7 @@ def _has_matching_rule(
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
     """Return whether a rule of a webhook or policy selects the creation of a resource (plural name) in an API group.
+
     Its resources, operations and API groups must each have a matching word, or "*" for all.
     """
     # Of each field: its key, the words that match, and the words of a rule without the field.

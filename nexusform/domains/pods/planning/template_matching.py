@@ -1,6 +1,7 @@
-"""Match of observed pods with their workload's template: pods still to be replaced by a rollout. The API
-server's own template hash cannot be computed from a manifest. So pods are grouped by their hash label, and
-the images and requests of each group are compared with the manifest's.
+"""Match of observed pods with their workload's template: pods still to be replaced by a rollout.
+
+The API server's own template hash cannot be computed from a manifest. So pods are grouped by their
+hash label, and the images and requests of each group are compared with the manifest's.
 """
 
 from collections import Counter
@@ -39,8 +40,10 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 def find_outdated_pod_numbers(
     workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool
 ) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. The pods of one template have the same revision, a
-    label set by their controller. `is_complete`: all LimitRange defaults are known.
+    """Return the numbers of observed pods of an earlier template.
+
+    The pods of one template have the same revision, a label set by their controller. `is_complete`:
+    all LimitRange defaults are known.
     """
     if workload.kind not in _UPDATED_KINDS:
         # Their pods have no other template.
@@ -68,9 +71,11 @@ def find_outdated_pod_numbers(
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with a pod like the template, by its containers. If this plan replaces the live template,
-    two rules are added. The revision of the live template does not count, and all pods of the revision must have the
-    node selection and pod affinity of the template.
+    """Return the revisions with a pod like the template, by its containers.
+
+    If this plan replaces the live template, two rules are added. The revision of the live template
+    does not count, and all pods of the revision must have the node selection and pod affinity of
+    the template.
     """
     # Of the live template, "" if it is not replaced.
     replaced_revision: str | None = workload.replaced_revision
@@ -96,7 +101,10 @@ def _find_matching_revisions(
 def _find_newest_revision(
     revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]
 ) -> str | None:
-    """Return the revision of the pod started last: `age` increases with the time of start. None without revisions."""
+    """Return the revision of the pod started last: `age` increases with the time of start.
+
+    None without revisions.
+    """
     return max(
         revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
     )
@@ -105,11 +113,13 @@ def _find_newest_revision(
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload with the requests and images of its observed pods: new pods will get the same from webhooks.
+    """Return a workload with the requests and images of its observed pods.
 
-    The workload is unchanged if its pods cannot be compared, or if those of its template differ from each other.
-    `is_complete`: all LimitRange defaults are known. `is_changed`: this plan changes the template, so observed pods may
-    also differ for this reason.
+    New pods will get the same from webhooks.
+
+    The workload is unchanged if its pods cannot be compared, or if those of its template differ
+    from each other. `is_complete`: all LimitRange defaults are known. `is_changed`: this plan
+    changes the template, so observed pods may also differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
@@ -142,7 +152,10 @@ def add_observed_changes(
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
-    """Return the revisions (labels of pods) with all pods like the template, apart from images changed on admission."""
+    """Return the revisions with all pods like the template, apart from images changed on admission.
+
+    Labels of pods.
+    """
     by_revision = group_by(pods, _get_revision)
     return tuple(
         name
@@ -190,7 +203,10 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
-    """Estimate the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
+    """Estimate the replicas of each scaled workload by its pods.
+
+    During a rollout, the default surge is deducted.
+    """
     # By workload: its pods by revision.
     counts: dict[str, Counter[str]] = {}
     for pod in pods:
@@ -215,8 +231,10 @@ def assign_template_specs(
     *,
     is_complete: bool,
 ) -> list[ExistingPod]:
-    """Return observed pods of a workload with the specs of their templates and their actual requests. An outdated pod
-    gets a template name other than the current one, `seen-REVISION`. `orphans` are pods adopted by the workload.
+    """Return observed pods of a workload with the specs of their templates and their actual requests.
+
+    An outdated pod gets a template name other than the current one, `seen-REVISION`. `orphans` are
+    pods adopted by the workload.
     """
     result: list[ExistingPod] = []
     for pod in orphans:
@@ -246,7 +264,10 @@ def assign_template_specs(
 
 
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
-    """Return whether a pod has the containers of a template, or more. `is_complete`: LimitRange defaults are known."""
+    """Return whether a pod has the containers of a template, or more.
+
+    `is_complete`: LimitRange defaults are known.
+    """
     container_by_name = _index_observed_containers(pod)
     return all(
         container.name in container_by_name
@@ -260,7 +281,10 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
 def _is_same_container(
     template_container: Container, observed_container: Container, *, is_complete: bool
 ) -> bool:
-    """Return whether known images and requests are equal. `is_complete` (defaults are known): always CPU and memory."""
+    """Return whether known images and requests are equal.
+
+    `is_complete` (defaults are known): always CPU and memory.
+    """
     if (
         template_container.image
         and observed_container.image
@@ -278,8 +302,10 @@ def _is_same_container(
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether a plan applied after the observation has replaced an observed pod. Then it has another
-    template than its workload in state (`prior_workloads`), and state has no outdated pod on its node.
+    """Return a check whether a plan applied after the observation has replaced an observed pod.
+
+    Then it has another template than its workload in state (`prior_workloads`), and state has no
+    outdated pod on its node.
     """
     # By workload: nodes with pods possibly of a former template in state.
     outdated_nodes: dict[str, set[str]] = {}
@@ -299,9 +325,10 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet. Its
-    selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
-    pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet.
+
+    Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source:
+    kubernetes pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)
     if manifest is None or workload.kind not in _ADOPTING_KINDS:
@@ -317,8 +344,10 @@ def find_orphan_pods(
 
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
-    """Return whether an applied plan has replaced a pod to adopt: state has a pod of the current template instead. In a
-    StatefulSet the replacement has the ordinal of the orphan, in other workloads its node.
+    """Return whether an applied plan has replaced a pod to adopt.
+
+    State has a pod of the current template instead. In a StatefulSet the replacement has the
+    ordinal of the orphan, in other workloads its node.
     """
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
         # A ReplicaSet keeps it, and with a revision it counts like any other pod.
@@ -342,8 +371,10 @@ def assign_pod_numbers(
     recorded_nodes: Mapping[int, str],
     used_numbers: Collection[int],
 ) -> list[ExistingPod]:
-    """Return adopted pods (`orphans`) as numbered pods of a workload. `recorded_nodes`: nodes in state by number. A pod
-    of a StatefulSet has its ordinal. Another pod gets a number recorded for its node, else a new one.
+    """Return adopted pods (`orphans`) as numbered pods of a workload.
+
+    `recorded_nodes`: nodes in state by number. A pod of a StatefulSet has its ordinal. Another pod
+    gets a number recorded for its node, else a new one.
     """
     numbers_by_node = group_by(sorted(recorded_nodes), lambda number: recorded_nodes[number])
     free_numbers = count(1 + max((*recorded_nodes, *used_numbers), default=-1))

@@ -1,4 +1,7 @@
-"""Placement of pods on the nodes of one cluster by the rules of kube-scheduler. Pure functions."""
+"""Placement of pods on the nodes of one cluster by the rules of kube-scheduler.
+
+Pure functions.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

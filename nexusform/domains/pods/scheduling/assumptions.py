@@ -1,5 +1,7 @@
-"""Assumptions of a prediction: a table. Each one repeats the scheduling of all pods under other facts. A pod is
-certain if it keeps its node under all of them; otherwise its first difference names the assumption.
+"""Assumptions of a prediction: a table.
+
+Each one repeats the scheduling of all pods under other facts. A pod is certain if it keeps its node
+under all of them; otherwise its first difference names the assumption.
 """
 
 from collections import Counter
@@ -65,7 +67,10 @@ _PERMANENT_REASONS: Final = (
 
 
 class PredictionScenario(Struct, frozen=True):
-    """Input of a prediction. `waiting_pods` are Pending pods of others, `unready_nodes` have no taint for it yet."""
+    """Input of a prediction.
+
+    `waiting_pods` are Pending pods of others, `unready_nodes` have no taint for it yet.
+    """
 
     cluster: Cluster
     existing_pods: tuple[ExistingPod, ...]
@@ -107,8 +112,10 @@ _Alternative: TypeAlias = tuple[str, PredictionScenario]
 
 
 class PredictionAssumption(Struct, frozen=True):
-    """Assumption of predictions. `list_alternatives` yields scenes under other facts, each with its condition
-    ("if b arrives first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
+    """Assumption of predictions.
+
+    `list_alternatives` yields scenes under other facts, each with its condition ("if b arrives
+    first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
     """
 
     name: str
@@ -119,11 +126,14 @@ class PredictionAssumption(Struct, frozen=True):
 def find_doubtful_pods(
     scene: PredictionScenario, outcomes: Sequence[PodOutcome]
 ) -> dict[PodKey, PodDoubt | None]:
-    """Return the doubt about each pod (workload and number) with another outcome under another assumption.
+    """Return the doubt about each pod with another outcome under another assumption.
 
-    Each assumption lists alternatives: the scene under other facts, such as another order of arrival. All pods are
-    predicted again in each one, and the first difference is the doubt of a pod. A pod placed at random among equal
-    nodes (a tie) is doubtful, too: None if all samples agree on its node. Certain pods have no entry.
+    Workload and number.
+
+    Each assumption lists alternatives: the scene under other facts, such as another order of
+    arrival. All pods are predicted again in each one, and the first difference is the doubt of a
+    pod. A pod placed at random among equal nodes (a tie) is doubtful, too: None if all samples
+    agree on its node. Certain pods have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         # No pod is placed or removed.
@@ -162,8 +172,10 @@ def _find_first_differences(
     sampled_keys: AbstractSet[PodKey],
     tied_keys: AbstractSet[PodKey],
 ) -> dict[PodKey, PodDoubt]:
-    """Predict the alternatives of all assumptions. Return the first other outcome of each pod of `sampled_keys`.
-    `samples` is the most alternatives per assumption. Pods of `tied_keys` had a random choice in the plan.
+    """Predict the alternatives of all assumptions.
+
+    Return the first other outcome of each pod of `sampled_keys`. `samples` is the most alternatives
+    per assumption. Pods of `tied_keys` had a random choice in the plan.
     """
     doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
@@ -195,7 +207,10 @@ def _find_first_differences(
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
-    """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
+    """Return the possible doubts about the undecided pods of a plan too large for samples.
+
+    No assumption is tried.
+    """
     # Their pods may arrive in another order.
     if len(scene.workloads) > 1:
         return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
@@ -214,8 +229,10 @@ def _sample_changed_pods(
     sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative than in the plan, each with its node there ("" for none).
-    `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random, the alternative is
-    predicted again with further `seeds`. These further predictions count only for the pods of `sampled_keys`.
+
+    `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random,
+    the alternative is predicted again with further `seeds`. These further predictions count only
+    for the pods of `sampled_keys`.
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
@@ -293,8 +310,9 @@ def _find_surplus_pods_by_node(
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods in excess on a node compared with the other prediction (`others`), each with its node there.
 
-    Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1 in the other
-    prediction, one of the two pods is in excess, and its other node is n1. The node is "" if none is left.
+    Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1
+    in the other prediction, one of the two pods is in excess, and its other node is n1. The node is
+    "" if none is left.
     """
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter(
@@ -318,15 +336,20 @@ def _find_surplus_pods_by_node(
 
 
 def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
-    """Yield the scene with other random choices: another seed, and another order of pods with equal ages."""
+    """Yield the scene with other random choices.
+
+    Another seed, and another order of pods with equal ages.
+    """
     for number in range(samples):
         pods = _shuffle_eviction_ages(scene, number)
         yield "at another tie", replace(scene, seed=scene.seed + 1 + number, existing_pods=pods)
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with new ages, so that pods of one age get an order drawn by `sample`. The pods are
-    unchanged if none can be evicted. The new age has the old one in its high bits, and a hash in the low bits.
+    """Return the existing pods with new ages, so that pods of one age get an order drawn by `sample`.
+
+    The pods are unchanged if none can be evicted. The new age has the old one in its high bits, and
+    a hash in the low bits.
     """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
@@ -343,8 +366,9 @@ def _list_scenarios_with_arrival_orders(
 ) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
 
-    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Some
-    evicted pods (victims) hold their capacity until all pods have arrived (slow), or get a replacement at once (fast).
+    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a
+    random time. Some evicted pods (victims) hold their capacity until all pods have arrived (slow),
+    or get a replacement at once (fast).
     """
     if len(scene.workloads) < 2 and not any(
         map(pod_orders.has_differing_concurrent_pods, scene.workloads)
@@ -389,8 +413,10 @@ def _list_scenarios_with_arrival_orders(
 def _list_sequential_orders(
     keys: Sequence[str], claiming_keys: Collection[str], ordered_keys: frozenset[str], samples: int
 ) -> list[tuple[str, ArrivalOrder]]:
-    """Return orders of workloads (`keys`) one after another, each with its condition ("if b arrives first"). The pods
-    of `claiming_keys` wait for claims, those of `ordered_keys` for the pod before.
+    """Return orders of workloads (`keys`) one after another, each with its condition.
+
+    "if b arrives first". The pods of `claiming_keys` wait for claims, those of `ordered_keys` for
+    the pod before.
     """
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
@@ -411,8 +437,9 @@ def _rank_workloads(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
 
-    The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
-    workload with such controllers, or with claims to create first (`claiming_keys`), arrives first, or last.
+    The first orders are by creation, and by the number of controllers between an object and its
+    pods (hops). Then each workload with such controllers, or with claims to create first
+    (`claiming_keys`), arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -461,8 +488,10 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
 def _list_scenarios_with_other_timing(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield scenes with other times of removed pods. First, all of them hold their capacity until a pod fits nowhere
-    else (slow). Further scenes vary the steps: some pods are slow, and rollouts replace their pods one by one.
+    """Yield scenes with other times of removed pods.
+
+    First, all of them hold their capacity until a pod fits nowhere else (slow). Further scenes vary
+    the steps: some pods are slow, and rollouts replace their pods one by one.
     """
     # Of pods of the same age.
     orders = list(_list_pod_age_permutations(scene, samples))
@@ -536,7 +565,10 @@ def _list_scenarios_with_other_readiness(
 
 
 def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
-    """Return a stuck pod as ready. A pod stuck for a permanent reason, or not stuck, is unchanged."""
+    """Return a stuck pod as ready.
+
+    A pod stuck for a permanent reason, or not stuck, is unchanged.
+    """
     if pod.condition.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
@@ -562,8 +594,10 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 def _list_scenarios_with_other_times(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield other scenes, each with its assumption as a text. The first scenes are 1 and 24 hours later. Then pods with
-    equal or unknown start times are in other orders (at most `samples`).
+    """Yield other scenes, each with its assumption as a text.
+
+    The first scenes are 1 and 24 hours later. Then pods with equal or unknown start times are in
+    other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max(
@@ -581,10 +615,13 @@ def _list_scenarios_with_other_times(
 def _list_pod_age_permutations(
     scene: PredictionScenario, samples: int
 ) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages: several orders of the pods of a workload created in one second.
+    """Yield the existing pods with other ages.
 
-    Their true order is unknown. In turn, each of these pods is the newest. The others follow in their order or in the
-    reverse one: with pods a, b, c the orders (newest first) are a c b, b c a, c b a. At most `samples` are yielded.
+    Several orders of the pods of a workload created in one second.
+
+    Their true order is unknown. In turn, each of these pods is the newest. The others follow in
+    their order or in the reverse one: with pods a, b, c the orders (newest first) are a c b, b c a,
+    c b a. At most `samples` are yielded.
     """
     # By workload and time of creation, else of the predicted start.
     groups = group_by(
@@ -621,9 +658,7 @@ def _list_scenarios_with_newer_version(
 def _list_scenarios_with_max_unavailable(
     scene: PredictionScenario, _: int
 ) -> Iterator[_Alternative]:
-    """Yield the scene with StatefulSets replaced within maxUnavailable, if the Kubernetes version may do so by default:
-    1.35.0 to 1.35.3 (the patch version is unknown here), versions from 1.37 on, or an unknown version.
-    """
+    """Yield the scene with StatefulSets replaced within maxUnavailable, if the Kubernetes version may do so by default: 1.35.0 to 1.35.3 (the patch version is unknown here), versions from 1.37 on, or an unknown version."""
     # () if unknown.
     version = scene.cluster.version
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE

@@ -1,5 +1,7 @@
-"""CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices". The library is
-imported on first use. Source: kubernetes staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
+"""CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices".
+
+The library is imported on first use. Source: kubernetes
+staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
 import re
@@ -53,8 +55,10 @@ def _evaluate_expression(
     attributes: tuple[tuple[str, Attribute], ...],
     capacity: tuple[tuple[str, int], ...],
 ) -> bool:
-    """Return whether a CEL expression selects a device with these attributes and capacities. A name without a domain
-    gets the domain of the driver: `gpu.example.com/model`. Raises CelSelectorError unless the result is boolean.
+    """Return whether a CEL expression selects a device with these attributes and capacities.
+
+    A name without a domain gets the domain of the driver: `gpu.example.com/model`. Raises
+    CelSelectorError unless the result is boolean.
     """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, (kind, value) in attributes:
@@ -86,7 +90,10 @@ def _add_domain_value(
 
 @lru_cache(maxsize=1_000)
 def _compile(expression: str) -> Any:
-    """Compile an expression. Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups."""
+    """Compile an expression.
+
+    Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups.
+    """
     if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
         raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
     return _create_environment().compile(expression)
@@ -94,8 +101,10 @@ def _compile(expression: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _create_environment() -> Any:
-    """Return the environment for CEL expressions: the library's extensions, and Kubernetes' functions for amounts and
-    versions. CEL gets an amount as an integer (in thousandths), and a version as a map.
+    """Return the environment for CEL expressions.
+
+    The library's extensions, and Kubernetes' functions for amounts and versions. CEL gets an amount
+    as an integer (in thousandths), and a version as a map.
     """
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
@@ -103,7 +112,10 @@ def _create_environment() -> Any:
     amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
-        """Return the declaration of a function; an overload is its result type, parameter types and Python function."""
+        """Return the declaration of a function.
+
+        An overload is its result type, parameter types and Python function.
+        """
         # called as a method of the first parameter.
         is_member = name not in ("quantity", "semver")
         return cel.FunctionDecl(
@@ -148,7 +160,10 @@ def _create_environment() -> Any:
 
 
 def parse_device_quantity(text: str) -> int:
-    """Return a quantity in thousandths. Any other text, or an amount too large, is a ValueError."""
+    """Return a quantity in thousandths.
+
+    Any other text, or an amount too large, is a ValueError.
+    """
     quantity = read_quantity(text)
     if quantity is None:
         raise ValueError(f"{text} is no quantity")

@@ -1,6 +1,7 @@
-"""Devices in use during a prediction, by the claims of pods, and the allocation of devices for the claims of a pod on
-one node: a search through all candidates in order, with the first solution used. Sources: kubernetes
-pkg/scheduler/framework/plugins/dynamicresources and staging/src/k8s.io/dynamic-resource-allocation/structured.
+"""Devices in use during a prediction, by the claims of pods, and the allocation of devices for the claims of a pod on one node: a search through all candidates in order, with the first solution used.
+
+Sources: kubernetes pkg/scheduler/framework/plugins/dynamicresources and
+staging/src/k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ _RANKS: Final = 8
 
 
 class DeviceNodeRequirements(Struct, frozen=True):
-    """Nodes with devices for a pod, as needs of volumes. `doubt`: the assumption behind it, "" if certain."""
+    """Nodes with devices for a pod, as needs of volumes.
+
+    `doubt`: the assumption behind it, "" if certain.
+    """
 
     needs: tuple[VolumeNeed, ...] = ()
     doubt: str = ""
@@ -66,7 +70,10 @@ class ClaimedDevices:
     """Devices of a cluster and their claims."""
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
-        """Record the devices in use: those of allocated claims of the cluster, and those of existing pods."""
+        """Record the devices in use.
+
+        Those of allocated claims of the cluster, and those of existing pods.
+        """
         self._nodes, self._version = cluster.nodes, cluster.version
         self._node_by_name = cluster.node_by_name
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
@@ -93,7 +100,10 @@ class ClaimedDevices:
         self._unheld_claims = self._uses.keys() - self._holders.keys()
 
     def compute_need(self, spec: PodSpec) -> DeviceNodeRequirements:
-        """Return the nodes with devices for the claims of a pod; the result is kept until a claim changes."""
+        """Return the nodes with devices for the claims of a pod.
+
+        The result is kept until a claim changes.
+        """
         claims = spec.device_claims
         if not claims:
             return DeviceNodeRequirements()
@@ -103,11 +113,13 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the nodes permitted by claims, with the assumption behind them. They are given as needs of volumes, as
-        the scheduler checks both alike.
+        """Return the nodes permitted by claims, with the assumption behind them.
 
-        A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones.
-        If a claim has an error, or the allocation fails, no node is permitted: a need without terms, `VolumeNeed(())`.
+        They are given as needs of volumes, as the scheduler checks both alike.
+
+        A node must have enough free devices for the unallocated claims, and reach the devices of
+        the allocated ones. If a claim has an error, or the allocation fails, no node is permitted:
+        a need without terms, `VolumeNeed(())`.
         """
         errors = [claim.error for claim in claims if claim.error]
         if errors:
@@ -139,8 +151,10 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, set(scores.values())))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind allocations, such as RANDOM (random choices of devices), "" if certain. `scores`
-        are the different scores of nodes: a node gets more for earlier alternatives of its requests.
+        """Return the assumption behind allocations, such as RANDOM, "" if certain.
+
+        Random choices of devices. `scores` are the different scores of nodes: a node gets more for
+        earlier alternatives of its requests.
         """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
@@ -158,7 +172,10 @@ class ClaimedDevices:
         return RANDOM if has_scores else ""
 
     def _can_use_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
-        """Return whether a node can use the devices of the allocated claims among these; unknown ones are allowed."""
+        """Return whether a node can use the devices of the allocated claims among these.
+
+        Unknown ones are allowed.
+        """
         # A claim from a template (`is_own`) is new for each pod, so it is not allocated yet.
         uses = [
             use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())
@@ -180,7 +197,10 @@ class ClaimedDevices:
         return [claim for claim in claims if claim.is_own or claim.name not in self._uses]
 
     def allocate_claims(self, pod: ExistingPod) -> None:
-        """Allocate new claims of a pod on its node. Unknown devices make later allocations there uncertain."""
+        """Allocate new claims of a pod on its node.
+
+        Unknown devices make later allocations there uncertain.
+        """
         claims = pod.spec.device_claims
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
             # Nothing to allocate, or not on a node of the cluster.
@@ -260,7 +280,10 @@ class DeviceSlicePool(Struct, frozen=True):
 
 
 class DeviceAllocation(Struct, frozen=True):
-    """Devices by claim; `score` counts preferred alternatives. `is_random`: they may depend on the order of slices."""
+    """Devices by claim; `score` counts preferred alternatives.
+
+    `is_random`: they may depend on the order of slices.
+    """
 
     uses: tuple[tuple[AllocatedDevice, ...], ...]
     score: int = 0
@@ -268,12 +291,18 @@ class DeviceAllocation(Struct, frozen=True):
 
 
 class DeviceAllocator:
-    """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
+    """Slices of a cluster.
+
+    `allocate` finds devices for claims on a node; `seed` draws the order of slices.
+    """
 
     def __init__(
         self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int
     ) -> None:
-        """Index the devices of each pool. `version` is the one of the scheduler."""
+        """Index the devices of each pool.
+
+        `version` is the one of the scheduler.
+        """
         # Of the random search.
         self._seed = seed
         # pools are searched by name, else at random.
@@ -293,7 +322,10 @@ class DeviceAllocator:
         }
 
     def gather_pools(self, node: Node) -> list[DeviceSlicePool]:
-        """Return the pools with devices for a node in search order: by name, or at random before Kubernetes 1.36."""
+        """Return the pools with devices for a node in search order.
+
+        By name, or at random before Kubernetes 1.36.
+        """
         pools: list[DeviceSlicePool] = []
         for pool in self._pools:
             slices = [item for item in pool if _has_devices_for(item, node)]
@@ -303,7 +335,10 @@ class DeviceAllocator:
         return sorted(pools, key=lambda pool: self._draw_rank(pool.slices[0], node))
 
     def _draw_rank(self, item: ResourceSlice, node: Node) -> bytes:
-        """Return the random rank of a slice in the search for a node; the same for all if they keep their order."""
+        """Return the random rank of a slice in the search for a node.
+
+        The same for all if they keep their order.
+        """
         if self._is_ordered:
             return b""
         return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
@@ -322,7 +357,10 @@ class DeviceAllocator:
         claims: Sequence[DeviceClaim],
         used: Collection[DeviceId],
     ) -> DeviceAllocation | None:
-        """Return the devices for claims on a node with these pools; None if not all claims can be allocated."""
+        """Return the devices for claims on a node with these pools.
+
+        None if not all claims can be allocated.
+        """
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
@@ -355,11 +393,13 @@ class _AllocationSearch:
         claims: Sequence[DeviceClaim],
         used: Collection[DeviceId],
     ) -> None:
-        """Prepare the search for devices of claims on a node; `used` are the devices of other claims.
+        """Prepare the search for devices of claims on a node.
 
-        Some devices consume counters of their slice: an amount shared with other devices, such as memory of one GPU.
-        `_available` has what the used devices leave of each counter. An AllocationError is raised for claims for all
-        devices of an incomplete pool.
+        `used` are the devices of other claims.
+
+        Some devices consume counters of their slice: an amount shared with other devices, such as
+        memory of one GPU. `_available` has what the used devices leave of each counter. An
+        AllocationError is raised for claims for all devices of an incomplete pool.
         """
         self._node, self._pools, self._claims, self._used = node, pools, claims, used
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
@@ -404,15 +444,20 @@ class _AllocationSearch:
             self._list_candidates(alternative)
 
     def is_random(self) -> bool:
-        """Return whether the order of slices may decide: some request has candidates in several of them."""
+        """Return whether the order of slices may decide.
+
+        Some request has candidates in several of them.
+        """
         return any(
             len({id(item.slice) for item in candidates}) > 1
             for candidates in self._candidates.values()
         )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request and all later requests (recursively); return whether all get devices. The first
-        alternative is used, unless it leaves too few devices for the later requests: then the next one.
+        """Allocate a request and all later requests (recursively); return whether all get devices.
+
+        The first alternative is used, unless it leaves too few devices for the later requests: then
+        the next one.
         """
         if claim_index >= len(self._claims):
             # No claim is left.
@@ -447,7 +492,9 @@ class _AllocationSearch:
         first: int = 0,
     ) -> bool:
         """Allocate the devices of a request from its device number `first` on, then all later requests (recursively).
-        Return whether all get devices. If not, the devices taken are given back. `count` is the number of devices.
+
+        Return whether all get devices. If not, the devices taken are given back. `count` is the
+        number of devices.
         """
         if first >= count:
             return self.allocate_request(claim_index, request_index + 1)
@@ -480,8 +527,10 @@ class _AllocationSearch:
         return False
 
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
-        """Return the devices of the node selected by an alternative of a request, in use or not (cached). Raise an
-        AllocationError if a selector fails, or two devices of a pool have one name.
+        """Return the devices of the node selected by an alternative of a request, in use or not.
+
+        cached. Raise an AllocationError if a selector fails, or two devices of a pool have one
+        name.
         """
         if id(alternative) in self._candidates:
             return self._candidates[id(alternative)]  # found before
@@ -505,7 +554,10 @@ class _AllocationSearch:
     def _is_usable(
         self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice
     ) -> bool:
-        """Return whether a device may be allocated: it is free, its counters suffice, and its taints are tolerated."""
+        """Return whether a device may be allocated.
+
+        It is free, its counters suffice, and its taints are tolerated.
+        """
         # It need not be free, but is used only once per claim.
         if alternative.has_admin_access:
             if any(use.device == candidate.id for use in self.uses[claim_index]):
@@ -558,7 +610,10 @@ class _AllocationSearch:
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
-        """Yield the constraints about an alternative, by their positions. They name its request, or no request."""
+        """Yield the constraints about an alternative, by their positions.
+
+        They name its request, or no request.
+        """
         # A constraint may name one or the other.
         names = {request.name, f"{request.name}/{alternative.name}"}
         for index, constraint in enumerate(self._claims[claim_index].constraints):
@@ -567,7 +622,10 @@ class _AllocationSearch:
 
 
 def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Device) -> bool:
-    """Return whether all selectors of an alternative select a device; raise an error if one fails on it."""
+    """Return whether all selectors of an alternative select a device.
+
+    Raise an error if one fails on it.
+    """
     try:
         return all(
             is_device_selected(selector, item.driver, device) for selector in alternative.selectors
@@ -577,7 +635,10 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
-    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute."""
+    """Return an attribute of a device by its full name (`domain/name`).
+
+    None if it has no such attribute.
+    """
     attributes = candidate.device.attributes
     if name in attributes:
         return attributes[name]

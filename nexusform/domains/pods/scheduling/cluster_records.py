@@ -1,6 +1,8 @@
-"""Devices, nodes, pod specs, workloads and existing pods: the immutable records of this package. CPU is in milli-CPUs,
-memory in bytes, other resources in their own units. Sources: kube-scheduler (default profile; see profile.py), and
-for devices its plugin DynamicResources (kubernetes staging/src/k8s.io/api/resource/v1/types.go).
+"""Devices, nodes, pod specs, workloads and existing pods: the immutable records of this package.
+
+CPU is in milli-CPUs, memory in bytes, other resources in their own units. Sources: kube-scheduler
+(default profile; see profile.py), and for devices its plugin DynamicResources (kubernetes
+staging/src/k8s.io/api/resource/v1/types.go).
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ ALL_DEVICES: Final = 0
 
 
 class AllocatedDevice(Struct, frozen=True):
-    """Device of an allocated claim. With admin access, others may still get the device."""
+    """Device of an allocated claim.
+
+    With admin access, others may still get the device.
+    """
 
     device: DeviceId
     has_admin_access: bool = False
@@ -56,8 +61,10 @@ ClaimedUses = tuple[tuple[str, tuple[AllocatedDevice, ...]], ...]
 
 
 class Device(Struct, frozen=True):
-    """Device of a slice. Capacities are in thousandths. `counters`: consumed amounts by counter set and counter.
-    `terms`: the nodes of the device in a slice with a selection per device, None for all.
+    """Device of a slice.
+
+    Capacities are in thousandths. `counters`: consumed amounts by counter set and counter. `terms`:
+    the nodes of the device in a slice with a selection per device, None for all.
     """
 
     name: str
@@ -69,7 +76,10 @@ class Device(Struct, frozen=True):
 
 
 class ResourceSlice(Struct, frozen=True):
-    """ResourceSlice. `terms`: the nodes with its devices, None for all. `has_own_nodes`: each device has its own."""
+    """ResourceSlice.
+
+    `terms`: the nodes with its devices, None for all. `has_own_nodes`: each device has its own.
+    """
 
     name: str
     driver: str
@@ -83,7 +93,10 @@ class ResourceSlice(Struct, frozen=True):
 
     @property
     def is_gated(self) -> bool:
-        """Whether it uses features off by default before Kubernetes 1.36: taints, counters, nodes per device."""
+        """Whether it uses features off by default before Kubernetes 1.36.
+
+        Taints, counters, nodes per device.
+        """
         has_fields = any(device.taints or device.counters for device in self.devices)
         return has_fields or self.has_own_nodes or bool(self.counters)
 
@@ -99,7 +112,10 @@ class ResourceSlice(Struct, frozen=True):
 
 
 class DeviceSubRequest(Struct, frozen=True):
-    """One way to satisfy a request: a number of devices (ALL_DEVICES: all) selected by all of the CEL expressions."""
+    """One way to satisfy a request.
+
+    A number of devices (ALL_DEVICES: all) selected by all of the CEL expressions.
+    """
 
     name: str
     selectors: tuple[str, ...]
@@ -109,7 +125,10 @@ class DeviceSubRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """Request of a claim: the first satisfiable alternative counts. `is_prioritized`: firstAvailable."""
+    """Request of a claim: the first satisfiable alternative counts.
+
+    `is_prioritized`: firstAvailable.
+    """
 
     name: str
     alternatives: tuple[DeviceSubRequest, ...]
@@ -124,8 +143,9 @@ class DeviceMatchConstraint(Struct, frozen=True):
 
 
 class DeviceClaim(Struct, frozen=True):
-    """ResourceClaim of a pod: `name` is `namespace/name`, or with `is_own` the name in the pod, as each pod gets
-    its own claim from a template. `error`: why no pod with it gets a node.
+    """ResourceClaim of a pod: `name` is `namespace/name`, or with `is_own` the name in the pod, as each pod gets its own claim from a template.
+
+    `error`: why no pod with it gets a node.
     """
 
     name: str
@@ -143,8 +163,11 @@ class DeviceInventory(Struct, frozen=True):
 
 
 class PodState(StrEnum):
-    """Lifecycle state of a pod. Only a scheduled pod has a node and uses its resources. Pending: no feasible
-    node. SchedulingGated: not considered by the scheduler yet. Failed: rejected by kubelet. Removed: no pod any more.
+    """Lifecycle state of a pod.
+
+    Only a scheduled pod has a node and uses its resources. Pending: no feasible node.
+    SchedulingGated: not considered by the scheduler yet. Failed: rejected by kubelet. Removed: no
+    pod any more.
     """
 
     SCHEDULED = "Scheduled"
@@ -155,10 +178,12 @@ class PodState(StrEnum):
 
 
 class Node(Struct, frozen=True):
-    """Worker: its labels and taints, its allocatable resources, and its hardware. `other_resources` are
-    further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack and zone are "" if unknown.
-    `cells` are the capacities of its NUMA cells, if its topology manager (`policy`) can reject pods. `images`
-    are those present, each with its value (bytes times the share of nodes with the image), None if unknown.
+    """Worker: its labels and taints, its allocatable resources, and its hardware.
+
+    `other_resources` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack
+    and zone are "" if unknown. `cells` are the capacities of its NUMA cells, if its topology
+    manager (`policy`) can reject pods. `images` are those present, each with its value (bytes times
+    the share of nodes with the image), None if unknown.
     """
 
     name: str
@@ -186,10 +211,12 @@ class Requests(Struct, frozen=True):
 
 
 class VolumeNeed(Struct, frozen=True):
-    """Nodes from which a volume is reachable (any of the terms, None = all). `is_bound`: the volume exists,
-    or (without terms) must exist before its pod is scheduled; else it is found or provisioned there. `zones`
-    are the zone requirements for nodes with a zone or region label. `error`: why no node is checked with its
-    claim. `reason`: the scheduler's reason for other nodes, "" if the volume is missing there.
+    """Nodes from which a volume is reachable (any of the terms, None = all).
+
+    `is_bound`: the volume exists, or (without terms) must exist before its pod is scheduled; else
+    it is found or provisioned there. `zones` are the zone requirements for nodes with a zone or
+    region label. `error`: why no node is checked with its claim. `reason`: the scheduler's reason
+    for other nodes, "" if the volume is missing there.
     """
 
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -200,18 +227,23 @@ class VolumeNeed(Struct, frozen=True):
 
 
 class InlineVolume(Struct, frozen=True):
-    """Disk named by a pod without a claim. Pods with disks of one name share a node only if all read."""
+    """Disk named by a pod without a claim.
+
+    Pods with disks of one name share a node only if all read.
+    """
 
     name: str
     is_read_only: bool = False
 
 
 class Claim(Struct, frozen=True):
-    """PersistentVolumeClaim; its volume is found or provisioned once the claim or its pod exists. `name` is
-    `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in bytes, `is_block` its
-    volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at once. `provisioning_terms`: the
-    nodes for provisioned volumes (any of the terms, None = all); `storage_terms`: those of them with enough free
-    storage (None = unlimited). `driver` is the CSI driver of its class.
+    """PersistentVolumeClaim; its volume is found or provisioned once the claim or its pod exists.
+
+    `name` is `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in
+    bytes, `is_block` its volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at
+    once. `provisioning_terms`: the nodes for provisioned volumes (any of the terms, None = all);
+    `storage_terms`: those of them with enough free storage (None = unlimited). `driver` is the CSI
+    driver of its class.
     """
 
     name: str
@@ -227,8 +259,9 @@ class Claim(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """PersistentVolume: the nodes that reach it (any of the terms, None = all), its zone requirements, and
-    the claim it is reserved for (`namespace/name`), "" if it is unreserved. `driver` is its CSI driver.
+    """PersistentVolume: the nodes that reach it (any of the terms, None = all), its zone requirements, and the claim it is reserved for (`namespace/name`), "" if it is unreserved.
+
+    `driver` is its CSI driver.
     """
 
     name: str
@@ -244,9 +277,10 @@ class Volume(Struct, frozen=True):
 
 
 class PodTerm(Struct, frozen=True):
-    """One term of pod affinity or anti-affinity, with matchLabelKeys merged into the selector. A selector of
-    None matches nothing; an empty one everything. `namespaces` is never empty without a `namespace_selector`.
-    `weight` is 0 in required terms.
+    """One term of pod affinity or anti-affinity, with matchLabelKeys merged into the selector.
+
+    A selector of None matches nothing; an empty one everything. `namespaces` is never empty without
+    a `namespace_selector`. `weight` is 0 in required terms.
     """
 
     topology_key: str
@@ -265,8 +299,11 @@ class Container(Struct, frozen=True):
 
 
 class PodCondition(Struct, frozen=True):
-    """Observed condition of a pod. Times are in seconds since 1970, 0 if unknown. `name` and `uid` are those of
-    Kubernetes. `stuck_reason`: why it is not ready and does not start ("ImagePullBackOff"), since `stuck_since`.
+    """Observed condition of a pod.
+
+    Times are in seconds since 1970, 0 if unknown. `name` and `uid` are those of Kubernetes.
+    `stuck_reason`: why it is not ready and does not start ("ImagePullBackOff"), since
+    `stuck_since`.
     """
 
     name: str = ""
@@ -289,9 +326,11 @@ class ObservedPodTemplate(Struct, frozen=True):
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """One topologySpreadConstraint, with matchLabelKeys merged into the selector. `is_hard` is DoNotSchedule.
-    `honor_affinity` and `honor_taints` are the two node inclusion policies. `counts_own_node`: the pod's affinity names
-    its node (DaemonSets) and is honored, so only this node counts.
+    """One topologySpreadConstraint, with matchLabelKeys merged into the selector.
+
+    `is_hard` is DoNotSchedule. `honor_affinity` and `honor_taints` are the two node inclusion
+    policies. `counts_own_node`: the pod's affinity names its node (DaemonSets) and is honored, so
+    only this node counts.
     """
 
     topology_key: str
@@ -314,8 +353,10 @@ class HostPort(Struct, frozen=True):
 
 
 class PodQuotaFields(Struct, frozen=True):
-    """Pod figures read by quotas besides its requests: its limits, the names of requests.cpu, requests.memory,
-    limits.cpu and limits.memory unspecified in some container, whether it has a deadline, and its PriorityClass.
+    """Pod figures read by quotas besides its requests.
+
+    Its limits, the names of requests.cpu, requests.memory, limits.cpu and limits.memory unspecified
+    in some container, whether it has a deadline, and its PriorityClass.
     """
 
     limits: tuple[tuple[str, int], ...] = ()
@@ -325,19 +366,24 @@ class PodQuotaFields(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """Pod as read by the scheduler; equal for all pods of one workload's template. `scored_requests` have 100m and 200
-    MiB for containers without requests. `node_terms` None means no required node affinity. `default_spread` selects the
-    pods counted by the cluster's default spreading (None = none); it is used only without `spread`. `template` is the
-    hash of the pod template. `aligned_requests`: per container, requests from the same NUMA cells. A pod that
-    `is_terminating` keeps its resources and is not counted by spread constraints. `gates` are scheduling gates.
-    `exclusive_claims` can be used by one pod only (`namespace/name`). `can_preempt`: its preemptionPolicy is not Never.
-    `disks` are on one node once. `volumes` are bound independently of claims; `claims` are bound in volume_binder.py.
-    `bound_claims` have a volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of
-    its containers, one each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the
-    scored requests of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler,
-    uncounted devices or doubtful admission also decide. `compares_balance`: BalancedAllocation scores a node before the
-    pod. `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers, without others.
-    `single_node_claims`: their volumes can be attached to one node at a time (`namespace/name`).
+    """Pod as read by the scheduler; equal for all pods of one workload's template.
+
+    `scored_requests` have 100m and 200 MiB for containers without requests. `node_terms` None means
+    no required node affinity. `default_spread` selects the pods counted by the cluster's default
+    spreading (None = none); it is used only without `spread`. `template` is the hash of the pod
+    template. `aligned_requests`: per container, requests from the same NUMA cells. A pod that
+    `is_terminating` keeps its resources and is not counted by spread constraints. `gates` are
+    scheduling gates. `exclusive_claims` can be used by one pod only (`namespace/name`).
+    `can_preempt`: its preemptionPolicy is not Never. `disks` are on one node once. `volumes` are
+    bound independently of claims; `claims` are bound in volume_binder.py. `bound_claims` have a
+    volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of its
+    containers, one each. `missing_objects` are reasons why no node is checked.
+    `container_scored_requests` are the scored requests of the containers alone, if the pod has
+    requests of its own. `has_unknown_rules`: another scheduler, uncounted devices or doubtful
+    admission also decide. `compares_balance`: BalancedAllocation scores a node before the pod.
+    `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers,
+    without others. `single_node_claims`: their volumes can be attached to one node at a time
+    (`namespace/name`).
     """
 
     namespace: str = "default"
@@ -407,18 +453,23 @@ class Strategy(StrEnum):
 
 
 class Workload(Struct, frozen=True):
-    """Controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and
-    `max_unavailable` are pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the
-    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal. A rolling update keeps the template of
-    `partition` pods from it on. `is_ordered`: it waits for each pod. `max_surge_text` is a DaemonSet's maxSurge. A
-    Deployment that `is_paused` creates and replaces nothing, but is scaled. `previous_max_pods`: maximum pods of a
-    scaled Deployment before, surge included (0: it is not scaled). `admission_error`: why the API server creates no pod
-    of it, "" if it does. `current_revisions`: the revision labels of its pods with the current template, None if
-    unknown. `keeps_replicas`: its manifest sets no replicas, so those of the cluster are kept. `is_rewritten`: its pods
-    differ from the manifest as if changed on admission. `is_admission_known`: existing pods show the additions of
-    admission. `configured_replicas`: those before an autoscaler, None without one. `replaced_revision`: the live
-    revision of a set with another template, so an earlier one may be the current one again. `is_stuck`: no observed pod
-    of its template can start. `has_orphans`: pods adopted from no controller exceed its replicas.
+    """Controller and its pods.
+
+    A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and `max_unavailable` are
+    pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the configured
+    text ("25%"). `first_ordinal` is a StatefulSet's first ordinal. A rolling update keeps the
+    template of `partition` pods from it on. `is_ordered`: it waits for each pod. `max_surge_text`
+    is a DaemonSet's maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is
+    scaled. `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it
+    is not scaled). `admission_error`: why the API server creates no pod of it, "" if it does.
+    `current_revisions`: the revision labels of its pods with the current template, None if unknown.
+    `keeps_replicas`: its manifest sets no replicas, so those of the cluster are kept.
+    `is_rewritten`: its pods differ from the manifest as if changed on admission.
+    `is_admission_known`: existing pods show the additions of admission. `configured_replicas`:
+    those before an autoscaler, None without one. `replaced_revision`: the live revision of a set
+    with another template, so an earlier one may be the current one again. `is_stuck`: no observed
+    pod of its template can start. `has_orphans`: pods adopted from no controller exceed its
+    replicas.
     """
 
     kind: str
@@ -494,12 +545,15 @@ def is_recreated(workload: str) -> bool:
 
 
 class ExistingPod(Struct, frozen=True):
-    """Existing pod: its workload (key), number and node ("" = none). `spec` is that of its template; `age` orders pods
-    by their start (larger is newer; 0 if unknown), equal ages by number. `rejection`: why kubelet rejects it
-    permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their volumes. A pod that
-    `is_protected` is never evicted. `observed_template`: its template as listed by kubectl. `charged_budgets`: the
-    budgets (of its namespace, by name) already charged for its eviction, though it still exists. `condition` is the
-    observed one, or the default of a pod predicted to run. `devices`: its ResourceClaims with their devices.
+    """Existing pod: its workload (key), number and node ("" = none).
+
+    `spec` is that of its template; `age` orders pods by their start (larger is newer; 0 if
+    unknown), equal ages by number. `rejection`: why kubelet rejects it permanently, "" if it runs
+    or waits. `volumes`: its recorded claims with the names of their volumes. A pod that
+    `is_protected` is never evicted. `observed_template`: its template as listed by kubectl.
+    `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
+    though it still exists. `condition` is the observed one, or the default of a pod predicted to
+    run. `devices`: its ResourceClaims with their devices.
     """
 
     workload: str
@@ -522,7 +576,10 @@ class ExistingPod(Struct, frozen=True):
 
     @property
     def identity(self) -> PodIdentity:
-        """Workload, number and template: old and new pods of one number coexist during a template change."""
+        """Workload, number and template.
+
+        Old and new pods of one number coexist during a template change.
+        """
         return self.workload, self.number, self.spec.template
 
     @property
@@ -550,8 +607,9 @@ class ResourceQuotaScope(Struct, frozen=True):
 
 
 class ResourceQuota(Struct, frozen=True):
-    """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs). `used`: the observed usage; in a
-    prediction that by pods outside of it.
+    """ResourceQuota: maximum total of requests in a namespace (CPU in milli-CPUs).
+
+    `used`: the observed usage; in a prediction that by pods outside of it.
     """
 
     namespace: str
@@ -562,9 +620,11 @@ class ResourceQuota(Struct, frozen=True):
 
 
 class PodDisruptionBudget(Struct, frozen=True):
-    """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by how many
-    fewer disruptions its controller reported than follow from the amounts (negative: by how many more). `is_met`:
-    enough pods are ready by its controller, None if not reported. `evicts_unready`: unready pods may always be evicted.
+    """PodDisruptionBudget with one of the two amounts as configured ("1", "50%").
+
+    `withheld_disruptions`: by how many fewer disruptions its controller reported than follow from
+    the amounts (negative: by how many more). `is_met`: enough pods are ready by its controller,
+    None if not reported. `evicts_unready`: unready pods may always be evicted.
     """
 
     namespace: str
@@ -578,8 +638,10 @@ class PodDisruptionBudget(Struct, frozen=True):
 
 
 class AttachLimits(Struct, frozen=True):
-    """Volumes of each CSI driver on the nodes: the limits by node and driver (CSINode), and the attached volumes by
-    node, driver and claim, or volume without a claim (VolumeAttachment).
+    """Volumes of each CSI driver on the nodes.
+
+    The limits by node and driver (CSINode), and the attached volumes by node, driver and claim, or
+    volume without a claim (VolumeAttachment).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -587,11 +649,13 @@ class AttachLimits(Struct, frozen=True):
 
 
 class Cluster(Struct, frozen=True):
-    """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
-    claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
-    from getting a node, each with the reason. `observation_time`: the newest heartbeat of a node in seconds
-    since 1970, 0 if unknown. `devices` are those of ResourceSlices. `extreme_image_values`: see image_locality.
-    `limits_unavailable_pods`: StatefulSets are replaced within maxUnavailable (gate MaxUnavailableStatefulSet).
+    """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets.
+
+    Its claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`)
+    prevent pods from getting a node, each with the reason. `observation_time`: the newest heartbeat
+    of a node in seconds since 1970, 0 if unknown. `devices` are those of ResourceSlices.
+    `extreme_image_values`: see image_locality. `limits_unavailable_pods`: StatefulSets are replaced
+    within maxUnavailable (gate MaxUnavailableStatefulSet).
     """
 
     name: str

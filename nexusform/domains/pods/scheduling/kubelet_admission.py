@@ -1,8 +1,10 @@
-"""Admission of a scheduled pod by kubelet: the pod runs, or it is Failed and uses nothing. kube-scheduler
-does not consult kubelet, so these checks run after its choice and never act as a filter. Source: kubernetes
-pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and pkg/kubelet/cm/topologymanager
-(policies; scope container, the default). The CPU manager is assumed to be static wherever a policy is
-declared: without it no pod has exclusive CPUs.
+"""Admission of a scheduled pod by kubelet.
+
+The pod runs, or it is Failed and uses nothing. kube-scheduler does not consult kubelet, so these
+checks run after its choice and never act as a filter. Source: kubernetes
+pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and
+pkg/kubelet/cm/topologymanager (policies; scope container, the default). The CPU manager is assumed
+to be static wherever a policy is declared: without it no pod has exclusive CPUs.
 """
 
 from collections import Counter
@@ -28,7 +30,10 @@ _Share = tuple[Mapping[str, int], ...]
 
 
 def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
-    """Yield the failed checks of a pod assigned to this node, as kubelet words them; nothing if kubelet accepts it."""
+    """Yield the failed checks of a pod assigned to this node, as kubelet words them.
+
+    Nothing if kubelet accepts it.
+    """
     node_os = node.labels.get(_OS)
     if dict(pod.node_selector).get(_OS, node_os) != node_os:
         yield (
@@ -75,7 +80,10 @@ class NodeNumaCells:
         self._allocations: list[tuple[PodSpec, _Share]] = []
 
     def allocate(self, pod: PodSpec) -> str:
-        """Allocate NUMA cell resources to a pod, and return "". If kubelet rejects the pod, only return the reason."""
+        """Allocate NUMA cell resources to a pod, and return "".
+
+        If kubelet rejects the pod, only return the reason.
+        """
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
@@ -109,9 +117,11 @@ class NodeNumaCells:
             self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
-        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none. The
-        policy single-numa-node permits one cell. The policy restricted permits the number of cells needed on an empty
-        node. The first cells (by number) with enough free resources are used.
+        """Return the NUMA cells for a container by the policy of kubelet's topology manager.
+
+        () if it permits none. The policy single-numa-node permits one cell. The policy restricted
+        permits the number of cells needed on an empty node. The first cells (by number) with enough
+        free resources are used.
         """
         # permitted numbers of cells.
         widths = {1}
@@ -141,7 +151,10 @@ class NodeNumaCells:
         )
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
-        """Allocate the requests of a container from these cells; return the amounts taken of each, for its release."""
+        """Allocate the requests of a container from these cells.
+
+        Return the amounts taken of each, for its release.
+        """
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
             remaining = amount
@@ -162,9 +175,11 @@ class NodeNumaCells:
 def compute_cells(
     cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
 ) -> tuple[dict[str, int], ...]:
-    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`. CPUs
-    are numbered in blocks, beginning with the first cell. A resource has an amount per cell, or one amount to spread
-    evenly (the first cells get the remainder).
+    """Return the capacity of each of `count` NUMA cells.
+
+    Whole CPUs except reserved ones, and further `resources`. CPUs are numbered in blocks, beginning
+    with the first cell. A resource has an amount per cell, or one amount to spread evenly (the
+    first cells get the remainder).
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):

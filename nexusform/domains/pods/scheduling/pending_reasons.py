@@ -17,9 +17,11 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
-    """Return why a pod is Pending as Kubernetes prints it. `nodes` is the number of all nodes. Reasons about the pod
-    alone are first, then those about nodes with the number of rejected nodes each. An example for 3 nodes is
-    `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.`, if none is about the pod.
+    """Return why a pod is Pending as Kubernetes prints it.
+
+    `nodes` is the number of all nodes. Reasons about the pod alone are first, then those about
+    nodes with the number of rejected nodes each. An example for 3 nodes is `0/3 nodes are
+    available: 1 Insufficient cpu, 2 Too many pods.`, if none is about the pod.
     """
     if not nodes:
         return "no nodes available to schedule pods"
@@ -41,7 +43,10 @@ def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Return requirements of a pod unmet on every node, as sentences; "" for none, or in a cluster without nodes."""
+    """Return requirements of a pod unmet on every node, as sentences.
+
+    "" for none, or in a cluster without nodes.
+    """
     if not nodes:
         # Every requirement would be unmet.
         return ""

@@ -20,8 +20,10 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 class NodeVerdict(Struct, frozen=True):
-    """Result of one node for one pod: all rejections, or the weighted points per rule and their sum. `hints`
-    add details per rejecting rule that Kubernetes omits, such as the taint.
+    """Result of one node for one pod.
+
+    All rejections, or the weighted points per rule and their sum. `hints` add details per rejecting
+    rule that Kubernetes omits, such as the taint.
     """
 
     node: str
@@ -40,8 +42,10 @@ def explain(
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first. The
-    prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or unknown).
+    """Return every node as evaluated when `pod` was last decided, highest total first.
+
+    Workload key, number. The prediction is replayed. Empty if the prediction decides nothing about
+    the pod (it is kept, or unknown).
     """
     evaluations: list[tuple[NodeVerdict, ...]] = []
 
@@ -64,7 +68,10 @@ def run_prediction(
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> None:
-    """Run a prediction again. The observer is called for every pod just before its decision."""
+    """Run a prediction again.
+
+    The observer is called for every pod just before its decision.
+    """
     PodPredictor(
         cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer
     ).run()
@@ -77,7 +84,10 @@ def evaluate_nodes(
     number: int = 0,
     volumes: Pairs = (),
 ) -> tuple[NodeVerdict, ...]:
-    """Return the verdicts of all nodes on one more pod of a spec, highest total first. `volumes`: (claim, volume)."""
+    """Return the verdicts of all nodes on one more pod of a spec, highest total first.
+
+    `volumes`: (claim, volume).
+    """
     pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
     # A lost pod keeps its volumes.
     session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
@@ -85,7 +95,10 @@ def evaluate_nodes(
 
 
 def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated by the scheduler, highest total first, rejected nodes (without a total) last."""
+    """Return every node as evaluated by the scheduler, highest total first, rejected nodes last.
+
+    Without a total.
+    """
     points = scheduler.score_nodes()
     verdicts = []
     for node_index, node in enumerate(scheduler.cache.nodes):

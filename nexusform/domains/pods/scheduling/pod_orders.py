@@ -1,6 +1,7 @@
-"""Orders in which pods arrive at the scheduler, and in which controllers delete pods on scale-in. Source of the latter:
-kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks, and replica_set.go,
-getPodsRankedByRelatedPodsOnSameNode.
+"""Orders in which pods arrive at the scheduler, and in which controllers delete pods on scale-in.
+
+Source of the latter: kubernetes pkg/controller/controller_utils.go, ActivePodsWithRanks, and
+replica_set.go, getPodsRankedByRelatedPodsOnSameNode.
 """
 
 import math
@@ -30,7 +31,10 @@ _NANOSECONDS: Final = 10**9
 
 
 def has_differing_concurrent_pods(workload: Workload) -> bool:
-    """Return whether the pods of a workload differ (by node or ordinal), and arrive at the same time."""
+    """Return whether the pods of a workload differ, and arrive at the same time.
+
+    By node or ordinal.
+    """
     return workload.kind == "DaemonSet" or (
         workload.kind == "StatefulSet" and not workload.is_ordered
     )
@@ -44,11 +48,13 @@ def count_controller_hops(key: str) -> int:
 
 
 class ArrivalOrder(Struct, frozen=True):
-    """Order of arrival. Workloads arrive one after the other by `ranks` (keys, earliest first), or with a
-    `sample` (from 1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys` are
-    workloads with podManagementPolicy OrderedReady; pods of `claiming_keys` wait for their ResourceClaims.
-    `has_slow_victims`: evicted pods terminate after all others have arrived. `has_fast_replacements`: their
-    controllers replace them before the next pod arrives.
+    """Order of arrival.
+
+    Workloads arrive one after the other by `ranks` (keys, earliest first), or with a `sample` (from
+    1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys`
+    are workloads with podManagementPolicy OrderedReady; pods of `claiming_keys` wait for their
+    ResourceClaims. `has_slow_victims`: evicted pods terminate after all others have arrived.
+    `has_fast_replacements`: their controllers replace them before the next pod arrives.
     """
 
     sample: int = 0
@@ -59,8 +65,10 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod to arrive: the first by rank, or with a `sample` a random one. `counts`
-        has the number of arrived pods by workload (-1: not started).
+        """Return the workload of the next pod to arrive.
+
+        The first by rank, or with a `sample` a random one. `counts` has the number of arrived pods
+        by workload (-1: not started).
         """
         # An ordered StatefulSet with a pod waits until it runs, so others come first. If all are
         # such, none waits.
@@ -79,8 +87,9 @@ class ArrivalOrder(Struct, frozen=True):
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
         """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
-        `arrived_count` is the number of its pods so far (-1: not started). Objects are created in the order of `ranks`,
-        their pods some hops later: one per controller in between.
+
+        `arrived_count` is the number of its pods so far (-1: not started). Objects are created in
+        the order of `ranks`, their pods some hops later: one per controller in between.
         """
         # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its
         # object is created, how long a hop takes, and the time between two pods. `delay` is that of
@@ -98,7 +107,10 @@ class ArrivalOrder(Struct, frozen=True):
         return start + (earlier_count + delay) * pace * slowness
 
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
-        """Return the position of each pod in the order of arrival, by its number. Different pods are shuffled."""
+        """Return the position of each pod in the order of arrival, by its number.
+
+        Different pods are shuffled.
+        """
         if not self.sample or not has_differing_concurrent_pods(workload):
             # In the order of their numbers.
             return {number: number for number in numbers}
@@ -120,9 +132,10 @@ def sort_for_removal(
 ) -> list[ExistingPod]:
     """Return the pods in the order of removal by a ReplicaSet.
 
-    First are pods without a node, then those not ready, then those of the lowest deletion cost. Next are pods on nodes
-    with most pods of the workload, then the last ready ones. `workload_nodes` has the node of each of its pods, of all
-    templates. Times are compared by their order of magnitude before `now` (seconds since 1970).
+    First are pods without a node, then those not ready, then those of the lowest deletion cost.
+    Next are pods on nodes with most pods of the workload, then the last ready ones.
+    `workload_nodes` has the node of each of its pods, of all templates. Times are compared by their
+    order of magnitude before `now` (seconds since 1970).
     """
     pods_by_node = Counter(workload_nodes)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
@@ -132,8 +145,9 @@ def sort_for_removal(
 def _compare_for_removal(
     first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int
 ) -> int:
-    """Return a negative number if the first pod is removed first, a positive one if the second is. Observed conditions
-    decide only between pods with equal sort keys; the age decides last.
+    """Return a negative number if the first pod is removed first, a positive one if the second is.
+
+    Observed conditions decide only between pods with equal sort keys; the age decides last.
     """
     first_key, second_key = (
         _build_removal_sort_key(first, pods_by_node),
@@ -149,9 +163,10 @@ def _compare_for_removal(
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it. First is
-    the pod ready later, else the one with more restarts, else the one created later. The result is 0 if all three are
-    equal.
+    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it.
+
+    First is the pod ready later, else the one with more restarts, else the one created later. The
+    result is 0 if all three are equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
@@ -163,9 +178,11 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
-    """Return a sort key by the facts about a pod other than times; the pod with the lowest key is removed first.
-    Removed first are pods without a node (False sorts before True), in an early phase, not ready, with the lowest
-    deletion cost, and on a node with many pods.
+    """Return a sort key by the facts about a pod other than times.
+
+    The pod with the lowest key is removed first. Removed first are pods without a node (False sorts
+    before True), in an early phase, not ready, with the lowest deletion cost, and on a node with
+    many pods.
     """
     condition = pod.condition
     phase = _PHASE_RANKS.get(condition.phase, len(_PHASE_RANKS))
@@ -181,9 +198,10 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 def _compare_magnitudes(
     first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int
 ) -> int:
-    """Compare the times of pods `one` and `two`: the result is negative if `one` is removed first. The later time is
-    removed first, as Kubernetes scales down: ages of the same order of magnitude are equal, then the uid decides. `now`
-    is 0 if unknown.
+    """Compare the times of pods `one` and `two`: the result is negative if `one` is removed first.
+
+    The later time is removed first, as Kubernetes scales down: ages of the same order of magnitude
+    are equal, then the uid decides. `now` is 0 if unknown.
     """
     if not first_time or not second_time:
         # An unknown time (0) is removed first.
@@ -198,5 +216,8 @@ def _compare_magnitudes(
 
 
 def _compute_magnitude(seconds: int) -> int:
-    """Return the whole part of the logarithm of a duration in nanoseconds; -1 if it is not positive."""
+    """Return the whole part of the logarithm of a duration in nanoseconds.
+
+    -1 if it is not positive.
+    """
     return int(math.log2(seconds * _NANOSECONDS)) if seconds > 0 else -1

@@ -1,7 +1,9 @@
-"""Results of a prediction: one outcome per pod, and per workload the number of placeable pods. The minimum and maximum
-number of further pods of a spec depend on hard rules only, not on samples. They are exact while the rules between pods
-of the spec use one topology key (keys with one node per domain do not count): then every order of placement ends with
-the same number per domain. With several keys, or several affinity terms, they are bounds.
+"""Results of a prediction: one outcome per pod, and per workload the number of placeable pods.
+
+The minimum and maximum number of further pods of a spec depend on hard rules only, not on samples.
+They are exact while the rules between pods of the spec use one topology key (keys with one node per
+domain do not count): then every order of placement ends with the same number per domain. With
+several keys, or several affinity terms, they are bounds.
 """
 
 from collections import Counter
@@ -44,13 +46,16 @@ EVICTED = "evicted"
 
 
 class PodOutcome(Struct, frozen=True):
-    """Predicted outcome of one pod. `node` "" = no node: the pod is in `unscheduled_state` (or removed, by
-    `action`), `reason` is the message of Kubernetes, and `rejections` has the first reason per node.
-    `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible_nodes`
-    is their number, None without a decision. `victims` are evicted for the pod; `preempted_by` is
-    the pod it was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
+    """Predicted outcome of one pod.
+
+    `node` "" = no node: the pod is in `unscheduled_state` (or removed, by `action`), `reason` is
+    the message of Kubernetes, and `rejections` has the first reason per node. `is_certain`: every
+    scheduler run would choose this node (or leave the pod Pending). `feasible_nodes` is their
+    number, None without a decision. `victims` are evicted for the pod; `preempted_by` is the pod it
+    was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
     observed one of a kept pod. `doubt`: the assumption behind an uncertain one, `alternative` its
-    other node and the condition ("n0 if b arrives first"). `devices`: its ResourceClaims with their devices.
+    other node and the condition ("n0 if b arrives first"). `devices`: its ResourceClaims with their
+    devices.
     """
 
     workload: str
@@ -102,7 +107,10 @@ class PodOutcome(Struct, frozen=True):
 
     @property
     def can_retry(self) -> bool:
-        """Whether the pod may get a node later: it is Pending, or its controller re-creates it after a failure."""
+        """Whether the pod may get a node later.
+
+        It is Pending, or its controller re-creates it after a failure.
+        """
         if is_recreated(self.workload):
             return self.state in (PodState.PENDING, PodState.FAILED)
         # An evicted bare pod is gone.
@@ -118,9 +126,11 @@ class PlaceablePodRange(Struct, frozen=True):
 
 
 class WorkloadForecast(Struct, frozen=True):
-    """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes with
-    unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not exist: rejected by
-    a quota or on admission, or (`deferred`) behind another pod of an ordered StatefulSet; `rejection`: why.
+    """Workload after the prediction: requested pods, and running pods by machine and rack.
+
+    Counts omit nodes with unknown machine or rack. `is_blocked`: a rolling update cannot continue.
+    `uncreated` pods do not exist: rejected by a quota or on admission, or (`deferred`) behind
+    another pod of an ordered StatefulSet; `rejection`: why.
     """
 
     workload: Workload
@@ -135,13 +145,18 @@ class WorkloadForecast(Struct, frozen=True):
 
     @property
     def has_rejected_pods(self) -> bool:
-        """Whether a quota or admission rejects pods, on any number of nodes. Deferred pods only wait for other pods."""
+        """Whether a quota or admission rejects pods, on any number of nodes.
+
+        Deferred pods only wait for other pods.
+        """
         return self.uncreated > self.deferred
 
 
 class PodsPrediction(Struct, frozen=True):
-    """Outcomes in order of decision (removed pods last), and a forecast per workload key. `unmanaged_pods`
-    belong to other workloads and are kept; `displaced_outcomes` are those of evicted unmanaged pods.
+    """Outcomes in order of decision (removed pods last), and a forecast per workload key.
+
+    `unmanaged_pods` belong to other workloads and are kept; `displaced_outcomes` are those of
+    evicted unmanaged pods.
     """
 
     outcomes: tuple[PodOutcome, ...]
@@ -150,7 +165,10 @@ class PodsPrediction(Struct, frozen=True):
     displaced_outcomes: tuple[PodOutcome, ...] = ()
 
     def list_existing_pods(self) -> tuple[ExistingPod, ...]:
-        """Return every pod after the prediction, Pending ones included: the input of the next prediction."""
+        """Return every pod after the prediction, Pending ones included.
+
+        The input of the next prediction.
+        """
         decided_pods = tuple(
             ExistingPod(
                 workload=outcome.workload,
@@ -241,14 +259,20 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
 
 
 class _OwnCounters(NamedTuple):
-    """Counters of rules between pods of one spec: of anti-affinity (one per topology key) and of hard spreading."""
+    """Counters of rules between pods of one spec.
+
+    Of anti-affinity (one per topology key) and of hard spreading.
+    """
 
     anti_affinity: Sequence[DomainCounter] = ()
     spread: Sequence[SpreadCounter] = ()
 
     @property
     def have_several_keys(self) -> bool:
-        """Whether they count by several topology keys. Counters of one key share one list `domain_by_node`."""
+        """Whether they count by several topology keys.
+
+        Counters of one key share one list `domain_by_node`.
+        """
         return (
             len({id(counter.domain_by_node) for counter in (*self.anti_affinity, *self.spread)}) > 1
         )
@@ -292,7 +316,10 @@ def _compute_pod_limits(
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
-    """Return how many further pods of a spec a feasible node can take by its resources: from 1 to `further`."""
+    """Return how many further pods of a spec a feasible node can take by its resources.
+
+    From 1 to `further`.
+    """
     if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
         # A second pod would conflict with the first.
         return 1
@@ -310,9 +337,11 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 
 
 def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int]) -> _OwnCounters:
-    """Return the counters of the rules between pods of this spec. Anti-affinity over a key with one node per domain
-    (such as the host name) needs no counter: it limits each of these nodes to one pod. The limit is written to
-    `capacity`, the number of further pods by node.
+    """Return the counters of the rules between pods of this spec.
+
+    Anti-affinity over a key with one node per domain (such as the host name) needs no counter: it
+    limits each of these nodes to one pod. The limit is written to `capacity`, the number of further
+    pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     # One counter per topology.
@@ -333,9 +362,10 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
 
 
 def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
-    """Return how many further pods fit on all nodes together, within the rules between them: at most one counter of
-    anti-affinity and one of spreading, over the same topology key. `capacity`: number of further pods by node without
-    these rules.
+    """Return how many further pods fit on all nodes together, within the rules between them.
+
+    At most one counter of anti-affinity and one of spreading, over the same topology key.
+    `capacity`: number of further pods by node without these rules.
     """
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
@@ -374,7 +404,10 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
 
 
 def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters) -> list[int]:
-    """Return for each counter how many pods all nodes take by it alone. The counters may be of different keys."""
+    """Return for each counter how many pods all nodes take by it alone.
+
+    The counters may be of different keys.
+    """
     single_counters = [
         _OwnCounters(anti_affinity=[counter]) for counter in own_counters.anti_affinity
     ]
@@ -388,9 +421,10 @@ def _compute_affinity_range(
     further: int,
     own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
-    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain. The first
-    pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number of further
-    pods by node, without the rules between them.
+    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain.
+
+    The first pod may choose any domain of the topology key, so the range covers all of them.
+    `capacity` is the number of further pods by node, without the rules between them.
     """
     counts = scheduler.counts
     # Of the first term: its domains limit all pods.
@@ -425,8 +459,10 @@ def _compute_placeable_bounds(
     further: int,
     own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
-    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement. The upper bound
-    is the smallest limit of a single counter. The lower one is known to fit in the worst order.
+    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement.
+
+    The upper bound is the smallest limit of a single counter. The lower one is known to fit in the
+    worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:

@@ -1,8 +1,10 @@
-"""Prediction of pod placement: entry point of this package. `predict` takes a cluster, its existing pods and
-the workloads to run, and returns the outcome of each pod. Existing pods are kept (their rules are ignored
-during execution), surplus pods are removed, pods of lost nodes are re-created, and missing pods are placed in
-queue order. Unschedulable pods may evict others of lower priority, to be placed again after them, or are
-retried after the others as long as that helps.
+"""Prediction of pod placement: entry point of this package.
+
+`predict` takes a cluster, its existing pods and the workloads to run, and returns the outcome of
+each pod. Existing pods are kept (their rules are ignored during execution), surplus pods are
+removed, pods of lost nodes are re-created, and missing pods are placed in queue order.
+Unschedulable pods may evict others of lower priority, to be placed again after them, or are retried
+after the others as long as that helps.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
@@ -52,11 +54,14 @@ def predict(
     arrival: ArrivalOrder = QUEUE_ORDER,
     timing: int = 0,
 ) -> PodsPrediction:
-    """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
-    all pods of the cluster. Pods of other workloads are kept, unless `removed_workloads` has the key of the workload.
-    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of new pods, by
-    default workload by workload. `timing`: removed pods free their capacity at once (0), later (1), or as in the sample
-    of this number (from 2): rollouts take steps of random size, and with even numbers some pods free it later.
+    """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
+
+    `existing_pods` are all pods of the cluster. Pods of other workloads are kept, unless
+    `removed_workloads` has the key of the workload. `lost_pods` (workload key, number) and pods on
+    removed nodes are placed again. `arrival`: order of new pods, by default workload by workload.
+    `timing`: removed pods free their capacity at once (0), later (1), or as in the sample of this
+    number (from 2): rollouts take steps of random size, and with even numbers some pods free it
+    later.
     """
     predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.timing = timing
@@ -70,10 +75,13 @@ _MOST_EVICTIONS: Final = 10
 
 
 class PodPredictor:
-    """State of one prediction. `observer` is called for every pod just before its decision. `run` sorts the
-    pods of each workload, drops uncreated pods, places workload by workload in queue order, and retries
-    waiting pods. Existing pods belong to the workloads to run or are unmanaged: these use capacity and change only
-    on eviction. `progress_by_key` has the progress of each workload, `displaced_workloads` that of evicted others.
+    """State of one prediction.
+
+    `observer` is called for every pod just before its decision. `run` sorts the pods of each
+    workload, drops uncreated pods, places workload by workload in queue order, and retries waiting
+    pods. Existing pods belong to the workloads to run or are unmanaged: these use capacity and
+    change only on eviction. `progress_by_key` has the progress of each workload,
+    `displaced_workloads` that of evicted others.
     """
 
     def __init__(
@@ -86,7 +94,10 @@ class PodPredictor:
         removed_workloads: Collection[str],
         observer: Observer | None = None,
     ) -> None:
-        """Sort the existing pods by their workload: to predict, removed by the plan, or unmanaged (all others)."""
+        """Sort the existing pods by their workload.
+
+        To predict, removed by the plan, or unmanaged (all others).
+        """
         self.nodes = cluster.node_by_name
         # They have lost their nodes, so they are placed again.
         self.lost_pods = frozenset(lost_pods)
@@ -135,14 +146,20 @@ class PodPredictor:
         return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return why a pod leaves its node at once: NODE_REMOVED or NO_EXECUTE (evicted by a taint); "" if it stays."""
+        """Return why a pod leaves its node at once.
+
+        NODE_REMOVED or NO_EXECUTE (evicted by a taint); "" if it stays.
+        """
         if pod.node not in self.nodes or pod.key in self.lost_pods:
             return pod_outcomes.NODE_REMOVED
         is_evicted = self._compute_remaining_seconds(pod) == 0  # None: never
         return pod_outcomes.NO_EXECUTE if is_evicted else ""
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint of its node evicts a pod: 0 at once, None never."""
+        """Return the seconds until a NoExecute taint of its node evicts a pod.
+
+        0 at once, None never.
+        """
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)  # NAMESPACE/KIND/NAME
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
@@ -150,7 +167,10 @@ class PodPredictor:
         return taints.compute_toleration_seconds(pod.spec, node)
 
     def run(self, arrival: ArrivalOrder = QUEUE_ORDER) -> PodsPrediction:
-        """Return the prediction for all workloads. Pods arrive in the order of `arrival`."""
+        """Return the prediction for all workloads.
+
+        Pods arrive in the order of `arrival`.
+        """
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
@@ -188,7 +208,10 @@ class PodPredictor:
         return PodsPrediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
     def _collect_outcomes(self, progress_list: Iterable[WorkloadProgress]) -> list[PodOutcome]:
-        """Return the outcomes of the pods workload by workload, each sorted by number; all removed pods follow."""
+        """Return the outcomes of the pods workload by workload, each sorted by number.
+
+        All removed pods follow.
+        """
         outcomes: list[PodOutcome] = []
         removed_outcomes: list[PodOutcome] = []
         for progress in progress_list:
@@ -208,7 +231,10 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: KEEP, or PLACE for a pod of a former template placed in this prediction."""
+        """Return the outcome of a kept pod.
+
+        KEEP, or PLACE for a pod of a former template placed in this prediction.
+        """
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -236,8 +262,10 @@ class PodPredictor:
         )
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return the progress of a workload at its start: its existing pods by their state, and the pods to place.
-        Surplus pods are removed. Other running pods are kept (current template) or outdated (a former one).
+        """Return the progress of a workload at its start.
+
+        Its existing pods by their state, and the pods to place. Surplus pods are removed. Other
+        running pods are kept (current template) or outdated (a former one).
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -294,8 +322,10 @@ class PodPredictor:
     def _remove_surplus(
         self, progress: WorkloadProgress, pods: list[ExistingPod]
     ) -> list[ExistingPod]:
-        """Remove the surplus pods of a workload, and return the others. An ordered StatefulSet removes running surplus
-        pods only after all others are ready. Until then, they are `deferred_removals`.
+        """Remove the surplus pods of a workload, and return the others.
+
+        An ordered StatefulSet removes running surplus pods only after all others are ready. Until
+        then, they are `deferred_removals`.
         """
         now = self.session.cluster.observation_time
         surplus = workload_progress.select_surplus_pods(
@@ -317,9 +347,11 @@ class PodPredictor:
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place. A
-        node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods are
-        surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
+        """Plan one pod of a DaemonSet per permitted node.
+
+        Record kept, removed and surge pods, and the pods to place. A node without a running pod
+        gets one of the Pending pods, or a new one if none is left. Further Pending pods are surge
+        pods: a rollout with maxSurge has created them next to the old pods of their nodes.
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -357,7 +389,10 @@ class PodPredictor:
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
-        """Drop new pods rejected by quotas or admission: existing pods count first, new ones in order of creation."""
+        """Drop new pods rejected by quotas or admission.
+
+        Existing pods count first, new ones in order of creation.
+        """
         quota_usage = self.quota_usage
         for pod in self.unmanaged_pods:
             quota_usage.add(pod.spec)
@@ -373,8 +408,10 @@ class PodPredictor:
             workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Place the pods of all workloads one by one: workload by workload, or as they arrive. `_place_workload` is a
-        generator: each step places one pod, so the pods of several workloads can alternate.
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive.
+
+        `_place_workload` is a generator: each step places one pod, so the pods of several workloads
+        can alternate.
         """
         steps = {
             progress.workload.key: self._place_workload(progress) for progress in progress_list
@@ -399,8 +436,10 @@ class PodPredictor:
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
-        """Place the requested pods of a workload, then replace pods of former templates. Yield the workload's key
-        before each pod: the caller may place pods of other workloads in between.
+        """Place the requested pods of a workload, then replace pods of former templates.
+
+        Yield the workload's key before each pod: the caller may place pods of other workloads in
+        between.
         """
         workload = progress.workload
         progress.has_started = True
@@ -440,7 +479,10 @@ class PodPredictor:
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
-        """Return how many pods can run, before placement. Of daemons and gated pods, only the kept ones count."""
+        """Return how many pods can run, before placement.
+
+        Of daemons and gated pods, only the kept ones count.
+        """
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:
@@ -467,9 +509,11 @@ class PodPredictor:
     def _place_pods(
         self, progress: WorkloadProgress
     ) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place the requested pods of a workload by number or arrival, and return the verdicts by number. Yield the
-        workload key before each pod, so that the caller may place pods of other workloads in between. An ordered
-        workload creates no pod after one without a node, or after a stuck one (not starting).
+        """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
+
+        Yield the workload key before each pod, so that the caller may place pods of other workloads
+        in between. An ordered workload creates no pod after one without a node, or after a stuck
+        one (not starting).
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.
@@ -496,9 +540,11 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict. An ordered StatefulSet updates a
-        Pending pod of a former template once it runs, unless the partition keeps this template. So if such a pod gets a
-        node, it is removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict.
+
+        An ordered StatefulSet updates a Pending pod of a former template once it runs, unless the
+        partition keeps this template. So if such a pod gets a node, it is removed and placed again
+        with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -557,7 +603,10 @@ class PodPredictor:
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod (`preemptor` is "" if its node is the cause); request it again."""
+        """Record the eviction of an unmanaged pod (`preemptor` is "" if its node is the cause).
+
+        Request it again.
+        """
         namespace, kind, name = pod.workload.split("/", 2)
         workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
@@ -610,7 +659,10 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the pods of a workload after their tolerationSeconds; return whether any changes its node or spec."""
+        """Evict the pods of a workload after their tolerationSeconds.
+
+        Return whether any changes its node or spec.
+        """
         workload = progress.workload
         pod_by_number = progress.requested_pods
         placed_pods = progress.list_placed_pods()
@@ -660,7 +712,10 @@ class PodPredictor:
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod, spec: PodSpec) -> PodVerdict | None:
-        """Place a pod again after its tolerationSeconds; None without such a time, or if it keeps node and spec."""
+        """Place a pod again after its tolerationSeconds.
+
+        None without such a time, or if it keeps node and spec.
+        """
         # evicted already (0), or never (None).
         if not self._compute_remaining_seconds(pod):
             return None
@@ -671,7 +726,10 @@ class PodPredictor:
     def _build_outcome(
         self, workload: Workload, verdict: PodVerdict, pod: PodToPlace
     ) -> PodOutcome:
-        """Return the outcome of a pod: KEEP for one still Pending, MOVE from a previous node, else PLACE."""
+        """Return the outcome of a pod.
+
+        KEEP for one still Pending, MOVE from a previous node, else PLACE.
+        """
         spec = pod.get_spec(workload)
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
@@ -702,8 +760,10 @@ class PodPredictor:
         )
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Retry waiting pods until none gets a node: later pods may satisfy the affinity of an earlier one, or may have
-        been evicted. Failed pods re-created by a controller are retried, too.
+        """Retry waiting pods until none gets a node.
+
+        Later pods may satisfy the affinity of an earlier one, or may have been evicted. Failed pods
+        re-created by a controller are retried, too.
         """
         has_changed = True
         while has_changed:

@@ -1,8 +1,10 @@
-"""Node selection for pods of one spec; nodes indistinguishable to all rules are evaluated once. Nodes share a
-bucket if every rule about domains gives the same result: equal points for taints and node affinity, and per
-topology key the same domain (keys with few domains) or domains with equal counts (keys with many). Within a
-bucket, nodes are sorted by their usage scores. Each placed pod moves only the nodes with changed counts.
-Results that depend on the nodes alone are cached (`FeasibleNodesCache`), since many workloads need the same.
+"""Node selection for pods of one spec; nodes indistinguishable to all rules are evaluated once.
+
+Nodes share a bucket if every rule about domains gives the same result: equal points for taints and
+node affinity, and per topology key the same domain (keys with few domains) or domains with equal
+counts (keys with many). Within a bucket, nodes are sorted by their usage scores. Each placed pod
+moves only the nodes with changed counts. Results that depend on the nodes alone are cached
+(`FeasibleNodesCache`), since many workloads need the same.
 """
 
 from __future__ import annotations
@@ -37,9 +39,7 @@ Trait = int | tuple[int, ...]
 
 
 class BestNodes(Struct, frozen=True):
-    """Best nodes for a pod (ids, all with the highest total), the number of feasible nodes, and the lead over
-    the next total (None without a next node, or where it is not needed).
-    """
+    """Best nodes for a pod (ids, all with the highest total), the number of feasible nodes, and the lead over the next total (None without a next node, or where it is not needed)."""
 
     tied_nodes: tuple[int, ...]
     feasible_nodes: int
@@ -76,8 +76,10 @@ class _NodeBucket:
 
 
 class _TopologyAxis:
-    """Topology key as used for buckets. Nodes of one bucket have the same trait for each key: their domain, or with
-    many domains only the numbers of pods in their domain.
+    """Topology key as used for buckets.
+
+    Nodes of one bucket have the same trait for each key: their domain, or with many domains only
+    the numbers of pods in their domain.
     """
 
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
@@ -92,14 +94,20 @@ class _TopologyAxis:
         self.members: dict[int, list[int]] = {}
 
     def get_trait(self, node: int) -> Trait:
-        """Return a node's domain, or with many domains the counts of pods in its domain; -1 without the key."""
+        """Return a node's domain, or with many domains the counts of pods in its domain.
+
+        -1 without the key.
+        """
         domain = self.domain_by_node[node]
         if self.has_few_domains or domain < 0:
             return domain
         return tuple([count[domain] for count in self.counts])
 
     def list_traits(self) -> Sequence[Trait]:
-        """Return for every node its domain, or with many domains the counts of pods in it; -1 without the key."""
+        """Return for every node its domain, or with many domains the counts of pods in it.
+
+        -1 without the key.
+        """
         if self.has_few_domains:
             return self.domain_by_node
         # The last item is the trait of nodes without a domain (-1).
@@ -109,6 +117,7 @@ class _TopologyAxis:
 
 class PodSpecScheduler:
     """Node selection for the next pod of a spec; `volume_needs` are those of its own claims.
+
     `nominated_groups` are pods (by node) without a node yet for which capacity is reserved.
     """
 
@@ -120,7 +129,10 @@ class PodSpecScheduler:
         volume_needs: tuple[VolumeNeed, ...] = (),
         nominated_groups: Mapping[int, Sequence[PodSpecGroup]] = MappingProxyType({}),
     ) -> None:
-        """Prepare the choice of nodes. `facts_cache` has the feasible nodes of each spec, shared by all schedulers."""
+        """Prepare the choice of nodes.
+
+        `facts_cache` has the feasible nodes of each spec, shared by all schedulers.
+        """
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
@@ -187,8 +199,10 @@ class PodSpecScheduler:
         return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node with its nominated pods added. If there are none, yield those without these
-        pods: kube-scheduler requires a node to be feasible in both cases.
+        """Yield the rejections of a node with its nominated pods added.
+
+        If there are none, yield those without these pods: kube-scheduler requires a node to be
+        feasible in both cases.
         """
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
@@ -211,7 +225,10 @@ class PodSpecScheduler:
             self.counts.update_counts(group, node, sign)
 
     def _list_node_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node in the order of the filters; only the first one if it is about the pod."""
+        """Yield the rejections of a node in the order of the filters.
+
+        Only the first one if it is about the pod.
+        """
         name = self.cache.nodes[node].name
         for pod_filter in profile.POD_FILTERS:
             reason = pod_filter.find_rejection(self._filter_spec)
@@ -259,9 +276,11 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
-        """Return the nodes with the highest total score; None if none is feasible. Nodes are in buckets. Rules about
-        domains reject or score all nodes of a bucket alike, so one node represents its bucket. The total of a node is
-        its usage score and the points of its bucket.
+        """Return the nodes with the highest total score; None if none is feasible.
+
+        Nodes are in buckets. Rules about domains reject or score all nodes of a bucket alike, so
+        one node represents its bucket. The total of a node is its usage score and the points of its
+        bucket.
         """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
@@ -356,8 +375,10 @@ class PodSpecScheduler:
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
-        """Return the buckets by key, without nodes rejected by their usage. The first call creates them. The nodes of a
-        bucket have equal points of all rules about nodes, and equal domains (or counts of domains).
+        """Return the buckets by key, without nodes rejected by their usage.
+
+        The first call creates them. The nodes of a bucket have equal points of all rules about
+        nodes, and equal domains (or counts of domains).
         """
         if not self._has_buckets:
             self._has_buckets = True
@@ -382,7 +403,10 @@ class PodSpecScheduler:
         return self._buckets
 
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
-        """Return the bucket key of each feasible node: points by rule, then its domain or counts by topology key."""
+        """Return the bucket key of each feasible node.
+
+        Points by rule, then its domain or counts by topology key.
+        """
         points = self.facts.points
         # No rule counts pods by topology key.
         if not self._axes:
@@ -391,8 +415,10 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create an axis per topology key in rules of the pod. If it has many domains, buckets are made by the counts
-        of pods in domains. Then nodes change their bucket with these counts, so the nodes of each domain are kept.
+        """Create an axis per topology key in rules of the pod.
+
+        If it has many domains, buckets are made by the counts of pods in domains. Then nodes change
+        their bucket with these counts, so the nodes of each domain are kept.
         """
         # Counters of one key share the list `domain_by_node`.
         counters_by_topology = group_by(
@@ -426,9 +452,11 @@ class PodSpecScheduler:
         return score
 
     def _compute_usage_score(self, node: int) -> int:
-        """Return the usage score of the node with the pod, -1 if its usage rejects the pod. Nodes of equal size and
-        usage have one usage number, so their score is computed once. This does not hold for specs with host ports,
-        disks or other resources (`_has_plain_usage` is false).
+        """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
+
+        Nodes of equal size and usage have one usage number, so their score is computed once. This
+        does not hold for specs with host ports, disks or other resources (`_has_plain_usage` is
+        false).
         """
         spec, node_record, usage = (
             self._incoming_spec,
@@ -453,7 +481,10 @@ class PodSpecScheduler:
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
-        """Count, per soft spread constraint, the domains with nodes of these buckets (each with one of its nodes)."""
+        """Count, per soft spread constraint, the domains with nodes of these buckets.
+
+        Each with one of its nodes.
+        """
         # Nodes without points for spreading do not count.
         scored_buckets = [
             (bucket, node) for bucket, node in open_buckets if self.counts.has_spread_score(node)
@@ -463,8 +494,10 @@ class PodSpecScheduler:
         ]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each node, in the order of `nodes`. Each rule normalizes its raw scores
-        over all nodes before they are weighted. `sizes` has the number of domains per soft spread constraint.
+        """Return by rule the weighted points of each node, in the order of `nodes`.
+
+        Each rule normalizes its raw scores over all nodes before they are weighted. `sizes` has the
+        number of domains per soft spread constraint.
         """
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
@@ -516,6 +549,7 @@ def _count_bucket_domains(
     counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]
 ) -> int:
     """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
+
     A bucket has nodes alike for all rules about domains.
     """
     # Each node is a domain of its own.
@@ -529,8 +563,10 @@ def _count_bucket_domains(
 
 
 class FeasibleNodes(Struct, frozen=True):
-    """Nodes (by index) feasible for a pod regardless of other pods, and their points. `points`: scores of the
-    nodes alone before normalization. `mask`: the same nodes as bits. `members`: results of `list_members`.
+    """Nodes (by index) feasible for a pod regardless of other pods, and their points.
+
+    `points`: scores of the nodes alone before normalization. `mask`: the same nodes as bits.
+    `members`: results of `list_members`.
     """
 
     points: dict[int, tuple[int, ...]]
@@ -551,7 +587,10 @@ class FeasibleNodesCache:
     """Cached facts about the nodes of a cluster per combination of pod requirements."""
 
     def __init__(self, nodes: tuple[Node, ...], version: Version = ()) -> None:
-        """Select the scores applicable to some node; `version` is the Kubernetes version, () if unknown."""
+        """Select the scores applicable to some node.
+
+        `version` is the Kubernetes version, () if unknown.
+        """
         self._nodes = nodes
         self.version = version
         # Those of some node.
@@ -563,8 +602,10 @@ class FeasibleNodesCache:
         )
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule. A spec
-        rejected by a pod filter has no feasible node. Specs with equal inputs of all rules share one result.
+        """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule.
+
+        A spec rejected by a pod filter has no feasible node. Specs with equal inputs of all rules
+        share one result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]

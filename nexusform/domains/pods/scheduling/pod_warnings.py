@@ -1,5 +1,7 @@
-"""Warnings about a prediction that combine facts about pods, workers and machines: waiting and failed pods, blocked
-rollouts, pods on shared machines or racks, and topology keys missing on workers.
+"""Warnings about a prediction that combine facts about pods, workers and machines.
+
+Waiting and failed pods, blocked rollouts, pods on shared machines or racks, and topology keys
+missing on workers.
 """
 
 from collections import Counter
@@ -141,7 +143,10 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
 
 
 def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning if there is no capacity for one more pod, and max unavailable is 0 (checked by the caller)."""
+    """Yield a warning if there is no capacity for one more pod, and max unavailable is 0.
+
+    Checked by the caller.
+    """
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
         # Other warnings cover missing pods and a rollout in this plan.
@@ -164,13 +169,19 @@ def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarnin
 
 
 def _count_topology_domains(context: WorkloadContext, key: str) -> float:
-    """Return the number of values of the key; infinity if a worker lacks it and so takes any number of pods."""
+    """Return the number of values of the key.
+
+    Infinity if a worker lacks it and so takes any number of pods.
+    """
     values = {node.labels.get(key) for node in context.nodes}
     return inf if None in values else len(values)
 
 
 def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for a blocked rollout, by its cause: new pods without a node, uncreated or not ready."""
+    """Yield a warning for a blocked rollout, by its cause.
+
+    New pods without a node, uncreated or not ready.
+    """
     if not context.forecast.is_blocked:
         return
     waiting_pods = context.pending_pods
@@ -209,7 +220,10 @@ def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) ->
 
 
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
-    """Return the outcome of Pending pods of a former template, and the required action; "" without such pods."""
+    """Return the outcome of Pending pods of a former template, and the required action.
+
+    "" without such pods.
+    """
     if not pods:
         return ""
     count = len(pods)
@@ -442,7 +456,10 @@ def list_displaced_warnings(
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
-    """Format pods, the taints that evict them, and the delay: `web-0 from n1 (maintenance:NoExecute, after 60 s)`."""
+    """Format pods, the taints that evict them, and the delay.
+
+    `web-0 from n1 (maintenance:NoExecute, after 60 s)`.
+    """
     texts = []
     for outcome in evicted_pods:
         text = f"{outcome.name} from {outcome.previous}"
@@ -538,7 +555,10 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def find_location_label_key(
     nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
 ) -> str:
-    """Return a label key of the nodes with one value per location, and one location per value; "" for none."""
+    """Return a label key of the nodes with one value per location, and one location per value.
+
+    "" for none.
+    """
     # nodes with a known location.
     located_nodes = [node for node in nodes if get_location(node)]
     if not located_nodes:
@@ -557,7 +577,10 @@ def find_location_label_key(
 
 
 def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
-    """Return the topology keys by which a workload separates its own pods: required and preferred ones."""
+    """Return the topology keys by which a workload separates its own pods.
+
+    Required and preferred ones.
+    """
     pod = context.workload.pod
     labels = dict(pod.labels)
     required_keys = [term.topology_key for term in context.select_own_terms(pod.anti_affinity)]
@@ -574,8 +597,10 @@ def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[s
 def _explain_shared_hardware(
     context: WorkloadContext, proposed_label: str, location_noun: str
 ) -> str:
-    """Return why the rules of a workload do not separate its pods and how to fix it. `location_noun` is machines or
-    racks. `proposed_label` is a label of nodes with one value per location, "" if there is none.
+    """Return why the rules of a workload do not separate its pods and how to fix it.
+
+    `location_noun` is machines or racks. `proposed_label` is a label of nodes with one value per
+    location, "" if there is none.
     """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     # nodes may lack the key.
@@ -607,8 +632,10 @@ def _explain_shared_hardware(
 def _explain_too_few(
     context: WorkloadContext, proposed_label: str, counted_locations: str, *, has_one_value: bool
 ) -> str:
-    """Return the advice for a label with fewer values than pods. `counted_locations`: its values ("2 racks");
-    `has_one_value`: all workers have the same. Anti-affinity is never advised: it would leave pods Pending.
+    """Return the advice for a label with fewer values than pods.
+
+    `counted_locations`: its values ("2 racks"); `has_one_value`: all workers have the same.
+    Anti-affinity is never advised: it would leave pods Pending.
     """
     required_keys, preferred_keys = _list_own_topology_keys(context)
     if has_one_value and proposed_label in preferred_keys:

@@ -1,8 +1,10 @@
-"""Preemption: selection of the pods to evict for a pod without a feasible node. On every node where removals
-may help, all pods of lower priority are removed. If the pod fits then, as many as possible are put back, and
-the others are the victims of the node. The node with the least important victims is chosen.
-PodDisruptionBudgets limit the evictions. Source: kubernetes pkg/scheduler/framework/preemption/preemption.go
-and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go.
+"""Preemption: selection of the pods to evict for a pod without a feasible node.
+
+On every node where removals may help, all pods of lower priority are removed. If the pod fits then,
+as many as possible are put back, and the others are the victims of the node. The node with the
+least important victims is chosen. PodDisruptionBudgets limit the evictions. Source: kubernetes
+pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption (1.30 on);
+pkg/controller/disruption/disruption.go.
 """
 
 from collections import Counter
@@ -41,7 +43,10 @@ TieBreak = Callable[[Sequence[int]], int]
 
 
 class PreemptionVictim(Struct, frozen=True):
-    """Pod evicted for `preemptor` (workload and number). `is_certain`: no other pod may be evicted instead."""
+    """Pod evicted for `preemptor` (workload and number).
+
+    `is_certain`: no other pod may be evicted instead.
+    """
 
     pod: ExistingPod
     preemptor: tuple[str, int]
@@ -49,8 +54,10 @@ class PreemptionVictim(Struct, frozen=True):
 
 
 class PreemptionResult(Struct, frozen=True):
-    """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`: decided without
-    a tie-break and without an unknown start time. `considered_nodes` are all possible winners.
+    """Node assigned to a pod after the eviction of its victims, the most important first.
+
+    `is_certain`: decided without a tie-break and without an unknown start time. `considered_nodes`
+    are all possible winners.
     """
 
     node: int
@@ -75,8 +82,10 @@ class _Candidate(Struct, frozen=True):
     is_arbitrary: bool
 
     def rank(self) -> tuple[int, ...]:
-        """Return the sort key of the node; the node with the lowest key is chosen. In this order count: violated
-        budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
+        """Return the sort key of the node; the node with the lowest key is chosen.
+
+        In this order count: violated budgets, the highest priority of a victim, the sum of
+        priorities, the number of victims, and late starts.
         """
         # They are sorted by importance.
         highest = self.victims[0].spec.priority
@@ -90,7 +99,10 @@ class _Candidate(Struct, frozen=True):
 def compute_eviction_allowances(
     budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
-    """Return the evictions allowed by each budget with a selector; `expected_pods`: number of pods by budget."""
+    """Return the evictions allowed by each budget with a selector.
+
+    `expected_pods`: number of pods by budget.
+    """
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
@@ -112,9 +124,11 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
-    reason against each node to consider (by index). As in kube-scheduler, the search stops at enough candidates.
-    `tie_break` chooses among the candidates of the lowest rank.
+    """Return the node for a pod and its victims there; None if evictions help nowhere.
+
+    `rejections` has the first reason against each node to consider (by index). As in
+    kube-scheduler, the search stops at enough candidates. `tie_break` chooses among the candidates
+    of the lowest rank.
     """
     # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [
@@ -166,14 +180,19 @@ class _PreemptionTrial:
         pods_by_node: Sequence[NodePods],
         allowances: Sequence[DisruptionAllowance],
     ) -> None:
-        """Prepare trials for the next pod of `scheduler`. `allowances` are the evictions allowed by each budget."""
+        """Prepare trials for the next pod of `scheduler`.
+
+        `allowances` are the evictions allowed by each budget.
+        """
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
         self._allowances = allowances
 
     def find_candidate(self, node: int) -> _Candidate | None:
-        """Return a node with the victims to remove for the pod; None if no eviction helps. All pods of lower priority
-        are removed on trial. If the node is feasible then, as many as possible are put back.
+        """Return a node with the victims to remove for the pod; None if no eviction helps.
+
+        All pods of lower priority are removed on trial. If the node is feasible then, as many as
+        possible are put back.
         """
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
@@ -234,7 +253,10 @@ class _PreemptionTrial:
         self._scheduler.move_pod(self._scheduler.cache.get_group(pod.spec), node, sign)
 
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
-        """Put back each pod if the pod to place still fits on the node then, and return the others: the victims."""
+        """Put back each pod if the pod to place still fits on the node then, and return the others.
+
+        The victims.
+        """
         victims: list[ExistingPod] = []
         for pod in pods:
             self._restore_or_remove_pod(pod, node, sign=1)
@@ -245,14 +267,20 @@ class _PreemptionTrial:
 
 
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
-    """Return the sort key of a pod: the higher priority first, then the earlier start. The rest breaks ties."""
+    """Return the sort key of a pod: the higher priority first, then the earlier start.
+
+    The rest breaks ties.
+    """
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
 def _is_victim_choice_arbitrary(
     lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]
 ) -> bool:
-    """Return whether other victims were possible: of pods equal in priority and age, but not in template, some stay."""
+    """Return whether other victims were possible.
+
+    Of pods equal in priority and age, but not in template, some stay.
+    """
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)
@@ -264,8 +292,9 @@ def _is_victim_choice_arbitrary(
 
 
 def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:
-    """Return how many pods of the budget may be evicted now; negative if it is violated already. Per cents of
-    `pods`, the expected number of pods, are rounded up as in Kubernetes.
+    """Return how many pods of the budget may be evicted now; negative if it is violated already.
+
+    Per cents of `pods`, the expected number of pods, are rounded up as in Kubernetes.
     """
     if budget.min_available:
         return healthy - compute_amount_of_total(budget.min_available, pods)
@@ -294,7 +323,10 @@ def count_expected_pods(
     workloads: Iterable[Workload],
     unmanaged_pods: Iterable[ExistingPod],
 ) -> int:
-    """Count the pods expected by a budget: the replicas of its workloads (DaemonSets have none) and unmanaged pods."""
+    """Count the pods expected by a budget.
+
+    The replicas of its workloads (DaemonSets have none) and unmanaged pods.
+    """
     expected_count = len(select_covered_pods(budget, unmanaged_pods))
     for workload in workloads:
         if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):
@@ -307,8 +339,10 @@ def find_drain_obstacles(
     existing_pods: Sequence[ExistingPod],
     nodes: Collection[str],
 ) -> DrainObstacles:
-    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and protected workloads.
-    A workload is protected if a budget covers its pods alone, and does not allow to evict all running ones at once.
+    """Return the obstacles for draining nodes.
+
+    Exhausted budgets, workloads with a single pod, and protected workloads. A workload is protected
+    if a budget covers its pods alone, and does not allow to evict all running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
@@ -360,9 +394,9 @@ def list_applied_budgets(
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
     """Yield the budgets limiting the eviction of some of `pods`, each with the number of evictions it allows now.
 
-    `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they allow 0. No budget
-    limits an unready pod while enough others are ready, or if the budget has `evicts_unready`.
-    Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
+    `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they
+    allow 0. No budget limits an unready pod while enough others are ready, or if the budget has
+    `evicts_unready`. Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
     """
     # A budget does not limit pods that have not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]

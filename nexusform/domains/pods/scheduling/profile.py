@@ -1,6 +1,8 @@
-"""Default profile of kube-scheduler: rules, their order and their weights. Candidates of a pod are the nodes
-not rejected by any filter. Their weighted scores are summed; the highest total is chosen, and scheduling_session.py
-replaces the random choice among equals. Predictions and explanations use these tables.
+"""Default profile of kube-scheduler: rules, their order and their weights.
+
+Candidates of a pod are the nodes not rejected by any filter. Their weighted scores are summed; the
+highest total is chosen, and scheduling_session.py replaces the random choice among equals.
+Predictions and explanations use these tables.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -36,7 +38,10 @@ class PodFilter(Struct, frozen=True):
 
 
 class NodeFilter(Struct, frozen=True):
-    """Filter on the node alone. `cache_key` covers everything read from the pod: results are cached by it."""
+    """Filter on the node alone.
+
+    `cache_key` covers everything read from the pod: results are cached by it.
+    """
 
     name: str
     cache_key: Callable[[PodSpec], Hashable]
@@ -44,8 +49,9 @@ class NodeFilter(Struct, frozen=True):
 
 
 class NodeScoreRule(Struct, frozen=True):
-    """Score of the node alone: `score` figures, normalized to 0..100 over all feasible nodes. `is_applicable`
-    selects the nodes with a score; a cluster without such a node skips the rule.
+    """Score of the node alone: `score` figures, normalized to 0..100 over all feasible nodes.
+
+    `is_applicable` selects the nodes with a score; a cluster without such a node skips the rule.
     """
 
     name: str
@@ -57,8 +63,10 @@ class NodeScoreRule(Struct, frozen=True):
 
 
 class TopologyDomainScoreRule(Struct, frozen=True):
-    """Score by the pods in the node's domains; skipped for pods without such rules. The third argument
-    of `score` is the number of domains of the feasible nodes per soft spread constraint. None = not scored.
+    """Score by the pods in the node's domains; skipped for pods without such rules.
+
+    The third argument of `score` is the number of domains of the feasible nodes per soft spread
+    constraint. None = not scored.
     """
 
     name: str
@@ -190,7 +198,10 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 
 
 def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
-    """Return the first reason why a node does not permit a pod, regardless of its usage; None if it permits it."""
+    """Return the first reason why a node does not permit a pod, regardless of its usage.
+
+    None if it permits it.
+    """
     for rule in NODE_FILTERS:
         reason = rule.find_rejection(pod, node)
         if reason:
@@ -204,7 +215,10 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 
 
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
-    """Return whether the DaemonSet controller keeps such a pod on a node. Of taints, only NoExecute ones remove it."""
+    """Return whether the DaemonSet controller keeps such a pod on a node.
+
+    Of taints, only NoExecute ones remove it.
+    """
     is_permitted = not any(rule.find_rejection(pod, node) for rule in _KEPT_DAEMON_FILTERS)
     return is_permitted and taints.find_evicting_taint(pod, node) is None
 
@@ -224,9 +238,7 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return how many feasible nodes kube-scheduler scores in a cluster with this number of nodes
-    (numFeasibleNodesToFind): 50 to 5 per cent (less in larger clusters), but at least 100.
-    """
+    """Return how many feasible nodes kube-scheduler scores in a cluster with this number of nodes (numFeasibleNodesToFind): 50 to 5 per cent (less in larger clusters), but at least 100."""
     if nodes < 100:
         # All of them.
         return nodes

@@ -1,6 +1,8 @@
-"""ResourceQuotas: admission of new pods of a namespace. A pod rejected by a quota does not exist, so it is
-not Pending either: its controller retries. Source: kubernetes pkg/quota/v1/evaluator/core/pods.go and
-plugin/pkg/admission/resourcequota (texts of the reasons).
+"""ResourceQuotas: admission of new pods of a namespace.
+
+A pod rejected by a quota does not exist, so it is not Pending either: its controller retries.
+Source: kubernetes pkg/quota/v1/evaluator/core/pods.go and plugin/pkg/admission/resourcequota (texts
+of the reasons).
 """
 
 from collections import Counter
@@ -48,7 +50,10 @@ class QuotaUsage:
                 used_amounts[name] += sign * amount
 
     def _list_usages(self, pod: PodSpec) -> Iterator[tuple[ResourceQuota, Counter[str]]]:
-        """Yield the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
+        """Yield the quotas that count a pod, each with its used amounts.
+
+        It matches the namespace and all scopes.
+        """
         for quota, used_amounts in self._usages:
             if quota.namespace != pod.namespace:
                 continue
@@ -97,7 +102,10 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod:
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    """Format these amounts as Kubernetes does, a missing one as 0: `cpu=500m,pods=2`. CPU is counted in milli."""
+    """Format these amounts as Kubernetes does, a missing one as 0: `cpu=500m,pods=2`.
+
+    CPU is counted in milli.
+    """
     texts: list[str] = []
     for name in names:
         amount = amounts.get(name, 0)
@@ -126,8 +134,10 @@ def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
 
 
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
-    """Return whether a pod is in a scope of a quota. The scope PriorityClass compares the class of the pod with its
-    values by the operator In or NotIn. Exists and DoesNotExist ask only whether the pod has a class.
+    """Return whether a pod is in a scope of a quota.
+
+    The scope PriorityClass compares the class of the pod with its values by the operator In or
+    NotIn. Exists and DoesNotExist ask only whether the pod has a class.
     """
     # A GPU does not count.
     has_limit = any(name in ("cpu", "memory") for name, _ in pod.quota_figures.limits)

@@ -1,5 +1,7 @@
-"""Pods on the nodes of a cluster during a prediction, with integer node ids. Pods of equal spec form one
-group, counted per node. Groups are indexed by the label pairs used in selectors.
+"""Pods on the nodes of a cluster during a prediction, with integer node ids.
+
+Pods of equal spec form one group, counted per node. Groups are indexed by the label pairs used in
+selectors.
 """
 
 from collections import Counter
@@ -62,7 +64,10 @@ class NodeUsage:
 
 
 class TopologyDomains:
-    """Topology key over the nodes: the domain of each node (-1 = key missing) and the number of domains."""
+    """Topology key over the nodes.
+
+    The domain of each node (-1 = key missing) and the number of domains.
+    """
 
     __slots__ = ("domain_by_node", "node_domains", "size")
 
@@ -90,7 +95,10 @@ class PodSpecGroup:
 
 
 class SchedulerCache:
-    """Nodes of a cluster and the pods on them. `version` changes with every pod added or removed."""
+    """Nodes of a cluster and the pods on them.
+
+    `version` changes with every pod added or removed.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         """Index the nodes of a cluster, without any pods yet."""
@@ -173,7 +181,10 @@ class SchedulerCache:
         return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)
 
     def get_topology(self, key: str) -> TopologyDomains:
-        """Return the domains of a topology key: the values of this label, numbered; -1 for a node without the label."""
+        """Return the domains of a topology key: the values of this label, numbered.
+
+        -1 for a node without the label.
+        """
         topology = self._topologies.get(key)
         if topology is None:
             # domains by value; a node without the label has none.
@@ -237,7 +248,10 @@ class SchedulerCache:
 
 
 def list_alternative_labels(selector: LabelSelector | None) -> list[tuple[str, str]] | None:
-    """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
+    """Return label pairs, exactly one of them on each selected object.
+
+    None if the selector requires no value.
+    """
     if selector is None:
         # It selects nothing.
         return []

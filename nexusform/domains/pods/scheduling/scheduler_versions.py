@@ -1,5 +1,7 @@
-"""Differences of kube-scheduler from its documentation, by version: a table. A version is predicted as it behaves. If
-the version is unknown and matters to a pod, the documented rule is used, and the result is not certain.
+"""Differences of kube-scheduler from its documentation, by version: a table.
+
+A version is predicted as it behaves. If the version is unknown and matters to a pod, the documented
+rule is used, and the result is not certain.
 """
 
 import re
@@ -31,9 +33,11 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 class SchedulerVersionDifference(Struct, frozen=True):
-    """Difference of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
-    pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
-    the choice among several nodes. `is_repeated`: an unknown version repeats the prediction with and without it.
+    """Difference of the versions from `since` on, before `until` (None: all known ones).
+
+    `is_affected`: new pods affected by it. `apply`: such a pod as read by these versions.
+    `affects_scores_only`: it only affects the choice among several nodes. `is_repeated`: an unknown
+    version repeats the prediction with and without it.
     """
 
     name: str
@@ -81,12 +85,18 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
-    """Return whether a term selects a namespace without any label, but not by the empty selector (all namespaces)."""
+    """Return whether a term selects a namespace without any label, but not by the empty selector.
+
+    All namespaces.
+    """
     return term.namespace_selector != LabelSelector() and is_selected(term.namespace_selector, {})
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
-    """Return the terms as some versions read them: with a negative namespace selector, they select all namespaces."""
+    """Return the terms as some versions read them.
+
+    With a negative namespace selector, they select all namespaces.
+    """
     return tuple(
         replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term
         for term in terms
@@ -94,7 +104,10 @@ def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
 
 
 def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
-    """Return a spec with terms as read by versions with the bug kubernetes#141526 (see `_extend_term_namespaces`)."""
+    """Return a spec with terms as read by versions with the bug kubernetes#141526.
+
+    See `_extend_term_namespaces`.
+    """
     return replace(
         spec,
         affinity=_extend_term_namespaces(spec.affinity),

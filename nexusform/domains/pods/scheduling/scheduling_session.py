@@ -1,6 +1,4 @@
-"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses randomly among
-equals, so a choice is certain only without such a choice, and if no earlier random choice could have affected it.
-"""
+"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses randomly among equals, so a choice is certain only without such a choice, and if no earlier random choice could have affected it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -51,7 +49,10 @@ _NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 
 
 class PodVerdict(Struct, frozen=True):
-    """Node of a pod ("" = none), its certainty (else with a `doubt`), reasons against other nodes, and its victims."""
+    """Node of a pod ("" = none), its certainty, reasons against other nodes, and its victims.
+
+    Else with a `doubt`.
+    """
 
     node: str
     is_certain: bool
@@ -81,7 +82,10 @@ class SchedulingSession:
         expected_counts: Sequence[int] = (),
         lost_pods: Iterable[ExistingPod] = (),
     ) -> None:
-        """Start with `existing_pods` on their nodes. `lost_pods` have lost their nodes, but keep their volumes."""
+        """Start with `existing_pods` on their nodes.
+
+        `lost_pods` have lost their nodes, but keep their volumes.
+        """
         running_pods = tuple(existing_pods)
         self.cluster = cluster
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
@@ -164,7 +168,10 @@ class SchedulingSession:
     def get_scheduler(
         self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()
     ) -> PodSpecScheduler:
-        """Return the scheduler of a spec with the node needs of its claims: the last one again, if still valid."""
+        """Return the scheduler of a spec with the node needs of its claims.
+
+        The last one again, if still valid.
+        """
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -198,7 +205,10 @@ class SchedulingSession:
         return scheduler
 
     def remove_pod(self, pod: ExistingPod, *, may_linger: bool = False) -> None:
-        """Remove a pod from its node, if it has one here. With `may_linger`, it may stay on as a terminating pod."""
+        """Remove a pod from its node, if it has one here.
+
+        With `may_linger`, it may stay on as a terminating pod.
+        """
         node_index = self.cache.index.get(pod.node)
         if node_index is None:
             return
@@ -218,8 +228,10 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod still holds its capacity. By `timing`, none do (0, and odd numbers from 3), all
-        (1), or a random half (even numbers from 2).
+        """Return whether a removed pod still holds its capacity.
+
+        By `timing`, none do (0, and odd numbers from 3), all (1), or a random half (even numbers
+        from 2).
         """
         if self.timing <= 1 or self.timing % 2:
             return self.timing == 1
@@ -270,7 +282,10 @@ class SchedulingSession:
         )
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
-        """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
+        """Mark the possible nodes of an uncertain choice.
+
+        All feasible ones, or the tied ones if ties alone decide.
+        """
         # kube-scheduler scores only some of them.
         is_cut_short = choice.feasible_nodes > self._scored_node_limit
         # Earlier uncertain choices or unknown facts may change the scores of any node.
@@ -284,7 +299,10 @@ class SchedulingSession:
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
-        """Return an uncertain verdict with its doubt: unknown facts, else ties; a certain one unchanged."""
+        """Return an uncertain verdict with its doubt: unknown facts, else ties.
+
+        A certain one unchanged.
+        """
         if verdict.is_certain:
             return verdict
         return replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
@@ -307,8 +325,10 @@ class SchedulingSession:
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
     ) -> PodVerdict:
-        """Start a pod on one of the equally good nodes; if kubelet rejects it there, its controller re-creates it on
-        another one. The verdict is Failed once every such node, or the first one of a bare pod, rejected it.
+        """Start a pod on one of the equally good nodes.
+
+        If kubelet rejects it there, its controller re-creates it on another one. The verdict is
+        Failed once every such node, or the first one of a bare pod, rejected it.
         """
         tied_nodes = list(choice.tied_nodes)
         failures: list[PodVerdict] = []
@@ -329,8 +349,9 @@ class SchedulingSession:
         return failures[0]
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
-        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
-        `<namespace>/<kind>/<name>`). It replaces the random choice of kube-scheduler.
+        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node`.
+
+        workload: `<namespace>/<kind>/<name>`. It replaces the random choice of kube-scheduler.
         """
         if len(tied_nodes) == 1:
             return tied_nodes[0]
@@ -344,7 +365,10 @@ class SchedulingSession:
         return tied_nodes[digests.index(min(digests))]
 
     def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod with `node_name` in its spec: kubelet runs or rejects it without scheduling."""
+        """Return the verdict on a pod with `node_name` in its spec.
+
+        Kubelet runs or rejects it without scheduling.
+        """
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
@@ -362,7 +386,10 @@ class SchedulingSession:
         return _build_started_verdict(spec.node_name, rejection_text, is_certain, feasible_nodes)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
-        """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
+        """Add a pod to a node unless kubelet rejects it there.
+
+        Return the rejection, "" if the pod runs.
+        """
         # It has a topology manager.
         if node in self._cells:
             rejection_text = self._cells[node].allocate(pod.spec)
@@ -374,7 +401,10 @@ class SchedulingSession:
         return ""
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
-        """Place a DaemonSet's pod on its only possible node, by evictions if needed. Return its verdict."""
+        """Place a DaemonSet's pod on its only possible node, by evictions if needed.
+
+        Return its verdict.
+        """
         self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
@@ -413,7 +443,10 @@ class SchedulingSession:
     def _decide_unschedulable_pod(
         self, scheduler: PodSpecScheduler, pod: ExistingPod
     ) -> PodVerdict:
-        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending (cached by spec)."""
+        """Return the verdict on a pod without a feasible node.
+
+        It evicts others, or is Pending (cached by spec).
+        """
         # try again with their capacity.
         if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
@@ -438,7 +471,10 @@ class SchedulingSession:
         return verdict
 
     def find_obstacle(self, spec: PodSpec, number: int) -> str:
-        """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
+        """Return why one more pod of a spec fits no node now.
+
+        "" if it fits, or may fit by preemption.
+        """
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
             # It needs no feasible node yet, has its node, or may evict others.
@@ -458,9 +494,10 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict. The
-        result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
-        rejects the pod, it is Failed, and no pod is evicted.
+        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict.
+
+        The result is None if no eviction helps. The pod stays Pending while its victims terminate
+        slowly. If kubelet rejects the pod, it is Failed, and no pod is evicted.
         """
         if not self._can_evict(pod.spec):
             return None
@@ -519,7 +556,10 @@ class SchedulingSession:
         return PodVerdict(node="", is_certain=is_certain, feasible_nodes=0, reason=reason)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
-        """Release and return the node reserved for a pod waiting for its victims; None if it has none."""
+        """Release and return the node reserved for a pod waiting for its victims.
+
+        None if it has none.
+        """
         nomination = self._nominations.pop((workload, number), None)
         if nomination is None:
             return None
@@ -540,8 +580,10 @@ class SchedulingSession:
         self.has_slow_victims = False
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
-        """Return whether no other node is possible: there is a single best node, no fact about the pod is unknown, and
-        no random choice for an earlier pod affects this one.
+        """Return whether no other node is possible.
+
+        There is a single best node, no fact about the pod is unknown, and no random choice for an
+        earlier pod affects this one.
         """
         # kube-scheduler chooses at random among tied nodes, and scores a random part of many
         # feasible nodes.
@@ -557,6 +599,7 @@ class SchedulingSession:
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
         """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
+
         These are the selected pods on a node with its bit set in `_uncertain_nodes`.
         """
         if not self._uncertain_nodes:
@@ -603,7 +646,10 @@ def build_gated_verdict(spec: PodSpec) -> PodVerdict:
 def _build_started_verdict(
     node: str, reason: str, is_certain: bool, feasible_nodes: int
 ) -> PodVerdict:
-    """Return the verdict on a pod started on its node: kubelet runs it, or rejects it with a reason."""
+    """Return the verdict on a pod started on its node.
+
+    Kubelet runs it, or rejects it with a reason.
+    """
     if not reason:
         return PodVerdict(node, is_certain, feasible_nodes)
     text = f"on {node}: {reason}."

@@ -1,8 +1,11 @@
-"""Rollouts of Deployments, DaemonSets and ordered StatefulSets: order of scaling and replacement, and the pods waiting
-meanwhile. A Deployment has one set of pods per template. Its controller first scales each set by its share. Then it
-creates pods of the current template within max surge, and deletes pods of former templates that do not run, oldest set
-first, within max unavailable: not all of them if the current pods do not run either. The remaining ones wait with their
-template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewReplicaSet and cleanupUnhealthyReplicas.
+"""Rollouts of Deployments, DaemonSets and ordered StatefulSets.
+
+Order of scaling and replacement, and the pods waiting meanwhile. A Deployment has one set of pods
+per template. Its controller first scales each set by its share. Then it creates pods of the current
+template within max surge, and deletes pods of former templates that do not run, oldest set first,
+within max unavailable: not all of them if the current pods do not run either. The remaining ones
+wait with their template. Source: kubernetes pkg/controller/deployment/rolling.go,
+reconcileNewReplicaSet and cleanupUnhealthyReplicas.
 """
 
 import sys
@@ -46,11 +49,13 @@ _OTHER_HASH: Final = "another"
 
 
 class RolloutState(Struct):
-    """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
-    begins with the new pods just decided; `kept_nodes` are the nodes of earlier ones. `is_blocked`: it waits for an
-    unschedulable pod, or for `uncreated` ones with this `rejection`. `spare_numbers`: free numbers for new pods
-    without a predecessor. `former_specs` are specs of new pods with a former template, by number. `pending_specs` are
-    old pods without a feasible node, by number. `stuck_numbers`: existing pods of the current template, not ready.
+    """Progress of a replacement: old pods that remain, removed old pods, new pods by number.
+
+    `new_verdicts` begins with the new pods just decided; `kept_nodes` are the nodes of earlier
+    ones. `is_blocked`: it waits for an unschedulable pod, or for `uncreated` ones with this
+    `rejection`. `spare_numbers`: free numbers for new pods without a predecessor. `former_specs`
+    are specs of new pods with a former template, by number. `pending_specs` are old pods without a
+    feasible node, by number. `stuck_numbers`: existing pods of the current template, not ready.
     `is_template_stuck`: none of that template is ready.
     """
 
@@ -69,7 +74,10 @@ class RolloutState(Struct):
 
     @property
     def unavailable_count(self) -> int:
-        """Number of unavailable pods of the current template; all new ones if the template never gets ready."""
+        """Number of unavailable pods of the current template.
+
+        All new ones if the template never gets ready.
+        """
         unavailable_new_pods = (
             self.new_verdicts if self.is_template_stuck else self.list_unscheduled()
         )
@@ -96,7 +104,10 @@ class RolloutState(Struct):
 def replace_pods(
     session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage
 ) -> None:
-    """Replace pods of an older template under the same numbers, by the rules of their kind. `state` is updated."""
+    """Replace pods of an older template under the same numbers, by the rules of their kind.
+
+    `state` is updated.
+    """
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         # Neither replaces existing pods.
         return
@@ -128,9 +139,11 @@ class _PodReplacement(Struct, frozen=True):
         self.state.uncreated = creations.count(False)
 
     def replace_in_order(self) -> None:
-        """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
-        With OrderedReady, it also waits until all existing pods are ready. The rollout ends at the partition, or with
-        `is_blocked` at the first pod that must wait.
+        """Replace the pods of a StatefulSet, highest ordinal first.
+
+        Each waits until the new pod before it is ready. With OrderedReady, it also waits until all
+        existing pods are ready. The rollout ends at the partition, or with `is_blocked` at the
+        first pod that must wait.
         """
         state, batch_size = self.state, 1
         state.is_blocked = (
@@ -181,7 +194,10 @@ class _PodReplacement(Struct, frozen=True):
         return len(self.state.stuck_numbers) + len(select_stuck_pods(old_pods))
 
     def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
-        """Delete pods of a StatefulSet, then create new ones, lowest ordinal first; then those evicted for them."""
+        """Delete pods of a StatefulSet, then create new ones, lowest ordinal first.
+
+        Then those evicted for them.
+        """
         state = self.state
         # Of the next pod to create again in `removed_pods`.
         position = len(state.removed_pods)
@@ -204,8 +220,10 @@ class _PodReplacement(Struct, frozen=True):
         return bool(self.state.list_unscheduled() or self.state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until all are replaced. A
-        round first creates new pods, then deletes old ones. If a round changes nothing, the rollout is blocked.
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until all are replaced.
+
+        A round first creates new pods, then deletes old ones. If a round changes nothing, the
+        rollout is blocked.
         """
         state = self.state
         missing_count = max(
@@ -254,7 +272,10 @@ class _PodReplacement(Struct, frozen=True):
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
     def _choose_step_size(self) -> int:
-        """Return how many pods a round may place and delete: all, or in half of the rounds of a timing sample one."""
+        """Return how many pods a round may place and delete.
+
+        All, or in half of the rounds of a timing sample one.
+        """
         timing, state = self.session.timing, self.state
         text = f"{timing}|{self.workload.key}|{len(state.removed_pods)}|{len(state.new_verdicts)}"
         return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
@@ -279,7 +300,10 @@ class _PodReplacement(Struct, frozen=True):
         return len(removed_pods)
 
     def _create_pod(self, number: int) -> bool:
-        """Create a new pod and place it; return False, and record the reason, if a quota or admission rejects it."""
+        """Create a new pod and place it.
+
+        Return False, and record the reason, if a quota or admission rejects it.
+        """
         spec = self.state.former_specs.get(number, self.workload.pod)
         rejection = self.workload.admission_error or self.quota_usage.try_add(spec)
         if rejection:
@@ -320,7 +344,10 @@ class SurgeCapacityCheck:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why one more pod of another template does not fit next to all existing pods; "" if it may fit."""
+        """Return why one more pod of another template does not fit next to all existing pods.
+
+        "" if it may fit.
+        """
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
@@ -392,8 +419,10 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Begin the rollout, before the pods of the current template are placed. Scale the ReplicaSets of former
-        templates, and delete their non-running pods within max unavailable. Then try to place their Pending pods.
+        """Begin the rollout, before the pods of the current template are placed.
+
+        Scale the ReplicaSets of former templates, and delete their non-running pods within max
+        unavailable. Then try to place their Pending pods.
         """
         progress = self._progress
         # Quotas count all pods to place already.
@@ -428,8 +457,10 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. These are the
-        Pending ones, and pods just created by scaling: `new_specs`, by number. Deleted ones are removed from it.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
+
+        These are the Pending ones, and pods just created by scaling: `new_specs`, by number.
+        Deleted ones are removed from it.
         """
         progress = self._progress
         workload = progress.workload
@@ -474,8 +505,10 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers. `verdicts`
-        are those of the pods placed before the replacement. The progress of the workload is updated.
+        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers.
+
+        `verdicts` are those of the pods placed before the replacement. The progress of the workload
+        is updated.
         """
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
@@ -527,8 +560,9 @@ class TemplateRollout:
     ) -> dict[int, PodVerdict]:
         """Return all verdicts of new pods by final number, and add the pods created by the rollout to `pods_to_place`.
 
-        A new pod gets another number if the old pod with its number remains. All mappings are by number: `verdicts` on
-        the pods placed before the rollout, `old_nodes` of old pods before it, and `pending_pods`, old ones without one.
+        A new pod gets another number if the old pod with its number remains. All mappings are by
+        number: `verdicts` on the pods placed before the rollout, `old_nodes` of old pods before it,
+        and `pending_pods`, old ones without one.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
@@ -575,10 +609,12 @@ class TemplateRollout:
 
 
 class DaemonRollout:
-    """Replacement of the pods of one DaemonSet, node by node by its update strategy. Without maxSurge an old pod is
-    deleted before its successor is created, and at most maxUnavailable nodes are without a running pod. With maxSurge
-    the successor is created first, and the old pod stays until it runs. `verdicts` are those of pods missing before
-    the rollout. Source: kubernetes pkg/controller/daemon/update.go.
+    """Replacement of the pods of one DaemonSet, node by node by its update strategy.
+
+    Without maxSurge an old pod is deleted before its successor is created, and at most
+    maxUnavailable nodes are without a running pod. With maxSurge the successor is created first,
+    and the old pod stays until it runs. `verdicts` are those of pods missing before the rollout.
+    Source: kubernetes pkg/controller/daemon/update.go.
     """
 
     def __init__(
@@ -603,7 +639,10 @@ class DaemonRollout:
         self._verdicts: dict[int, PodVerdict] = {}
 
     def replace_pods(self) -> dict[int, PodVerdict]:
-        """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""
+        """Replace pods by the update strategy.
+
+        Return the verdicts of the new pods by number, and record removals.
+        """
         progress, workload = self._progress, self._workload
         outdated_pods = [pod for pod in progress.kept_pods if not workload.is_current(pod.spec)]
         if workload.strategy is not Strategy.ON_DELETE:
@@ -624,7 +663,10 @@ class DaemonRollout:
         return self._verdicts
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
-        """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
+        """Delete old pods before their successors are created.
+
+        Block the rollout once `maximum` nodes wait for one.
+        """
         # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are
         # unavailable anyway.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
@@ -654,7 +696,10 @@ class DaemonRollout:
         self._progress.rejection = self._workload.admission_error
 
     def _replace_with_surge(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
-        """Create successors while fewer than `maximum` (maxSurge) wait; delete each old pod once its successor runs."""
+        """Create successors while fewer than `maximum` (maxSurge) wait.
+
+        Delete each old pod once its successor runs.
+        """
         # With a new pod.
         updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
         for pod in outdated_pods:
@@ -687,7 +732,10 @@ class DaemonRollout:
                 self._record_verdict(self._create_waiting_pod(pod), verdict)
 
     def _create_waiting_pod(self, pod: ExistingPod) -> PodToPlace:
-        """Return the Pending successor of a remaining pod: one already waiting, else a new one with a free number."""
+        """Return the Pending successor of a remaining pod.
+
+        One already waiting, else a new one with a free number.
+        """
         progress = self._progress
         if progress.surge_pods:
             waiting_pod = progress.surge_pods.pop(0)
@@ -697,7 +745,10 @@ class DaemonRollout:
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
-        """Record a new pod with the verdict on it. A pod without a node counts as waiting."""
+        """Record a new pod with the verdict on it.
+
+        A pod without a node counts as waiting.
+        """
         self._progress.pods_to_place.append(pod)
         self._verdicts[pod.number] = verdict
         self._waiting_count += not verdict.node

@@ -25,8 +25,10 @@ _DEFAULT_SKEWS: Final = ((HOSTNAME, 3), (ZONE, 5))
 
 
 class DomainCounter:
-    """Pod counter per domain of a topology key. `domain_by_node` has the domain of each node (-1 = none). The last item
-    of `counts` (-1) is for nodes without a domain, and always 0.
+    """Pod counter per domain of a topology key.
+
+    `domain_by_node` has the domain of each node (-1 = none). The last item of `counts` (-1) is for
+    nodes without a domain, and always 0.
     """
 
     __slots__ = ("counts", "domain_by_node", "key", "size")
@@ -49,8 +51,10 @@ class DomainCounter:
 
 
 class SpreadCounter(DomainCounter):
-    """Pods counted by one spread constraint. `matches_itself` is 1 if the constraint counts the new pod too.
-    `eligible_nodes`: nodes with pods and domains that count. `eligible_domains`: their domains.
+    """Pods counted by one spread constraint.
+
+    `matches_itself` is 1 if the constraint counts the new pod too. `eligible_nodes`: nodes with
+    pods and domains that count. `eligible_domains`: their domains.
     """
 
     __slots__ = (
@@ -67,7 +71,10 @@ class SpreadCounter(DomainCounter):
         eligible_domains: frozenset[int],
         matches_itself: int,
     ) -> None:
-        """Start without pods in the `size` domains. `matches_itself` is 1 if the constraint selects the new pod."""
+        """Start without pods in the `size` domains.
+
+        `matches_itself` is 1 if the constraint selects the new pod.
+        """
         super().__init__(constraint.topology_key, domain_by_node, size)
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
@@ -88,7 +95,10 @@ class SpreadCounter(DomainCounter):
         self._minimum = min(self._levels, default=0)
 
     def get_minimum_pod_count(self, domain: int) -> int:
-        """Return the pod count of the emptiest domain, for a pod in `domain`; 0 with fewer domains than minDomains."""
+        """Return the pod count of the emptiest domain, for a pod in `domain`.
+
+        0 with fewer domains than minDomains.
+        """
         # A DaemonSet's pod has one possible node, so its domain is the only one.
         if self.constraint.counts_own_node:
             return self.counts[domain] if self.constraint.min_domains <= 1 else 0
@@ -114,14 +124,17 @@ class SpreadCounter(DomainCounter):
 
 
 class TopologyCounts:
-    """All counters of one pod spec over the scheduler cache. `incoming_spec` is the spec of a new pod as read
-    by the scheduler; it may differ from that of existing pods.
+    """All counters of one pod spec over the scheduler cache.
+
+    `incoming_spec` is the spec of a new pod as read by the scheduler; it may differ from that of
+    existing pods.
     """
 
     def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
-        """Count the existing pods for each rule about domains: by affinity, anti-affinity and spreading. `group` has
-        the spec of the pod to place as configured. `incoming_spec` is this spec as read by the version of the
-        scheduler.
+        """Count the existing pods for each rule about domains.
+
+        By affinity, anti-affinity and spreading. `group` has the spec of the pod to place as
+        configured. `incoming_spec` is this spec as read by the version of the scheduler.
         """
         self.cache = cache
         self.group = group
@@ -166,7 +179,10 @@ class TopologyCounts:
         self.can_reject = any((*required_terms, self.hard_spread, group.spec.exclusive_claims))
 
     def _is_selected_by_affinity(self, group: PodSpecGroup) -> bool:
-        """Return whether all terms of required affinity select the pods of a group; also without any term."""
+        """Return whether all terms of required affinity select the pods of a group.
+
+        Also without any term.
+        """
         return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
 
     def _create_counter(self, term: PodTerm) -> DomainCounter:
@@ -184,8 +200,9 @@ class TopologyCounts:
 
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods, by domain.
-        Required anti-affinity of existing pods counts pods. Preferences count points: the weight of the term for each
-        pod. Both become counters with one per topology key.
+
+        Required anti-affinity of existing pods counts pods. Preferences count points: the weight of
+        the term for each pod. Both become counters with one per topology key.
         """
         cache, group, spec = self.cache, self.group, self.incoming_spec
         # required anti-affinity, by topology key.
@@ -228,7 +245,10 @@ class TopologyCounts:
     def _create_spread_counters(
         self, constraints: Sequence[SpreadConstraint]
     ) -> list[SpreadCounter]:
-        """Return a counter per constraint. Nodes need the keys of all of them, but none for default constraints."""
+        """Return a counter per constraint.
+
+        Nodes need the keys of all of them, but none for default constraints.
+        """
         keys = (
             tuple([constraint.topology_key for constraint in constraints])
             if self._all_soft_keys
@@ -271,8 +291,10 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return whether each node counts for a constraint (by index), and the domains of the counted nodes. The result
-        is cached: equal constraints of pods with equal node selection and tolerations share it.
+        """Return whether each node counts for a constraint, and the domains of the counted nodes.
+
+        By index. The result is cached: equal constraints of pods with equal node selection and
+        tolerations share it.
         """
         spec, cache = self.group.spec, self.cache
         # Then every node counts, as a domain of its own.
@@ -295,7 +317,10 @@ class TopologyCounts:
         return result
 
     def has_spread_score(self, node: int) -> bool:
-        """Return whether a node gets spreading points. It needs all keys of the pod's own soft constraints, if any."""
+        """Return whether a node gets spreading points.
+
+        It needs all keys of the pod's own soft constraints, if any.
+        """
         return not self._all_soft_keys or all(
             counter.domain_by_node[node] >= 0 for counter in self.soft_spread
         )
@@ -315,9 +340,10 @@ class TopologyCounts:
             spread.add_pod(node)
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of hard rules only. The
-        counters are about the pod to place (`incoming_spec`). Those of scores (preferences, soft spreading) stay
-        unchanged.
+        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of hard rules only.
+
+        The counters are about the pod to place (`incoming_spec`). Those of scores (preferences,
+        soft spreading) stay unchanged.
         """
         cache, spec = self.cache, other.spec
         # `other` counts only if all terms select it.
@@ -358,7 +384,10 @@ class TopologyCounts:
 
 
 def _is_counted_per_node(constraint: SpreadConstraint) -> bool:
-    """Return whether a constraint counts each node alone: for points over the host name, and for daemons."""
+    """Return whether a constraint counts each node alone.
+
+    For points over the host name, and for daemons.
+    """
     return constraint.counts_own_node or (
         not constraint.is_hard and constraint.topology_key == HOSTNAME
     )
@@ -376,12 +405,18 @@ def _is_node_eligible(
 
 
 def _is_selective(selector: LabelSelector | None) -> TypeGuard[LabelSelector]:
-    """Return whether a selector selects some pods: None selects nothing, one without requirements everything."""
+    """Return whether a selector selects some pods.
+
+    None selects nothing, one without requirements everything.
+    """
     return selector is not None and not selector.is_empty
 
 
 def _list_scoring_constraints(spec: PodSpec) -> list[SpreadConstraint]:
-    """Return the soft spread constraints of a pod; for one without any constraint, the defaults of Kubernetes."""
+    """Return the soft spread constraints of a pod.
+
+    For one without any constraint, the defaults of Kubernetes.
+    """
     if spec.spread:
         return [constraint for constraint in spec.spread if not constraint.is_hard]
     selector = spec.default_spread

@@ -1,7 +1,10 @@
-"""Binding of PersistentVolumeClaims to volumes during a prediction. A claim with WaitForFirstConsumer is bound with its
-pod's node: the smallest fitting volume reachable from the node, else a provisioned one. Any other claim is bound as
-soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebinding, FindMatchingVolume of
-component-helpers/storage/volume, and (by access modes, immediate binding) pkg/controller/volume/persistentvolume.
+"""Binding of PersistentVolumeClaims to volumes during a prediction.
+
+A claim with WaitForFirstConsumer is bound with its pod's node: the smallest fitting volume
+reachable from the node, else a provisioned one. Any other claim is bound as soon as it exists.
+Source: kubernetes pkg/scheduler/framework/plugins/volumebinding, FindMatchingVolume of
+component-helpers/storage/volume, and (by access modes, immediate binding)
+pkg/controller/volume/persistentvolume.
 """
 
 from collections import Counter, defaultdict
@@ -62,8 +65,10 @@ class VolumeBinder:
         self.bind_immediate_claims(cluster.claims)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: first those with a recorded volume. Another claim gets a volume if its pod
-        has a node: one reserved or provisioned for it, or the smallest reachable one if its class provisions none.
+        """Bind the claims of existing pods: first those with a recorded volume.
+
+        Another claim gets a volume if its pod has a node: one reserved or provisioned for it, or
+        the smallest reachable one if its class provisions none.
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=attrgetter("key"))
@@ -121,7 +126,10 @@ class VolumeBinder:
                 self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the node requirements of a pod: one per bound claim, and one per shortage of volumes for others."""
+        """Return the node requirements of a pod.
+
+        One per bound claim, and one per shortage of volumes for others.
+        """
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
         waiting_claims = [
             claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod
@@ -142,7 +150,10 @@ class VolumeBinder:
         return tuple(needs)
 
     def find_volume(self, claim: Claim) -> Volume | None:
-        """Return the volume of a claim; None if it is unbound, or provisioned without a record here."""
+        """Return the volume of a claim.
+
+        None if it is unbound, or provisioned without a record here.
+        """
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
@@ -161,7 +172,10 @@ class VolumeBinder:
                 self._provisioned_classes.add(claim.storage_class)
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
-        """Return the claims of a pod bound to volumes of the cluster, not provisioned: (claim, volume) pairs."""
+        """Return the claims of a pod bound to volumes of the cluster, not provisioned.
+
+        (claim, volume) pairs.
+        """
         volumes: dict[str, str] = {}
         for claim in spec.list_claims(number):
             volume = self._volume_by_claim.get(claim.name)
@@ -186,8 +200,10 @@ class VolumeBinder:
         return True
 
     def _list_needs(self, claim: Claim) -> Iterator[VolumeNeed]:
-        """Yield the node requirement of a claim already bound or required to be bound by now. The class of a claim can
-        provision a volume on the nodes of its `provisioning_terms`: None is every node, () none.
+        """Yield the node requirement of a claim already bound or required to be bound by now.
+
+        The class of a claim can provision a volume on the nodes of its `provisioning_terms`: None
+        is every node, () none.
         """
         volume = self.find_volume(claim)
         if claim.name in self._invalid_claims:
@@ -204,9 +220,11 @@ class VolumeBinder:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (by position) has no volume for one of the claims of a pod; "" if each claim gets one. Each
-        claim takes the smallest free volume not taken by the claims before it. Without such a volume, its class must be
-        able to provision one for the node, and the node must have the storage for it.
+        """Return why a node (by position) has no volume for one of the claims of a pod.
+
+        "" if each claim gets one. Each claim takes the smallest free volume not taken by the claims
+        before it. Without such a volume, its class must be able to provision one for the node, and
+        the node must have the storage for it.
         """
         node = self._nodes[at]
         chosen_names: set[str] = set()
@@ -271,14 +289,18 @@ def can_bind_volume(volume: Volume, claim: Claim) -> bool:
 
 
 def _has_requested_size(volume: Volume, claim: Claim) -> bool:
-    """Return whether a volume has the size and the mode (block or file system) requested by a claim."""
+    """Return whether a volume has the size and the mode requested by a claim.
+
+    Block or file system.
+    """
     return volume.size >= claim.size and volume.is_block == claim.is_block
 
 
 class AttachedVolumes:
-    """Volumes of each CSI driver attached to nodes, and the limits of the drivers. Volumes of pods and attached volumes
-    without a pod count; a claim used by several pods of a node counts once. Source: kubernetes
-    pkg/scheduler/framework/plugins/nodevolumelimits/csi.go.
+    """Volumes of each CSI driver attached to nodes, and the limits of the drivers.
+
+    Volumes of pods and attached volumes without a pod count; a claim used by several pods of a node
+    counts once. Source: kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go.
     """
 
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
@@ -300,7 +322,10 @@ class AttachedVolumes:
                 self._pod_volumes[node][volume] += sign
 
     def compute_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the need for a node with capacity for the volumes of a pod; () if every node has the capacity."""
+        """Return the need for a node with capacity for the volumes of a pod.
+
+        () if every node has the capacity.
+        """
         volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
         if not volumes:
             # Nothing to attach, or no known limit.

@@ -23,8 +23,9 @@ NONE_STUCK: Final = maxsize
 
 
 class PodToPlace(Struct, frozen=True, order=True):
-    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether it was
-    Pending and since when, and its preemptor. `former_spec`: the spec of a waiting pod that keeps a former template.
+    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether it was Pending and since when, and its preemptor.
+
+    `former_spec`: the spec of a waiting pod that keeps a former template.
     """
 
     number: int
@@ -53,11 +54,14 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 
 class WorkloadProgress(Struct):
-    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected by kubelet.
-    `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods that got a node before
-    the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting for capacity besides those they
-    replace. `deferred_removals` are surplus pods of an ordered set, removed once all others run. `has_started`: its
-    placement has begun. `evicted_numbers`: placed pods evicted since. `permitted_nodes` are those of a DaemonSet.
+    """Progress of one workload: kept pods, pods to place, decisions.
+
+    `failed_pods` are permanently rejected by kubelet. `pending_outdated_pods` wait with their
+    former template. `placed_outdated` are outdated pods that got a node before the rollout began
+    (number, certainty, trigger). `surge_pods` are daemons waiting for capacity besides those they
+    replace. `deferred_removals` are surplus pods of an ordered set, removed once all others run.
+    `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
+    `permitted_nodes` are those of a DaemonSet.
     """
 
     workload: Workload
@@ -95,7 +99,10 @@ class WorkloadProgress(Struct):
         return {pod.number: pod for pod in self.pods_to_place}
 
     def list_stuck_pods(self) -> list[ExistingPod]:
-        """Return the kept pods of the current template that do not get ready: all, if its observed ones are stuck."""
+        """Return the kept pods of the current template that do not get ready.
+
+        All, if its observed ones are stuck.
+        """
         return self.kept_pods if self.is_template_stuck else select_stuck_pods(self.kept_pods)
 
     def record_removals(self, pods: Iterable[ExistingPod], trigger: str) -> None:
@@ -103,7 +110,10 @@ class WorkloadProgress(Struct):
         self.removals += [(pod, trigger) for pod in pods]
 
     def list_surplus_daemons(self, pods: Sequence[ExistingPod]) -> list[ExistingPod]:
-        """Return the pods of a DaemonSet on nodes with an older one. With maxSurge, a node may have two."""
+        """Return the pods of a DaemonSet on nodes with an older one.
+
+        With maxSurge, a node may have two.
+        """
         if self.workload.allows_daemon_surge:
             return []
         oldest_pods: dict[str, ExistingPod] = {}
@@ -131,9 +141,10 @@ class WorkloadProgress(Struct):
         return pod.spec if keeps_template else self.workload.pod
 
     def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
-        """Return the former template of a StatefulSet's pod to create below the partition, as used by the existing
-        `pods` and evicted ones; None if the pod gets the current template, or no pod has a former one. Source:
-        kubernetes pkg/controller/statefulset/stateful_set_utils.go (newVersionedStatefulSetPod).
+        """Return the former template of a StatefulSet's pod to create below the partition, as used by the existing `pods` and evicted ones; None if the pod gets the current template, or no pod has a former one.
+
+        Source: kubernetes pkg/controller/statefulset/stateful_set_utils.go
+        (newVersionedStatefulSetPod).
         """
         if not self.workload.is_below_partition(number):
             return None
@@ -169,7 +180,10 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
-    """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
+    """Return whether pods of the current template exist on nodes, and all are stuck.
+
+    Not ready, and not starting.
+    """
     # Pods predicted in this plan have no condition, and give no evidence.
     stuck_states = {
         pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node and pod.is_observed
@@ -178,7 +192,10 @@ def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
 
 
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
-    """Return a paused Deployment as treated by its controller: scaled but not rolled out, and empty without pods."""
+    """Return a paused Deployment as treated by its controller.
+
+    Scaled but not rolled out, and empty without pods.
+    """
     if not pods:
         # No ReplicaSet exists, and none is created.
         return replace(workload, replicas=0)
@@ -192,8 +209,10 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
 
 
 def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]) -> None:
-    """Give the former template to the requested pods of a StatefulSet below the partition. `pods` are its existing
-    pods. A Pending pod exists already, so it keeps the template that was set before.
+    """Give the former template to the requested pods of a StatefulSet below the partition.
+
+    `pods` are its existing pods. A Pending pod exists already, so it keeps the template that was
+    set before.
     """
     progress.pods_to_place = [
         pod
@@ -204,7 +223,10 @@ def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
-    """Drop the first new pod rejected by a quota or on admission, and all new ones after it; record the reason."""
+    """Drop the first new pod rejected by a quota or on admission, and all new ones after it.
+
+    Record the reason.
+    """
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
         if pod.is_new:
@@ -223,8 +245,10 @@ def select_surplus_pods(
     is_running: Callable[[ExistingPod], bool],
     now: int,
 ) -> list[ExistingPod]:
-    """Return the pods to remove by scaling. `now`: seconds since 1970. Of a StatefulSet, they are those outside its
-    ordinals, else the first in its controller's order of removal.
+    """Return the pods to remove by scaling.
+
+    `now`: seconds since 1970. Of a StatefulSet, they are those outside its ordinals, else the first
+    in its controller's order of removal.
     """
     if workload.kind == "StatefulSet":
         ordinals = range(workload.first_ordinal, workload.first_ordinal + workload.replicas)
@@ -245,8 +269,10 @@ def _select_excess_pods(
     pending_outdated_numbers: Collection[int],
     now: int,
 ) -> list[ExistingPod]:
-    """Return the pods in excess of three limits, applied one after the other. Above a limit, the first in Kubernetes'
-    order of removal are chosen. `pending_outdated_numbers` are the numbers of Pending pods of former templates.
+    """Return the pods in excess of three limits, applied one after the other.
+
+    Above a limit, the first in Kubernetes' order of removal are chosen. `pending_outdated_numbers`
+    are the numbers of Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     nodes = [pod.node for pod in pods]
@@ -276,8 +302,10 @@ def _select_excess_pods(
 def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
-    """Return the maximum number of pods of a workload. It includes the surge during a rolling update: while some pod of
-    a former template has a node, or waits for one (`pending_outdated_numbers`).
+    """Return the maximum number of pods of a workload.
+
+    It includes the surge during a rolling update: while some pod of a former template has a node,
+    or waits for one (`pending_outdated_numbers`).
     """
     if not workload.has_rolling_update:
         return workload.replicas
@@ -289,9 +317,11 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout. Its controller
-    scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old template. The
-    returned pods are removed from `pods_to_place`, as these have the current template.
+    """Return the new pods of former templates of a Deployment scaled during a rollout.
+
+    Specs by number. Its controller scales all ReplicaSets in proportion: with 6 old and 2 current
+    pods, most new pods get the old template. The returned pods are removed from `pods_to_place`, as
+    these have the current template.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (
@@ -342,7 +372,10 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
-    """Return the final forecast of a workload, with the minimum and maximum of placeable pods. `nodes` is by name."""
+    """Return the final forecast of a workload, with the minimum and maximum of placeable pods.
+
+    `nodes` is by name.
+    """
     workload = progress.workload
     kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
     node_names = [pod.node for pod in kept_pods] + [
@@ -411,8 +444,9 @@ def _compute_template_sizes(
 ) -> list[tuple[_TemplatePods, int]]:
     """Return the pods of each ReplicaSet of a scaled Deployment, with the target number in proportion to these pods.
 
-    The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or has one ReplicaSet.
-    Source: kubernetes pkg/controller/deployment/sync.go, util/deployment_util.go (GetReplicaSetProportion).
+    The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or
+    has one ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go,
+    util/deployment_util.go (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [
@@ -459,8 +493,10 @@ def _compute_template_sizes(
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout, as two results. They are the
-    specs of new pods of former templates, and the growth of the current ReplicaSet (negative: to remove).
+    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout, as two results.
+
+    They are the specs of new pods of former templates, and the growth of the current ReplicaSet
+    (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0
@@ -477,9 +513,11 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of the stuck pods of an ordered workload: the pods not ready and not starting. Return
-    NONE_STUCK, above all ordinals, for other workloads and without a stuck pod. An ordered workload is a StatefulSet
-    with podManagementPolicy OrderedReady.
+    """Return the lowest ordinal of the stuck pods of an ordered workload.
+
+    The pods not ready and not starting. Return NONE_STUCK, above all ordinals, for other workloads
+    and without a stuck pod. An ordered workload is a StatefulSet with podManagementPolicy
+    OrderedReady.
     """
     if not progress.workload.is_ordered:
         return NONE_STUCK
@@ -490,10 +528,11 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
     """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
 
-    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
-    Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
-    not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
-    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
+    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and
+    waits until it runs. Meanwhile later pods are not created, surplus pods are not deleted, and
+    existing pods are kept. No pod is replaced, not even a Pending one of a broken template. A
+    dropped pod with a node before the plan is recorded as removed. Source: kubernetes
+    pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:
         return

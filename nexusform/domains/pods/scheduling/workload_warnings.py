@@ -37,9 +37,11 @@ _MOST_NAMES: Final = 5
 
 
 class WorkloadWarning(Struct, frozen=True):
-    """One risk of one workload (key). `kind` is a constant of this module and the id of the diagnostic;
-    `detail` is the message. `location` is the machine or rack shared by its pods ("" for other risks).
-    `summary` is one line (`name: text`).
+    """One risk of one workload (key).
+
+    `kind` is a constant of this module and the id of the diagnostic; `detail` is the message.
+    `location` is the machine or rack shared by its pods ("" for other risks). `summary` is one line
+    (`name: text`).
     """
 
     kind: str

@@ -98,7 +98,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the nodes and pods of the files or the directory. Return no attributes if a problem is an error."""
+    """Read the nodes and pods of the files or the directory.
+
+    Return no attributes if a problem is an error.
+    """
     from nexusform.domains.pods.importers.kubectl_snapshot import (
         find_missing_kinds,
         parse_kubectl_files,

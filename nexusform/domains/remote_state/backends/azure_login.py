@@ -17,7 +17,10 @@ NOT_SIGNED_IN: Final = (
 
 
 def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
-    """Return the credential: a key, else a SAS token, else an identity. Raises BackendProblem."""
+    """Return the credential: a key, else a SAS token, else an identity.
+
+    Raises BackendProblem.
+    """
     key = get_setting(settings, "access_key", "ARM_ACCESS_KEY")
     if key:
         from azure.core.credentials import AzureNamedKeyCredential

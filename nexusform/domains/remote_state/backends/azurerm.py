@@ -1,6 +1,8 @@
-"""State in a blob of an Azure storage account, locked by a renewed lease. For a state blob K: its lease is the lock,
-its metadata name the holder; `K:journal:NUMBER` are append blobs with the operations since K was written; snapshots of
-K are its history; `Kenv:NAME` is the workspace NAME. The settings have OpenTofu's names.
+"""State in a blob of an Azure storage account, locked by a renewed lease.
+
+For a state blob K: its lease is the lock, its metadata name the holder; `K:journal:NUMBER` are
+append blobs with the operations since K was written; snapshots of K are its history; `Kenv:NAME` is
+the workspace NAME. The settings have OpenTofu's names.
 """
 
 from __future__ import annotations
@@ -68,7 +70,10 @@ class AzureBackend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
-        """Prepare access to the blob `key` (with a suffix for other workspaces). `snapshots`: keep old versions."""
+        """Prepare access to the blob `key` (with a suffix for other workspaces).
+
+        `snapshots`: keep old versions.
+        """
         check_name(workspace)
         self._max_bytes = max_bytes
         self._container = container
@@ -90,7 +95,10 @@ class AzureBackend(LineJournalBackend):
         return self._read_with_etag()[0]
 
     def write(self, document: bytes) -> None:
-        """Replace the document and keep the previous one as a snapshot. An equal document is not written."""
+        """Replace the document and keep the previous one as a snapshot.
+
+        An equal document is not written.
+        """
         from azure.core import MatchConditions
 
         self.check_lease()
@@ -119,7 +127,10 @@ class AzureBackend(LineJournalBackend):
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. A mark lets its readers skip older lines."""
+        """Write the document, then empty the journal but for `keep`.
+
+        A mark lets its readers skip older lines.
+        """
         with self._convert_errors("write to the journal"):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
@@ -133,7 +144,10 @@ class AzureBackend(LineJournalBackend):
             self._journal.delete()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock, also from a holder with an expired lease (then return a warning). Raises StateLocked."""
+        """Acquire the lock, also from a holder with an expired lease (then return a warning).
+
+        Raises StateLocked.
+        """
         from azure.core.exceptions import HttpResponseError
 
         seconds = read_lease_seconds()
@@ -179,7 +193,10 @@ class AzureBackend(LineJournalBackend):
         ]
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        """Release the lock.
+
+        Raises BackendProblem if it is not held under this id.
+        """
         lease_state, self._lease_state = self._lease_state, None
         if lease_state is not None:
             lease_state.lease.stop()
@@ -213,7 +230,10 @@ class AzureBackend(LineJournalBackend):
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
-        """Break the lease of the lock with this id, and seal the journal: its former holder cannot append."""
+        """Break the lease of the lock with this id, and seal the journal.
+
+        Its former holder cannot append.
+        """
         locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
@@ -272,7 +292,10 @@ class AzureBackend(LineJournalBackend):
             return _read_content(snapshot.download_blob(), ReadByteLimit(self._max_bytes))
 
     def _read_with_etag(self) -> tuple[bytes | None, str]:
-        """Return the document and its ETag; (None, "") without a blob. An empty blob exists only for its lease."""
+        """Return the document and its ETag; (None, "") without a blob.
+
+        An empty blob exists only for its lease.
+        """
         from azure.core.exceptions import ResourceNotFoundError
 
         with self._convert_errors("read the state"):
@@ -341,7 +364,10 @@ class _HeldBlobLease(Struct):
 
 
 class _BlobJournal:
-    """Numbered append blobs. Blocks state their position, so one of two writers fails."""
+    """Numbered append blobs.
+
+    Blocks state their position, so one of two writers fails.
+    """
 
     def __init__(
         self,
@@ -350,7 +376,10 @@ class _BlobJournal:
         check_lease: Callable[[], None],
         max_bytes: int,
     ) -> None:
-        """Prepare access to blobs with this name prefix. `check_lease` raises BackendProblem if the lease is lost."""
+        """Prepare access to blobs with this name prefix.
+
+        `check_lease` raises BackendProblem if the lease is lost.
+        """
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
@@ -366,7 +395,10 @@ class _BlobJournal:
         self._blocks = 0
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
-        """Append lines. Raises AzureError, BackendProblem."""
+        """Append lines.
+
+        Raises AzureError, BackendProblem.
+        """
         if lines:
             self._batch_writer.add_lines(lines)
 
@@ -415,7 +447,10 @@ class _BlobJournal:
         self._check_lease()
 
     def _append_block(self, data: bytes) -> None:
-        """Append bytes to the journal blob. If an earlier response was lost, the bytes may be there already."""
+        """Append bytes to the journal blob.
+
+        If an earlier response was lost, the bytes may be there already.
+        """
         from azure.core.exceptions import HttpResponseError
 
         # None is open, or Azure allows few more appends.
@@ -435,7 +470,10 @@ class _BlobJournal:
         self._blocks += 1
 
     def _open_journal_blob(self, *, creates_next: bool = False) -> None:
-        """Open the last blob at its end; create the next one with `creates_next`, or if there is none."""
+        """Open the last blob at its end.
+
+        Create the next one with `creates_next`, or if there is none.
+        """
         from azure.core import MatchConditions
 
         names = self._list_names()
@@ -455,7 +493,10 @@ class _BlobJournal:
 
 
 def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
-    """Return the content of a blob; its size is known from its first part. Raises FileTooLarge, AzureError."""
+    """Return the content of a blob; its size is known from its first part.
+
+    Raises FileTooLarge, AzureError.
+    """
     from azure.core.exceptions import IncompleteReadError
 
     reading.reserve(download.size)
@@ -468,7 +509,10 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
 
 
 def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
-    """Parse the holder in the metadata of a blob, in base64 or as text; None if absent or unreadable."""
+    """Parse the holder in the metadata of a blob, in base64 or as text.
+
+    None if absent or unreadable.
+    """
     text = get_text(metadata, _LOCK)
     try:
         if not text:
@@ -528,7 +572,10 @@ _HINTS: Final[Mapping[str, str]] = {
 def open_azurerm(
     settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
 ) -> AzureBackend:
-    """Build the backend of the settings; no request is sent. Raises BackendProblem."""
+    """Build the backend of the settings; no request is sent.
+
+    Raises BackendProblem.
+    """
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
     # The SDK reports errors as exceptions, too.

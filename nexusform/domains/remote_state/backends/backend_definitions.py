@@ -1,4 +1,7 @@
-"""Kinds of remote backends with their settings, named as in OpenTofu; implementations are loaded on use."""
+"""Kinds of remote backends with their settings, named as in OpenTofu.
+
+Implementations are loaded on use.
+"""
 
 import re
 from collections.abc import Mapping
@@ -158,8 +161,10 @@ def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _list_postgres_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the server alone, () if none is named: the rest of a connection string may contain secrets.
-    `postgres://user:secret@db1:5432/name` and `host=db1 port=5432 password=secret` both give `postgres://db1:5432`.
+    """Return the server alone, () if none is named.
+
+    The rest of a connection string may contain secrets. `postgres://user:secret@db1:5432/name` and
+    `host=db1 port=5432 password=secret` both give `postgres://db1:5432`.
     """
     text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")
     if "://" in text:

@@ -1,8 +1,10 @@
-"""State behind Terraform's HTTP protocol: GitLab's state store and other servers for Terraform. GET and POST transfer
-the document, LOCK and UNLOCK have the holder as the body; methods are configurable (GitLab: POST and DELETE at
-`.../lock`). The protocol has neither a journal nor expiring locks. So the journal is stored locally, and the state is
-sent at most every 20 s during an apply: changes since the last document are lost with the machine. A dead run's lock
-must be broken manually. `{workspace}` in the address is the workspace's name; without it only `default` exists.
+"""State behind Terraform's HTTP protocol: GitLab's state store and other servers for Terraform.
+
+GET and POST transfer the document, LOCK and UNLOCK have the holder as the body; methods are
+configurable (GitLab: POST and DELETE at `.../lock`). The protocol has neither a journal nor
+expiring locks. So the journal is stored locally, and the state is sent at most every 20 s during an
+apply: changes since the last document are lost with the machine. A dead run's lock must be broken
+manually. `{workspace}` in the address is the workspace's name; without it only `default` exists.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class HttpBackend:
     def __init__(
         self, service: HttpSettings, journal_directory: str, workspace: str = DEFAULT_WORKSPACE
     ) -> None:
-        """Keep the address of the workspace; its local journal file is named by a hash of this address."""
+        """Keep the address of the workspace.
+
+        Its local journal file is named by a hash of this address.
+        """
         check_name(workspace)
         self._service = service
         self._journal_directory = journal_directory
@@ -106,7 +111,10 @@ class HttpBackend:
         return self._read_document(self._workspace_service.address, "read the state")
 
     def write(self, document: bytes) -> None:
-        """Send the document with the lock's id, unless the server has it already. Add the workspace to the index."""
+        """Send the document with the lock's id, unless the server has it already.
+
+        Add the workspace to the index.
+        """
         self._verify_lock_is_held(_RECENT_SECONDS)
         if self.read() == document:
             # An aborted run may have sent the document only.
@@ -147,7 +155,10 @@ class HttpBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Send the document, then empty the journal but for `keep`; a crash in between duplicates no record."""
+        """Send the document, then empty the journal but for `keep`.
+
+        A crash in between duplicates no record.
+        """
         self._journal.mark_compacted(document, keep)
         self.write(document)
         if not keep:
@@ -164,7 +175,10 @@ class HttpBackend:
         self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; without a lock address nothing is locked. There are no warnings."""
+        """Acquire the lock or raise StateLocked; without a lock address nothing is locked.
+
+        There are no warnings.
+        """
         address = self._workspace_service.lock_address
         if not address:
             # The server has no locks.
@@ -183,7 +197,10 @@ class HttpBackend:
         return []
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if it is not held under this id, or the server rejects it."""
+        """Release the lock.
+
+        Raises BackendProblem if it is not held under this id, or the server rejects it.
+        """
         self._lock_id = ""
         if not self._workspace_service.lock_address:
             # The server has no locks.
@@ -194,7 +211,10 @@ class HttpBackend:
         self._send_unlock(holder)
 
     def read_lock(self) -> LockInfo | None:
-        """Return the lock holder, None without one. The protocol has no query: acquire the lock as a test."""
+        """Return the lock holder, None without one.
+
+        The protocol has no query: acquire the lock as a test.
+        """
         address = self._workspace_service.lock_address
         if not address:
             # The server has no locks.
@@ -272,7 +292,10 @@ class HttpBackend:
         )
 
     def _read_workspace_index(self) -> list[str]:
-        """Return the sorted names of the workspaces in the index; none if the address has no placeholder for a name."""
+        """Return the sorted names of the workspaces in the index.
+
+        None if the address has no placeholder for a name.
+        """
         if _WORKSPACE_MARK not in self._service.address:
             # Only the default workspace exists.
             return []
@@ -288,7 +311,10 @@ class HttpBackend:
         return sorted(map(str, names))
 
     def _read_document(self, address: str, operation: str) -> bytes | None:
-        """Return the document at an address; None if the server has none. Raises BackendProblem."""
+        """Return the document at an address; None if the server has none.
+
+        Raises BackendProblem.
+        """
         answer = self._send_request("GET", address, operation, accepted=_MISSING_STATUSES)
         return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
 
@@ -318,7 +344,10 @@ class HttpBackend:
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
     ) -> WebResponse:
-        """Return a complete response, with retries. Raises BackendProblem for a status neither 2xx nor accepted."""
+        """Return a complete response, with retries.
+
+        Raises BackendProblem for a status neither 2xx nor accepted.
+        """
         service = self._workspace_service
         login = {}
         if service.username:
@@ -374,7 +403,10 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
 def open_http(
     settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE
 ) -> HttpBackend:
-    """Build the backend of the settings, a missing login from the environment. Raises BackendProblem."""
+    """Build the backend of the settings, a missing login from the environment.
+
+    Raises BackendProblem.
+    """
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:

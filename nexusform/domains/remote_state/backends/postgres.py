@@ -1,7 +1,9 @@
-"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock. One session holds the
-lock; the server ends it after a minute without activity. A heartbeat keeps it active, and all writes of the holder use
-it. Each lock gets the next fencing number of the workspace; every write checks its number in its own transaction, so
-that a suspended holder cannot write. Earlier documents are rows of `versions`.
+"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock.
+
+One session holds the lock; the server ends it after a minute without activity. A heartbeat keeps it
+active, and all writes of the holder use it. Each lock gets the next fencing number of the
+workspace; every write checks its number in its own transaction, so that a suspended holder cannot
+write. Earlier documents are rows of `versions`.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class PostgresBackend:
     """State of one workspace in a row; see the module."""
 
     def __init__(self, database: _Database, workspace: str = DEFAULT_WORKSPACE) -> None:
-        """Check the workspace name and prepare the row without a lock; concurrent appends are joined."""
+        """Check the workspace name and prepare the row without a lock.
+
+        Concurrent appends are joined.
+        """
         check_name(workspace)
         self._database = database
         self._workspace = workspace
@@ -97,7 +102,10 @@ class PostgresBackend:
             return self._read_document(connection)
 
     def write(self, document: bytes) -> None:
-        """Replace the document and keep the previous one as a version. An equal document is not written."""
+        """Replace the document and keep the previous one as a version.
+
+        An equal document is not written.
+        """
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
 
@@ -112,7 +120,10 @@ class PostgresBackend:
             self._batch_writer.add_lines(records)
 
     def read_journal(self) -> list[bytes]:
-        """Return all records since the last compaction. A row of the query is (size, lines): see `_fetch_limited`."""
+        """Return all records since the last compaction.
+
+        A row of the query is (size, lines): see `_fetch_limited`.
+        """
         query = (
             "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s "
             "THEN "
@@ -137,7 +148,10 @@ class PostgresBackend:
                 connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock and return warnings, or raise StateLocked. A holder with an ended session is replaced."""
+        """Acquire the lock and return warnings, or raise StateLocked.
+
+        A holder with an ended session is replaced.
+        """
         seconds = read_lease_seconds()
         sent_at = read_monotonic_clock()
         with self._translate_errors("lock the state"):
@@ -174,7 +188,10 @@ class PostgresBackend:
         ]
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        """Release the lock.
+
+        Raises BackendProblem if it is not held under this id.
+        """
         lock_state, self._lock_state = self._lock_state, None
         if lock_state is not None:
             lock_state.lease.stop()
@@ -193,7 +210,10 @@ class PostgresBackend:
                 lock_state.connection.close()
 
     def read_lock(self) -> LockInfo | None:
-        """Return the current holder of the lock: the last one, if its session still has it; None otherwise."""
+        """Return the current holder of the lock: the last one, if its session still has it.
+
+        None otherwise.
+        """
         query = (
             "SELECT {holder} FROM {schema}.workspaces w "
             "WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
@@ -206,7 +226,10 @@ class PostgresBackend:
         return locks.parse_lock(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
-        """Terminate the session of the lock with this id. With another fencing number, its holder can write no more."""
+        """Terminate the session of the lock with this id.
+
+        With another fencing number, its holder can write no more.
+        """
         locks.check_breakable(lock_id, self.read_lock())
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
@@ -240,7 +263,10 @@ class PostgresBackend:
         return PostgresBackend(self._database, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Delete the row of a workspace; the database deletes its journal and versions (ON DELETE CASCADE)."""
+        """Delete the row of a workspace.
+
+        The database deletes its journal and versions (ON DELETE CASCADE).
+        """
         check_deletable(name, self.list_workspaces())
         statement = "DELETE FROM {schema}.workspaces WHERE name = %s"
         with self._open_session("delete the workspace") as connection:
@@ -260,7 +286,10 @@ class PostgresBackend:
         return [StoredStateVersion(str(number), str(timestamp)) for number, timestamp in rows]
 
     def read_version(self, version: str) -> bytes:
-        """Return an earlier document by its id. Raises BackendProblem if there is none."""
+        """Return an earlier document by its id.
+
+        Raises BackendProblem if there is none.
+        """
         query = (
             "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN "
             "v.document END "
@@ -283,7 +312,10 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction, and yield its connection and row id. With a lock, check its lease and fencing number."""
+        """Begin a transaction, and yield its connection and row id.
+
+        With a lock, check its lease and fencing number.
+        """
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
@@ -305,7 +337,10 @@ class PostgresBackend:
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
-        """Yield the session of the lock held here, one user at a time; without a lock, a session for this call."""
+        """Yield the session of the lock held here, one user at a time.
+
+        Without a lock, a session for this call.
+        """
         lock_state = self._lock_state
         with self._translate_errors(operation):
             if lock_state is not None:
@@ -324,7 +359,10 @@ class PostgresBackend:
             connection.execute(self._database.format_sql(statement), (row, b"\n".join(lines)))
 
     def _read_document(self, connection: Connection[Any]) -> bytes | None:
-        """Return the state document, None if there is none. A row is (size, document): see `_fetch_limited`."""
+        """Return the state document, None if there is none.
+
+        A row is (size, document): see `_fetch_limited`.
+        """
         query = (
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document "
             "END "
@@ -337,7 +375,10 @@ class PostgresBackend:
         )
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Replace the document of the workspace `row` unless it is equal; keep it as a version, delete surplus ones."""
+        """Replace the document of the workspace `row` unless it is equal.
+
+        Keep it as a version, delete surplus ones.
+        """
         current = self._read_document(connection)
         if current == document:
             return
@@ -380,7 +421,10 @@ class PostgresBackend:
 
     @contextmanager
     def _translate_errors(self, operation: str) -> Iterator[None]:
-        """Convert errors of the database to BackendProblem; `operation` is a verb phrase: `read the lock`."""
+        """Convert errors of the database to BackendProblem.
+
+        `operation` is a verb phrase: `read the lock`.
+        """
         from psycopg import Error
 
         try:
@@ -411,7 +455,10 @@ class _Database:
     def __init__(
         self, connection_string: str, schema: str, *, creates_tables: bool, max_bytes: int
     ) -> None:
-        """Prepare the location, TLS settings and lock key without connecting; `creates_tables` adds missing tables."""
+        """Prepare the location, TLS settings and lock key without connecting.
+
+        `creates_tables` adds missing tables.
+        """
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string
@@ -435,7 +482,10 @@ class _Database:
         return SQL(statement).format(schema=Identifier(self._schema), holder=SQL(_HOLDER))
 
     def connect(self, idle_seconds: int = 0) -> Connection[Any]:
-        """Open a session; it ends after `idle_seconds` without use (0: never). Raises psycopg.Error, BackendProblem."""
+        """Open a session; it ends after `idle_seconds` without use (0: never).
+
+        Raises psycopg.Error, BackendProblem.
+        """
         import psycopg
 
         record_server_access(f"postgres://{self._host}")
@@ -475,8 +525,9 @@ class _Database:
 
 
 def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem for a weak mode.
-    `parts` are the settings of a connection string by name.
+    """Return the TLS settings to add: required for another machine, else none.
+
+    Raises BackendProblem for a weak mode. `parts` are the settings of a connection string by name.
     """
     if parts.get("service") or read_variable("PGSERVICE"):
         # The file of the service may set host and encryption; `connect` checks the connection.
@@ -507,8 +558,10 @@ def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequ
 def _fetch_limited(
     connection: Connection[Any], query: Any, parameters: Sequence[Any]
 ) -> bytes | None:
-    """Return the content found by a query, None without a row. Raises FileTooLarge beyond `parameters[0]` bytes. The
-    row is (size, content): a content too large is omitted. The transfer is binary, because text is longer.
+    """Return the content found by a query, None without a row.
+
+    Raises FileTooLarge beyond `parameters[0]` bytes. The row is (size, content): a content too
+    large is omitted. The transfer is binary, because text is longer.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)
@@ -519,7 +572,10 @@ def _fetch_limited(
 def open_postgres(
     settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
 ) -> PostgresBackend:
-    """Build the backend of the settings. Raises BackendProblem for an invalid connection string."""
+    """Build the backend of the settings.
+
+    Raises BackendProblem for an invalid connection string.
+    """
     with require_backend_package("postgres", "postgres"):
         import psycopg
     connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")

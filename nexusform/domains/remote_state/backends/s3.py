@@ -1,10 +1,13 @@
-"""State in an object of an S3 bucket, or of any S3-compatible server with conditional writes. For a state object K:
-`K.lock` names the lock holder and is renewed while the lock is held; `K.journal/NUMBER` are the operations since K was
-written; the versions of K, if the bucket keeps them, are its history. The objects of workspace NAME are below
-`env:/NAME/`. Settings have OpenTofu's names. All decisions use conditional writes. A lock object is created with
-If-None-Match and renewed with If-Match; its age is the server's time minus the server's time of the last renewal, so
-client clocks do not matter. Journal objects are created with If-None-Match under the next number. A new lock holder
-writes the next number and changes the ETag of K, so that no write of the former holder is accepted.
+"""State in an object of an S3 bucket, or of any S3-compatible server with conditional writes.
+
+For a state object K: `K.lock` names the lock holder and is renewed while the lock is held;
+`K.journal/NUMBER` are the operations since K was written; the versions of K, if the bucket keeps
+them, are its history. The objects of workspace NAME are below `env:/NAME/`. Settings have
+OpenTofu's names. All decisions use conditional writes. A lock object is created with If-None-Match
+and renewed with If-Match; its age is the server's time minus the server's time of the last renewal,
+so client clocks do not matter. Journal objects are created with If-None-Match under the next
+number. A new lock holder writes the next number and changes the ETag of K, so that no write of the
+former holder is accepted.
 """
 
 from __future__ import annotations
@@ -47,7 +50,10 @@ _MISSING_CODE: Final = "NoSuchKey"
 
 
 class S3Backend(LineJournalBackend):
-    """State of one workspace in a bucket; see the module. `client` is boto3's."""
+    """State of one workspace in a bucket; see the module.
+
+    `client` is boto3's.
+    """
 
     _journal: _BucketJournal
 
@@ -88,7 +94,10 @@ class S3Backend(LineJournalBackend):
         return _strip_added_line_ends(content)
 
     def write(self, document: bytes) -> None:
-        """Replace the document if it is unchanged since it was read. An equal document is not written."""
+        """Replace the document if it is unchanged since it was read.
+
+        An equal document is not written.
+        """
         self.check_lease()
         with self._convert_errors("write the state"):
             content, etag = self._objects.get_content(self._key)
@@ -98,7 +107,10 @@ class S3Backend(LineJournalBackend):
         self.check_lease()
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then empty the journal but for `keep`. A mark lets its readers skip older lines."""
+        """Write the document, then empty the journal but for `keep`.
+
+        A mark lets its readers skip older lines.
+        """
         with self._convert_errors("write to the journal"):
             has_lines = bool(keep) or self._journal.has_lines()
             if has_lines:
@@ -159,7 +171,10 @@ class S3Backend(LineJournalBackend):
         ]
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if it is not held under this id."""
+        """Release the lock.
+
+        Raises BackendProblem if it is not held under this id.
+        """
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.stop()
@@ -240,7 +255,10 @@ class S3Backend(LineJournalBackend):
             )
 
     def _read_lock(self) -> _StoredLock | None:
-        """Read the lock object with its age, None without one. The lock may be expired."""
+        """Read the lock object with its age, None without one.
+
+        The lock may be expired.
+        """
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
@@ -349,14 +367,20 @@ class _BucketObjects:
     def get_content(
         self, key: str, reading: ReadByteLimit | None = None
     ) -> tuple[bytes | None, str]:
-        """Return content and ETag; None and "" if there is no such object. Raises FileTooLarge."""
+        """Return content and ETag; None and "" if there is no such object.
+
+        Raises FileTooLarge.
+        """
         answer = self.get_response(key)
         if answer is None:
             return None, ""
         return _read_content(answer, reading or ReadByteLimit(self.max_bytes)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
-        """Write an object if it has this ETag, or for "" if it is missing. Return its ETag. Raises _WriteConflict."""
+        """Write an object if it has this ETag, or for "" if it is missing.
+
+        Return its ETag. Raises _WriteConflict.
+        """
         from botocore.exceptions import ClientError
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
@@ -403,7 +427,10 @@ class _BucketObjects:
 
 
 def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
-    """Return the body of a response; one too large is closed unread. Raises FileTooLarge, _IncompleteResponse."""
+    """Return the body of a response; one too large is closed unread.
+
+    Raises FileTooLarge, _IncompleteResponse.
+    """
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
@@ -415,7 +442,10 @@ def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
 
 
 def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
-    """Collect the entries of all pages (an empty page has no list). Raises _IncompleteResponse."""
+    """Collect the entries of all pages (an empty page has no list).
+
+    Raises _IncompleteResponse.
+    """
     entries: list[Mapping[str, Any]] = []
     for page in pages:
         # Of the bucket; without it this is no list at all.
@@ -440,7 +470,10 @@ class _BucketJournal:
         self._last_written: int | None = None
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
-        """Write lines as the next object. Raises _WriteConflict if another writer used its number."""
+        """Write lines as the next object.
+
+        Raises _WriteConflict if another writer used its number.
+        """
         if lines:
             self._batch_writer.add_lines(lines)
 
@@ -463,7 +496,10 @@ class _BucketJournal:
         self._last_written = None
 
     def write_seal(self, lock_id: str) -> None:
-        """Write a seal under the next free number: a former holder expects the same free number, and fails."""
+        """Write a seal under the next free number.
+
+        A former holder expects the same free number, and fails.
+        """
         self._last_written = self._find_last_number()
         while True:
             try:
@@ -477,7 +513,10 @@ class _BucketJournal:
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
-        """Delete objects `seconds` older than the newest, but keep the last number: the next one follows from it."""
+        """Delete objects `seconds` older than the newest, but keep the last number.
+
+        The next one follows from it.
+        """
         # In order of their numbers.
         entries = self._objects.list_entries(self._prefix)
         if not entries:
@@ -489,7 +528,10 @@ class _BucketJournal:
                 self._objects.delete(str(entry["Key"]))
 
     def _write_lines(self, lines: list[bytes]) -> None:
-        """Write lines as the object with the next number. Raises _WriteConflict."""
+        """Write lines as the object with the next number.
+
+        Raises _WriteConflict.
+        """
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
@@ -506,7 +548,10 @@ class _BucketJournal:
 
 
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
-    """Return the document with at most one line end (a replaced lock adds one); None if it is absent or empty."""
+    """Return the document with at most one line end (a replaced lock adds one).
+
+    None if it is absent or empty.
+    """
     if content is None:
         return None
     document = content.rstrip(b"\n")
@@ -534,7 +579,10 @@ def _load_service_models(data_path: str | None) -> Any:
 
 
 def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
-    """Build the backend of the settings and its S3 client; no request is sent. Raises BackendProblem."""
+    """Build the backend of the settings and its S3 client; no request is sent.
+
+    Raises BackendProblem.
+    """
     with require_backend_package("s3", "s3"):
         import boto3
         from botocore.config import Config

@@ -130,8 +130,10 @@ def apply(arguments: ApplyArguments) -> int:
 def _open_apply_job(
     arguments: ApplyArguments,
 ) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the definition and the progress of earlier applies, and select the waves. Return them as a job
-    (None after an error), the problems, and the source files to show with them.
+    """Open the plan, the definition and the progress of earlier applies, and select the waves.
+
+    Return them as a job (None after an error), the problems, and the source files to show with
+    them.
     """
     if arguments.planfile is None:
         detail = (
@@ -177,9 +179,10 @@ def _open_apply_job(
 def _find_wave_obstacle(
     arguments: ApplyArguments, plan: FleetPlan, names: Sequence[str], progress: FleetApplyProgress
 ) -> Diagnostic | None:
-    """Return the error if the requested wave may not be applied now, else None. Without -wave, all waves of the plan
-    (`names`) are requested. An unfinished wave with changes is pending: it has to be applied before later waves. A wave
-    in progress ("started") needs -resume.
+    """Return the error if the requested wave may not be applied now, else None.
+
+    Without -wave, all waves of the plan (`names`) are requested. An unfinished wave with changes is
+    pending: it has to be applied before later waves. A wave in progress ("started") needs -resume.
     """
     wave, planfile = arguments.wave, arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
@@ -228,7 +231,10 @@ def _find_wave_obstacle(
 def _apply_job(
     job: _ApplyJob, arguments: ApplyArguments, screen: Screen
 ) -> tuple[FleetApply, WaveStop | None]:
-    """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
+    """Apply the waves; a lost engine stops them.
+
+    End the command if no engine opens, or a file cannot be written.
+    """
     with (
         arguments.engine.open_engine(screen) as engine,
         handle_interrupts(screen.print_error) as interrupts,
@@ -277,8 +283,10 @@ def _build_observer(
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested. A
-    result without rows gets the planned rows. The result of an applied site also gets the planned impact.
+    """Build the plan with the results of its sites.
+
+    Sites without one are left out if their wave was not requested. A result without rows gets the
+    planned rows. The result of an applied site also gets the planned impact.
     """
     requested_waves = {wave.name for wave in job.waves}
     sites = []

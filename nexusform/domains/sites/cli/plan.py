@@ -110,8 +110,8 @@ def plan(arguments: PlanArguments) -> int:
     """Plan every site of nexusform.sites.hcl and show one summary.
 
     Sites with equal changes share a row. A failed site is a row with its reason and blocks no
-    other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if
-    sites change, or 1 if one was not read.
+    other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if sites change, or 1
+    if one was not read.
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
@@ -165,8 +165,10 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check the path of the plan. Replace an older plan there by a failed one (not usable) until the new one is
-    written. Return the problems, or []. Raises UsageError.
+    """Check the path of the plan.
+
+    Replace an older plan there by a failed one (not usable) until the new one is written. Return
+    the problems, or []. Raises UsageError.
     """
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
@@ -203,7 +205,10 @@ def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_jso
 def _plan_sites_on_engine(
     sites: SelectedSites, arguments: PlanArguments, signer: Signer | None, screen: Screen
 ) -> FleetPlanningResult:
-    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
+    """Plan on the requested engine, with a progress line on a terminal.
+
+    Print the plan unless stdout is for data.
+    """
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(
         parse_reports(arguments.report, FORMATS.keys())
@@ -251,7 +256,10 @@ def _plan_sites_on_engine(
 
 
 def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> None:
-    """Print the plan's file and the next command, or else how to save a plan with changes. Then print its digest."""
+    """Print the plan's file and the next command, or else how to save a plan with changes.
+
+    Then print its digest.
+    """
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:

@@ -37,7 +37,10 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
     )
 
     def check_usable(self, screen: Screen) -> None:
-        """Check the engine; end the command with diagnostics if it is unusable. Raise a usage error for wrong flags."""
+        """Check the engine; end the command with diagnostics if it is unusable.
+
+        Raise a usage error for wrong flags.
+        """
         if get_trust_flags().backend_config:
             raise click.UsageError(
                 "-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites."
@@ -47,7 +50,10 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def open_engine(self, screen: Screen) -> Iterator[TaskEngine]:
-        """Open the engine and close it at the end; end the command with diagnostics if it is unusable or lost."""
+        """Open the engine and close it at the end.
+
+        End the command with diagnostics if it is unusable or lost.
+        """
         with (
             _exit_on_engine_error(screen),
             closing(make_engine(self.engine, self.workers)) as engine,
@@ -100,8 +106,10 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     def select(
         self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False
     ) -> SelectedSites:
-        """Open the fleet and select its sites. End the command with diagnostics for an invalid flag or definition.
-        `with_undeclared`: also find sites no longer declared. `is_aside`: print diagnostics to stderr, not to stdout.
+        """Open the fleet and select its sites.
+
+        End the command with diagnostics for an invalid flag or definition. `with_undeclared`: also
+        find sites no longer declared. `is_aside`: print diagnostics to stderr, not to stdout.
         """
         self.engine.check_usable(screen)
         opened = open_fleet(create_context(), allowed_sources=self.sources.allow_source)
@@ -124,7 +132,10 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
 
 
 def check_engine_name(name: str) -> None:
-    """Check the engine name before anything is read. Raises TaskEngineError."""
+    """Check the engine name before anything is read.
+
+    Raises TaskEngineError.
+    """
     scheme = name.partition("://")[0]
     # local processes need no library.
     if name == PROCESSES:
@@ -141,7 +152,10 @@ def check_engine_name(name: str) -> None:
 
 
 def make_engine(name: str, workers: int = 0) -> TaskEngine:
-    """Create the engine of a checked name. Raises TaskEngineError."""
+    """Create the engine of a checked name.
+
+    Raises TaskEngineError.
+    """
     if name == PROCESSES:
         from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
 

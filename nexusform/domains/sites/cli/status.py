@@ -106,9 +106,9 @@ class UnlockArguments(Struct, frozen=True, kw_only=True):
 def unlock(arguments: UnlockArguments) -> int:
     """Release the locks of a dead host, except those of started sites.
 
-    Make sure no nexusform process runs on the host: the second run stops the first. Locks of started
-    sites remain; each is listed with its force-unlock command. Exit code 1 if a lock remains or
-    cannot be read.
+    Make sure no nexusform process runs on the host: the second run stops the first. Locks of
+    started sites remain; each is listed with its force-unlock command. Exit code 1 if a lock
+    remains or cannot be read.
     """
     if not arguments.host:
         raise click.UsageError(
@@ -157,7 +157,10 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
-    """Print the released and the remaining locks; return 1 if some remain or cannot be read, else 0."""
+    """Print the released and the remaining locks.
+
+    Return 1 if some remain or cannot be read, else 0.
+    """
     # A release counts as applied, a kept lock as skipped.
     released = select_results(results, SiteStatus.APPLIED)
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")

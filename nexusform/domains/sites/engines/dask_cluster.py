@@ -1,4 +1,7 @@
-"""Workers of a Dask cluster, with the sites' directory under the same path, and all credentials: tasks have none."""
+"""Workers of a Dask cluster, with the sites' directory under the same path, and all credentials.
+
+Tasks have none.
+"""
 
 import ipaddress
 import logging
@@ -43,9 +46,11 @@ _WORKERS: Final[list[FleetTaskWorker]] = []
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS. Only
-    loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost gives
-    ("tcp://localhost:8786", False). Raises TaskEngineError.
+    """Parse the scheduler's address (dask://HOST[:PORT]).
+
+    Return the one for Dask, and True if it needs TLS. Only loopback addresses may do without TLS:
+    dask://host gives ("tls://host:8786", True), and dask://localhost gives ("tcp://localhost:8786",
+    False). Raises TaskEngineError.
     """
     parts = urlsplit(engine_name)
     host = parts.hostname or ""
@@ -78,7 +83,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def load_cluster_library(engine_name: str) -> Any:
-    """Check the address of a cluster and return the library. Raises TaskEngineError."""
+    """Check the address of a cluster and return the library.
+
+    Raises TaskEngineError.
+    """
     _parse_address(engine_name)
     try:
         with warnings.catch_warnings():
@@ -109,7 +117,10 @@ class DaskTaskEngine:
     """Engine on the workers of a scheduler; workers may join and leave."""
 
     def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
-        """Connect to the scheduler `dask://HOST[:PORT]`; TLS files are in `environment`. Raises TaskEngineError."""
+        """Connect to the scheduler `dask://HOST[:PORT]`; TLS files are in `environment`.
+
+        Raises TaskEngineError.
+        """
         library = load_cluster_library(engine_name)
         address, is_secure = _parse_address(engine_name)
         security = (
@@ -153,7 +164,10 @@ class DaskTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run up to `max_running()` tasks at once until `is_stopping()`. Return the tasks not started."""
+        """Run up to `max_running()` tasks at once until `is_stopping()`.
+
+        Return the tasks not started.
+        """
         pending = list(reversed(tasks))
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()
@@ -192,7 +206,10 @@ class DaskTaskEngine:
         self._client.close()
 
     def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
-        """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
+        """Submit a task, only to the worker with the site's lock if any.
+
+        Another worker would find it locked.
+        """
         self._task_counter += 1
         home = (
             self._homes.get(task.site, "")
@@ -237,7 +254,10 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check the cluster; resubmit tasks of lost workers. Return the last progress time. Raises TaskEngineError."""
+        """Check the cluster; resubmit tasks of lost workers.
+
+        Return the last progress time. Raises TaskEngineError.
+        """
         if running:
             # All tasks have the same session.
             self._send_heartbeat(next(iter(running.values())).task)
@@ -264,7 +284,10 @@ class DaskTaskEngine:
         return last_progress
 
     def _send_heartbeat(self, task: Task) -> None:
-        """Send a heartbeat to all workers, so that they keep the locks; skip it if the last one is recent."""
+        """Send a heartbeat to all workers, so that they keep the locks.
+
+        Skip it if the last one is recent.
+        """
         if monotonic() - self._last_heartbeat < _HEARTBEAT_SECONDS:
             return
         self._last_heartbeat = monotonic()
@@ -276,7 +299,10 @@ def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
 
 
 def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
-    """Read the TLS options of Dask from the environment. Raises TaskEngineError."""
+    """Read the TLS options of Dask from the environment.
+
+    Raises TaskEngineError.
+    """
     missing = [name for name in CERTIFICATES if not environment.get(name)]
     if missing:
         raise TaskEngineError(
@@ -294,14 +320,20 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
 
 
 def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
-    """Release the locks of commands without a recent heartbeat: every ten seconds, without end (daemon thread)."""
+    """Release the locks of commands without a recent heartbeat.
+
+    Every ten seconds, without end (daemon thread).
+    """
     while True:
         sleep(10.0)
         worker.release_abandoned_locks()
 
 
 def run_task(message: bytes) -> tuple[str, bytes]:
-    """Run an encoded task in this Dask worker. Return the worker's address and the encoded result."""
+    """Run an encoded task in this Dask worker.
+
+    Return the worker's address and the encoded result.
+    """
     from distributed import get_worker
 
     if not _WORKERS:

@@ -69,7 +69,10 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run up to `max_running()` tasks at once until `is_stopping()`. Return the tasks not started."""
+        """Run up to `max_running()` tasks at once until `is_stopping()`.
+
+        Return the tasks not started.
+        """
         batch = _Batch(on_result, deque())
         for task in tasks:
             # A task of a locked site runs on the worker (by number) with its lock, any other one
@@ -111,8 +114,10 @@ class LocalTaskEngine:
     def _start_tasks(
         self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]
     ) -> None:
-        """Start tasks on idle workers until `max_running` tasks run or the run is stopping. A worker takes the tasks
-        assigned to it first, then any other. Workers are started as long as tasks need them.
+        """Start tasks on idle workers until `max_running` tasks run or the run is stopping.
+
+        A worker takes the tasks assigned to it first, then any other. Workers are started as long
+        as tasks need them.
         """
         # assigned tasks have their worker.
         while len(self._processes) < min(self._count, len(batch.pending)):
@@ -151,7 +156,10 @@ class LocalTaskEngine:
         batch.on_result(task, result)
 
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
-        """Replace a crashed worker and retry its task on any worker; report a failure after the last attempt."""
+        """Replace a crashed worker and retry its task on any worker.
+
+        Report a failure after the last attempt.
+        """
         crashed = self._processes[number]
         self._close_worker(crashed)
         self._processes[number] = _start_process()
@@ -178,7 +186,10 @@ class LocalTaskEngine:
 
 
 def _start_process() -> _WorkerProcess:
-    """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
+    """Start a worker process, without modules of the current directory (-P).
+
+    Raises TaskEngineError.
+    """
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
             [sys.executable, "-P", "-m", local_worker.__name__],

@@ -127,7 +127,10 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
 
 
 def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
-    """Build a finding with its site's name: at its own file and line, else at the declaration of the site."""
+    """Build a finding with its site's name.
+
+    At its own file and line, else at the declaration of the site.
+    """
     located = site_diagnostic if site_diagnostic.file else site
     return _build_finding(site_diagnostic, located.file, located.line, f"{site.name}: ")
 

@@ -1,4 +1,7 @@
-"""Impact and findings of the plans of all sites, folded; weighted as in each plan. Sites no longer declared."""
+"""Impact and findings of the plans of all sites, folded; weighted as in each plan.
+
+Sites no longer declared.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -46,7 +49,10 @@ def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
 
 
 def compute_site_impact(result: SiteResult) -> PlacementImpact:
-    """Compute the impact on one site. Lost rack redundancy, or a missing plan, counts as a loss."""
+    """Compute the impact on one site.
+
+    Lost rack redundancy, or a missing plan, counts as a loss.
+    """
     return (
         PlacementImpact.LOSES
         if result.redundancy_lost or result.status in _UNPLANNED_STATUSES
@@ -55,7 +61,10 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site: its worst new diagnostic, an error without a plan, at least a warning for losses."""
+    """Compute the level of a site.
+
+    Its worst new diagnostic, an error without a plan, at least a warning for losses.
+    """
     levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
@@ -70,7 +79,10 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
 
 
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
-    """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites: `4 VMs are removed on 2 sites`."""
+    """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites.
+
+    `4 VMs are removed on 2 sites`.
+    """
     # objects by kind, effect and state.
     totals: Counter[tuple[str, Effect, str]] = Counter()
     site_counts: Counter[Effect] = Counter()
@@ -89,7 +101,10 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
 
 
 def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of losses. Sites share a line if their texts differ only in the name of the site."""
+    """Build the section of losses.
+
+    Sites share a line if their texts differ only in the name of the site.
+    """
     by_loss: dict[str, list[str]] = {}
     for site in sites:
         text = "; ".join(list_site_losses(site.result))
@@ -140,7 +155,10 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
 def limit_lines(
     lines: Sequence[str], max_rows: int, noun: str, complete_text: str = "-json has all"
 ) -> tuple[str, ...]:
-    """Return the first `max_rows` lines. If there are more, add a line such as "3 more sites: -json has all"."""
+    """Return the first `max_rows` lines.
+
+    If there are more, add a line such as "3 more sites: -json has all".
+    """
     hidden_count = len(lines) - max_rows
     if hidden_count <= 0:
         return tuple(lines)

@@ -83,7 +83,10 @@ def _render_swatch(color: str) -> Markup:
 
 
 def _render_square(site: PlannedSite, number: int) -> Markup:
-    """Render the square of a site at position `number` of the grid; its tooltip has status, reason, losses, labels."""
+    """Render the square of a site at position `number` of the grid.
+
+    Its tooltip has status, reason, losses, labels.
+    """
     result = site.result
     texts = [
         f"{site.name}: {result.status.value}",

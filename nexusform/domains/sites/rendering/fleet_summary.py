@@ -74,7 +74,10 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
-    """Return reasons with site names, most sites first. Only a single site's reason keeps its name and line number."""
+    """Return reasons with site names, most sites first.
+
+    Only a single site's reason keeps its name and line number.
+    """
     # The group 1 of the pattern is the text before the line number.
     grouped = group_by(
         sites,
@@ -199,7 +202,10 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
 
 
 def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: int) -> list[Section]:
-    """Build the section of sites without success, a line for each of at most `max_rows` reasons; [] without sites."""
+    """Build the section of sites without success, a line for each of at most `max_rows` reasons.
+
+    [] without sites.
+    """
     if not sites:
         return []
     lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(sites)]
@@ -247,7 +253,10 @@ def _build_group_sections(
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:
-    """Build the summary as Markdown with as many rows as fit into a comment; cut it off if even one row does not."""
+    """Build the summary as Markdown with as many rows as fit into a comment.
+
+    Cut it off if even one row does not.
+    """
     for max_rows in (500, 200, 80, 30, 12, 4, 1):
         text = render_report_markdown(build_fleet_summary(plan, max_rows))
         if len(text.encode()) <= MAX_BYTES:
@@ -273,7 +282,9 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 def _render_site_tree(
     sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]
 ) -> list[str]:
-    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
+    """Draw the sites below their dependencies.
+
+    Sites with equal dependencies and dependents share a node.
 
     If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
         ╙── hub

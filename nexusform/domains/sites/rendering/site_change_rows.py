@@ -55,7 +55,10 @@ def replace_site_name(text: str, site: str) -> str:
 
 
 def count_placements(plan: Plan) -> dict[str, int]:
-    """Count placements for limits: lost and stopped objects count as moved, forgotten ones as removed."""
+    """Count placements for limits.
+
+    Lost and stopped objects count as moved, forgotten ones as removed.
+    """
     counts = Counter(row.action for row in plan.placements)
     lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
     return {
@@ -70,8 +73,10 @@ def count_placements(plan: Plan) -> dict[str, int]:
 
 
 def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Describe the pools without rack redundancy after the plan. Such a pool is on several racks before the plan, and
-    after it all of its VMs, at least two, are on one rack.
+    """Describe the pools without rack redundancy after the plan.
+
+    Such a pool is on several racks before the plan, and after it all of its VMs, at least two, are
+    on one rack.
     """
     descriptions: list[str] = []
     for pool in chain.from_iterable(site.pools for site in plan.sites):

@@ -78,7 +78,10 @@ def build_status_report(
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
-    """Build the report of an apply: counts, failures with reasons, and waves. A stopped wave makes it a finding."""
+    """Build the report of an apply: counts, failures with reasons, and waves.
+
+    A stopped wave makes it a finding.
+    """
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     failed_title = (
         f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not "
@@ -129,7 +132,10 @@ _LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unl
 
 
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
-    """Build the report as JSON data. `certainty`: answers about the certainty of locations, if requested."""
+    """Build the report as JSON data.
+
+    `certainty`: answers about the certainty of locations, if requested.
+    """
     document = {
         "format_version": "1.0",
         "sites": [
@@ -147,7 +153,10 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
 
 
 def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
-    """Format the locks of these locked sites as a list, then the commands to release them; "" without sites."""
+    """Format the locks of these locked sites as a list, then the commands to release them.
+
+    "" without sites.
+    """
     if not results:
         return ""
     rows = []
@@ -222,7 +231,10 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
 
 
 def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:
-    """Build the section with the table of results, problems first. Sites with the same cells share a row."""
+    """Build the section with the table of results, problems first.
+
+    Sites with the same cells share a row.
+    """
     heads, build_rows = _TABLES[question_kind]
     sites_by_line: dict[TableLine, list[str]] = {}
     for result in results:
@@ -274,7 +286,10 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
+    """Summarize the VMs with one machine or rack in all samples, and the least certain VM.
+
+    A finding is one VM.
+    """
     # Of the samples with the VM on its machine.
     shares: list[tuple[float, str, SiteQuestionFinding]] = []
     for result in results:
@@ -317,7 +332,10 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
-    """Summarize the racks with a problem if lost, and the number of their sites. A finding is one rack."""
+    """Summarize the racks with a problem if lost, and the number of their sites.
+
+    A finding is one rack.
+    """
     rack_count = format_count(sum(len(result.findings) for result in results), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
@@ -341,7 +359,10 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs observed on the machine chosen by the placement rule. Each site has its best rack_spread."""
+    """Summarize the VMs observed on the machine chosen by the placement rule.
+
+    Each site has its best rack_spread.
+    """
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"])
         for result in results
@@ -361,7 +382,10 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 
 
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build a row for each rack_spread: VMs placed as by the rule, certain ones, expected by chance, not checked."""
+    """Build a row for each rack_spread.
+
+    VMs placed as by the rule, certain ones, expected by chance, not checked.
+    """
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"

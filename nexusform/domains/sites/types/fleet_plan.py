@@ -1,4 +1,7 @@
-"""Fleet: its definition in nexusform.sites.hcl (sites, and waves in order), and its plan: one digest for all sites."""
+"""Fleet: its definition in nexusform.sites.hcl (sites, and waves in order), and its plan.
+
+One digest for all sites.
+"""
 
 import re
 from collections.abc import Mapping
@@ -20,10 +23,13 @@ ONLY_WAVE: Final = "all"
 
 
 class SiteEntry(Struct, frozen=True):
-    """One site. `source`: directory of its root module, relative to the file's directory. `inputs`: variable
-    values as plain data; `sensitive`: names of sensitive ones. `backend` and `settings`: location of its
-    state, paths relative to the file's directory. `span`: its header. A site of a `sites` block has the `key`
-    of its row and in `data_files` the files of the rows. `destroy`: delete everything.
+    """One site.
+
+    `source`: directory of its root module, relative to the file's directory. `inputs`: variable
+    values as plain data; `sensitive`: names of sensitive ones. `backend` and `settings`: location
+    of its state, paths relative to the file's directory. `span`: its header. A site of a `sites`
+    block has the `key` of its row and in `data_files` the files of the rows. `destroy`: delete
+    everything.
     """
 
     name: str
@@ -42,10 +48,12 @@ class SiteEntry(Struct, frozen=True):
 
 
 class Wave(Struct, frozen=True):
-    """Sites applied together, after the previous waves. At most `max_parallel` are applied at a time, and at
-    most `max_unavailable` are being applied or failed (None: number of workers). More than `max_failures`
-    failed or rejected sites stop it, as does a share of wrong predictions above `max_miss_rate`. `soak`:
-    seconds before the next wave. `needs_approval`: only after an approval.
+    """Sites applied together, after the previous waves.
+
+    At most `max_parallel` are applied at a time, and at most `max_unavailable` are being applied or
+    failed (None: number of workers). More than `max_failures` failed or rejected sites stop it, as
+    does a share of wrong predictions above `max_miss_rate`. `soak`: seconds before the next wave.
+    `needs_approval`: only after an approval.
     """
 
     name: str
@@ -58,9 +66,11 @@ class Wave(Struct, frozen=True):
 
 
 class FleetDefinition(Struct, frozen=True):
-    """All sites and waves in order. `digest`: digest of everything read. `templates`: sites named ANY_SITE
-    with the state locations of `sites` blocks. `requests_per_minute`: maximum for one subscription over all
-    workers; 0: unlimited.
+    """All sites and waves in order.
+
+    `digest`: digest of everything read. `templates`: sites named ANY_SITE with the state locations
+    of `sites` blocks. `requests_per_minute`: maximum for one subscription over all workers; 0:
+    unlimited.
     """
 
     sites: tuple[SiteEntry, ...]
@@ -77,8 +87,10 @@ class FleetDefinition(Struct, frozen=True):
 
 
 class PlannedSite(Struct, frozen=True):
-    """Site in a fleet's plan. `dependencies`: sites applied earlier, since it reads their states. `file` and
-    `line`: location in the sites file.
+    """Site in a fleet's plan.
+
+    `dependencies`: sites applied earlier, since it reads their states. `file` and `line`: location
+    in the sites file.
     """
 
     wave: str
@@ -95,8 +107,10 @@ class PlannedSite(Struct, frozen=True):
 
 
 class UndeclaredSite(Struct, frozen=True):
-    """Site no longer in nexusform.sites.hcl. `objects`: number of objects in its state (None: unreadable,
-    with `reason`); `placement_counts`: VMs, bindings and pods by kind.
+    """Site no longer in nexusform.sites.hcl.
+
+    `objects`: number of objects in its state (None: unreadable, with `reason`); `placement_counts`:
+    VMs, bindings and pods by kind.
     """
 
     name: str
@@ -108,10 +122,12 @@ class UndeclaredSite(Struct, frozen=True):
 
 
 class FleetPlan(Struct, frozen=True):
-    """Planned sites in order, and their waves. `now`: current time of all plans. `is_confined` and
-    `allow_remote`: trust in the configuration, also on apply. `undeclared`: sites with a state but no longer
-    declared; they are not changed and not part of the approval. `definition_digest`: digest of
-    nexusform.sites.hcl and the files it reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
+    """Planned sites in order, and their waves.
+
+    `now`: current time of all plans. `is_confined` and `allow_remote`: trust in the configuration,
+    also on apply. `undeclared`: sites with a state but no longer declared; they are not changed and
+    not part of the approval. `definition_digest`: digest of nexusform.sites.hcl and the files it
+    reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -159,7 +175,10 @@ class FleetPlan(Struct, frozen=True):
 
 
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """Compute the digest to approve: of sites, their changes or rejections, and waves with limits, not of times."""
+    """Compute the digest to approve.
+
+    Of sites, their changes or rejections, and waves with limits, not of times.
+    """
     rows = [
         (
             site.name,

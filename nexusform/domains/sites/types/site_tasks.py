@@ -1,6 +1,7 @@
-"""Tasks and results of workers: plain data without state, credentials or sensitive values. A task names a
-site; the worker reads everything else itself. Both are sent between processes as JSON. `TaskEngine` is the
-interface of engines that run them.
+"""Tasks and results of workers: plain data without state, credentials or sensitive values.
+
+A task names a site; the worker reads everything else itself. Both are sent between processes as
+JSON. `TaskEngine` is the interface of engines that run them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +16,10 @@ from nexusform.plans.impact.object_effects import EffectCount
 
 
 class SiteTaskKind(StrEnum):
-    """Kind of a task. `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release`
-    unlocks it. `unlock` removes the lock of a dead process. `status` and `ask` only read.
+    """Kind of a task.
+
+    `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release` unlocks
+    it. `unlock` removes the lock of a dead process. `status` and `ask` only read.
     """
 
     PLAN = "plan"
@@ -40,9 +43,11 @@ class SiteStatus(StrEnum):
 
 
 class FleetContext(Struct, frozen=True):
-    """Location and trust of a fleet, common to all its tasks. `root`: directory of its file;
-    `definition_digest`: digest of the files read; `now`: current time of all plans; `spool`: directory for
-    plan files ("": none); `session`: id of the command run.
+    """Location and trust of a fleet, common to all its tasks.
+
+    `root`: directory of its file; `definition_digest`: digest of the files read; `now`: current
+    time of all plans; `spool`: directory for plan files ("": none); `session`: id of the command
+    run.
     """
 
     root: str
@@ -60,8 +65,10 @@ class FleetContext(Struct, frozen=True):
 
 
 class SiteLock(Struct, frozen=True):
-    """Lock of a site. `has_started`: its journal has steps of an apply. `is_running`: the process lives on
-    this machine. `unlock_command` removes it.
+    """Lock of a site.
+
+    `has_started`: its journal has steps of an apply. `is_running`: the process lives on this
+    machine. `unlock_command` removes it.
     """
 
     id: str
@@ -83,8 +90,10 @@ class QuestionKind(StrEnum):
 
 
 class SiteQuestion(Struct, frozen=True):
-    """One of `parts` of a question; the parts together are independent of the workers. `runs`: number of
-    samples, from the seed `part * runs`. `source`: export of a replay, with SITE as placeholder.
+    """One of `parts` of a question; the parts together are independent of the workers.
+
+    `runs`: number of samples, from the seed `part * runs`. `source`: export of a replay, with SITE
+    as placeholder.
     """
 
     kind: QuestionKind
@@ -95,7 +104,10 @@ class SiteQuestion(Struct, frozen=True):
 
 
 class SiteQuestionFinding(Struct, frozen=True):
-    """One row of a result, about a VM, a rack or a spread. Figures of parts are added."""
+    """One row of a result, about a VM, a rack or a spread.
+
+    Figures of parts are added.
+    """
 
     name: str
     figures: dict[str, int | float] = {}
@@ -104,8 +116,10 @@ class SiteQuestionFinding(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One task for one site. `digest`: approved digest of its plan; `plan_digest`: approved digest of its
-    plan file. `unlock_host`: host of the locks to release ("": those of this run).
+    """One task for one site.
+
+    `digest`: approved digest of its plan; `plan_digest`: approved digest of its plan file.
+    `unlock_host`: host of the locks to release ("": those of this run).
     """
 
     kind: SiteTaskKind
@@ -118,13 +132,18 @@ class Task(Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Site and part of a question (0 without one): unique among the tasks of one call of an engine."""
+        """Site and part of a question (0 without one).
+
+        Unique among the tasks of one call of an engine.
+        """
         return self.site, self.question.part if self.question is not None else 0
 
 
 class SiteDiagnostic(Struct, frozen=True):
-    """Diagnostic of a site as data. `file` and `line`: its location ("" and 0: none). `level`: its weight.
-    `is_preexisting`: not caused by the plan.
+    """Diagnostic of a site as data.
+
+    `file` and `line`: its location ("" and 0: none). `level`: its weight. `is_preexisting`: not
+    caused by the plan.
     """
 
     severity: str
@@ -146,13 +165,16 @@ def describe_diagnostic(problem: SiteDiagnostic) -> str:
 
 
 class SiteResult(Struct, frozen=True):
-    """Result of a task. `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan
-    with SITE as name, equal for equal changes. `redundancy_lost`: pools on several racks before and one
-    after. `disruptions`: counts of interrupted objects; `impact`: its severity; `availability_losses`: lost
-    quorums, last replicas and ended separation rules. `lost` and `forgotten` are included in `moved` and
-    `removed`. `state_location`: its state; `read_states`: states of other sites read. `plan_digest`: digest
-    of the plan file. `is_locked`: the lock is kept. `wrong_certain`: wrong predictions reported as certain.
-    `findings`: answers of a question. `lock`: the lock of its state.
+    """Result of a task.
+
+    `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan with SITE as
+    name, equal for equal changes. `redundancy_lost`: pools on several racks before and one after.
+    `disruptions`: counts of interrupted objects; `impact`: its severity; `availability_losses`:
+    lost quorums, last replicas and ended separation rules. `lost` and `forgotten` are included in
+    `moved` and `removed`. `state_location`: its state; `read_states`: states of other sites read.
+    `plan_digest`: digest of the plan file. `is_locked`: the lock is kept. `wrong_certain`: wrong
+    predictions reported as certain. `findings`: answers of a question. `lock`: the lock of its
+    state.
     """
 
     site: str
@@ -204,7 +226,10 @@ OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
 class TaskEngineError(Exception):
-    """Unusable engine, or failed; the message is for the user. `running`: sites with a task in progress."""
+    """Unusable engine, or failed; the message is for the user.
+
+    `running`: sites with a task in progress.
+    """
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -213,7 +238,10 @@ class TaskEngineError(Exception):
 
 
 class TaskEngine(Protocol):
-    """Runner of tasks on workers. The crash of a worker affects no other task."""
+    """Runner of tasks on workers.
+
+    The crash of a worker affects no other task.
+    """
 
     @property
     def parallelism(self) -> int:
@@ -228,9 +256,11 @@ class TaskEngine(Protocol):
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run all tasks and report each result; return the tasks not started. Before each start,
-        `max_running` gives the maximum of running tasks (0: none now), and `is_stopping` if no further task
-        may start. A task with a crashed worker is retried on another one. Raises TaskEngineError.
+        """Run all tasks and report each result; return the tasks not started.
+
+        Before each start, `max_running` gives the maximum of running tasks (0: none now), and
+        `is_stopping` if no further task may start. A task with a crashed worker is retried on
+        another one. Raises TaskEngineError.
         """
         ...
 
@@ -240,7 +270,10 @@ class TaskEngine(Protocol):
 
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
-    """Build the result of a task without a result of its own: rejected for a plan or question, else failed."""
+    """Build the result of a task without a result of its own.
+
+    Rejected for a plan or question, else failed.
+    """
     status = (
         SiteStatus.REJECTED
         if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK)

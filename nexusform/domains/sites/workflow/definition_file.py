@@ -157,7 +157,10 @@ class NameScope(Struct, frozen=True):
     values: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a root name, the number of steps to skip (all after an unknown name), and errors."""
+        """Return the value of a root name, the number of steps to skip, and errors.
+
+        All after an unknown name.
+        """
         name = traversal.root.name
         value = self.values.get(name)
         if value is not None:
@@ -201,8 +204,10 @@ class _FileReading(Struct):
 def read_definition(
     root: str, confinement: Confinement, now: str, allowed_sources: tuple[str, ...] = ()
 ) -> tuple[FleetDefinition | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read nexusform.sites.hcl in the directory `root`. Return the definition (None if the file is missing or invalid),
-    the problems, and the source files to show with them. Site sources may also be in `allowed_sources`.
+    """Read nexusform.sites.hcl in the directory `root`.
+
+    Return the definition (None if the file is missing or invalid), the problems, and the source
+    files to show with them. Site sources may also be in `allowed_sources`.
     """
     path = str(Path(root, FILE_NAME))
     try:
@@ -352,7 +357,10 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves; arguments of the strategy are their defaults. Without waves, or after errors, return one wave."""
+    """Read the waves; arguments of the strategy are their defaults.
+
+    Without waves, or after errors, return one wave.
+    """
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -393,7 +401,10 @@ def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
 
 
 def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
-    """Prepare a block for evaluation by site, with its backend if that is known; report duplicate or unknown ones."""
+    """Prepare a block for evaluation by site, with its backend if that is known.
+
+    Report duplicate or unknown ones.
+    """
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
     without_backend = replace(
@@ -430,7 +441,10 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
 
 
 def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
-    """Yield the sites of one `site` or `sites` block up to the first invalid one; add problems to `reading`."""
+    """Yield the sites of one `site` or `sites` block up to the first invalid one.
+
+    Add problems to `reading`.
+    """
     if block.type == "site":
         prepared = _build_site_block(block, _SITE, reading.problems)
         site = _build_site(block.labels[0].value, prepared, reading.names, reading)
@@ -475,7 +489,10 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
 def _evaluate_name(
     key: str, expression: Expression | None, names: NameScope, reading: _FileReading
 ) -> str | None:
-    """Evaluate the name of one site of a `sites` block, by default its key in for_each; None if invalid."""
+    """Evaluate the name of one site of a `sites` block, by default its key in for_each.
+
+    None if invalid.
+    """
     if expression is None:
         return key
     value, problems = evaluate_expression(expression, names)
@@ -521,7 +538,10 @@ def _evaluate_for_each(
 
 
 def _explain_unusable_for_each(value: Value) -> str:
-    """Explain why a value cannot be used for for_each, or ""; its keys become names of sites, so they are printed."""
+    """Explain why a value cannot be used for for_each, or "".
+
+    Its keys become names of sites, so they are printed.
+    """
     is_set = isinstance(value.type, SetType)
     if not value.is_wholly_known:
         return "its value is known only after apply"
@@ -537,7 +557,10 @@ def _explain_unusable_for_each(value: Value) -> str:
 def _build_site(
     name: str, block: _SiteBlock, names: NameScope, reading: _FileReading
 ) -> SiteEntry | None:
-    """Build one site; its arguments override those of the `defaults` block. Return None after an error."""
+    """Build one site; its arguments override those of the `defaults` block.
+
+    Return None after an error.
+    """
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (
@@ -606,7 +629,10 @@ def _build_default_names(names: NameScope) -> NameScope:
 
 
 def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) -> AbstractSet[str]:
-    """Return the names of the inputs with a sensitive part. `paths` lead to sensitive values: ("inputs", NAME, ...)."""
+    """Return the names of the inputs with a sensitive part.
+
+    `paths` lead to sensitive values: ("inputs", NAME, ...).
+    """
     # sensitive as a whole.
     if ("inputs",) in paths:
         return inputs.keys()
@@ -616,7 +642,10 @@ def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) ->
 def _read_object_argument(
     name: str, values: Mapping[str, Any], block: _SiteBlock, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """Read an argument with an object as its value; {} if it is absent, unknown, or of another type (reported)."""
+    """Read an argument with an object as its value.
+
+    {} if it is absent, unknown, or of another type (reported).
+    """
     value = values.get(name)
     if value is None or value is UNKNOWN:
         return {}
@@ -630,7 +659,10 @@ def _read_object_argument(
 def _check_site_source(
     name: str, source: Any, block: _SiteBlock, reading: _FileReading
 ) -> Iterator[Diagnostic]:
-    """Check the source of a site. The plan checks that the directory exists."""
+    """Check the source of a site.
+
+    The plan checks that the directory exists.
+    """
     span = block.body.locate(("source",))
     if not isinstance(source, str) or not source:
         detail = (
@@ -664,7 +696,10 @@ def _read_backend(
     reading: _FileReading,
     problems: list[Diagnostic],
 ) -> tuple[str, Mapping[str, Any]]:
-    """Read the backend of a site and its settings: its own, else the default's, else a local file with its name."""
+    """Read the backend of a site and its settings.
+
+    Its own, else the default's, else a local file with its name.
+    """
     for candidate, scope in ((block, names), (reading.defaults, _build_default_names(names))):
         if candidate is None or candidate.settings is None:
             continue
@@ -675,8 +710,9 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations of a site of any name, to find the states of sites no longer declared. Skip a location
-    that needs more than the name: for other values its evaluation fails.
+    """Build the state locations of a site of any name, to find the states of sites no longer declared.
+
+    Skip a location that needs more than the name: for other values its evaluation fails.
     """
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
@@ -698,7 +734,10 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
 def describe_data_location(
     files: Sequence[str], key: str, root: str, confinement: Confinement
 ) -> str:
-    """Describe the location of a key: its line if it occurs once, else the only file. Return "" for several files."""
+    """Describe the location of a key: its line if it occurs once, else the only file.
+
+    Return "" for several files.
+    """
     # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     # file and line.

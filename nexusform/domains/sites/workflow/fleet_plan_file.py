@@ -1,6 +1,7 @@
-"""File of a fleet's plan: a ZIP with one document and a compressed plan file per changed site. Decompressed, plans
-of sites are readable by `nexusform show`. The file has the form of a plan file (members in fixed order and time),
-including sensitive values.
+"""File of a fleet's plan: a ZIP with one document and a compressed plan file per changed site.
+
+Decompressed, plans of sites are readable by `nexusform show`. The file has the form of a plan file
+(members in fixed order and time), including sensitive values.
 """
 
 import gzip
@@ -74,7 +75,10 @@ class _PlanFileManifest(Struct, frozen=True):
 def save_fleet_plan(
     plan: FleetPlan, spool: Path, path: str, max_bytes: int, signer: Signer | None = None
 ) -> list[Diagnostic]:
-    """Write the plan and the site plans in `spool` to one file, signed if there is a signer; return errors, or []."""
+    """Write the plan and the site plans in `spool` to one file, signed if there is a signer.
+
+    Return errors, or [].
+    """
     try:
         write_output(
             path,
@@ -88,7 +92,10 @@ def save_fleet_plan(
 
 
 def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
-    """Write the plan of a failed run. It cannot be applied."""
+    """Write the plan of a failed run.
+
+    It cannot be applied.
+    """
     # It has no sites.
     return save_fleet_plan(build_failed_plan(problems), spool=Path(), path=path, max_bytes=0)
 
@@ -104,7 +111,10 @@ def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
 def _build_members(
     plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None
 ) -> Iterator[tuple[str, bytes]]:
-    """Build the parts of the file one after another: only one site's plan, read from `spool`, is in memory."""
+    """Build the parts of the file one after another.
+
+    Only one site's plan, read from `spool`, is in memory.
+    """
     manifest = _PlanFileManifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.compute_digest(content)}
@@ -134,7 +144,10 @@ class _PlanFileContent(Struct, frozen=True):
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
-    """Sign the plan in a file, in place of earlier signatures; return problems. An unconfined one must be accepted."""
+    """Sign the plan in a file, in place of earlier signatures; return problems.
+
+    An unconfined one must be accepted.
+    """
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems
@@ -169,8 +182,10 @@ def sign_fleet_plan(
 def write_fleet_statement(
     plan: FleetPlan, path: str, location: CommandContext, signer: Signer
 ) -> list[Diagnostic]:
-    """Write the provenance statement of a signed plan: digests of the file, the plan and the plans of sites, and the
-    inputs of these. Raises FileProblem, DiagnosticsError.
+    """Write the provenance statement of a signed plan.
+
+    Digests of the file, the plan and the plans of sites, and the inputs of these. Raises
+    FileProblem, DiagnosticsError.
     """
     inputs: list[PlanInputs] = []
     site_digests: dict[str, str] = {}
@@ -193,8 +208,10 @@ def write_fleet_statement(
 def read_fleet_plan(
     path: str, location: CommandContext, key_files: Sequence[str] = ()
 ) -> tuple[FleetPlan | None, list[Diagnostic]]:
-    """Read the plan in a file. Return None, with diagnostics, if it is invalid, damaged or from a newer nexusform. The
-    file must be signed with each of the public keys in `key_files`.
+    """Read the plan in a file.
+
+    Return None, with diagnostics, if it is invalid, damaged or from a newer nexusform. The file
+    must be signed with each of the public keys in `key_files`.
     """
     try:
         content = _read_plan_file(path, location)
@@ -232,7 +249,10 @@ def _convert_read_problem(problem: Exception, path: str) -> list[Diagnostic]:
 
 
 def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
-    """Read a file; of site plans keep only digests. Raises FileProblem, DiagnosticsError, CorruptArchiveError."""
+    """Read a file; of site plans keep only digests.
+
+    Raises FileProblem, DiagnosticsError, CorruptArchiveError.
+    """
     # By part name.
     digests: dict[str, str] = {}
     last_part = ("", b"")
@@ -251,7 +271,10 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
 
 
 def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
-    """Return name and bytes of a part in the file: compressed for a site's plan. Digests are of the plain content."""
+    """Return name and bytes of a part in the file: compressed for a site's plan.
+
+    Digests are of the plain content.
+    """
     return (
         (f"{name}{_GZIP}", gzip.compress(content, mtime=0))
         if name.startswith(_FOLDER)
@@ -260,7 +283,10 @@ def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Yield the parts of a plan file: names without .gz, and decompressed contents. Raises CorruptArchiveError."""
+    """Yield the parts of a plan file: names without .gz, and decompressed contents.
+
+    Raises CorruptArchiveError.
+    """
     for name, content in plan_file.iterate_members(file, fstat(file.fileno()).st_size):
         if not name.endswith(_GZIP):
             yield name, content
@@ -277,7 +303,10 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
-    """Parse the plan in the first part of a file. Another format or kind counts as newer. Raises DiagnosticsError."""
+    """Parse the plan in the first part of a file.
+
+    Another format or kind counts as newer. Raises DiagnosticsError.
+    """
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
@@ -299,7 +328,10 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
 
 
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:
-    """Check the parts of a plan against its digests; return the error of the first difference, or []."""
+    """Check the parts of a plan against its digests.
+
+    Return the error of the first difference, or [].
+    """
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
         return [_build_damaged_file_problem(path, "Its sites do not match its digest.")]
     for site in content.plan.sites:

@@ -1,7 +1,9 @@
-"""Tasks for all sites of a fleet, on an engine: plans and their order, status, locks, and questions.
+"""Tasks for all sites of a fleet, on an engine.
 
-A site that reads another's state is applied after it. Questions are split into parts for any worker; the answer does
-not depend on the workers.
+Plans and their order, status, locks, and questions.
+
+A site that reads another's state is applied after it. Questions are split into parts for any
+worker; the answer does not depend on the workers.
 """
 
 import secrets
@@ -80,8 +82,10 @@ def open_fleet(
     lock_timeout: float = 0.0,
     allowed_sources: Sequence[str] = (),
 ) -> OpenedFleet:
-    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks. `now` is the current time
-    of plans, "" for the present. `has_lock`: plans lock their states. Sources may also be below `allowed_sources`.
+    """Read nexusform.sites.hcl of the current directory, and build the context of its tasks.
+
+    `now` is the current time of plans, "" for the present. `has_lock`: plans lock their states.
+    Sources may also be below `allowed_sources`.
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
@@ -112,8 +116,10 @@ def select_sites(
     wave: str,
     undeclared: Sequence[UndeclaredSite] = (),
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site. A
-    pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
+    """Select the names of sites by patterns and wave (none or "": all).
+
+    Report a pattern or wave without a site. A pattern without a declared site may match sites with
+    a state that are no longer declared (`undeclared`).
     """
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
@@ -173,8 +179,10 @@ def plan_fleet(
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> FleetPlanningResult:
-    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given; after an error,
-    write only the errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
+    """Plan the sites of `names`.
+
+    Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
+    errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
     definition, context = fleet.definition, fleet.context
     spool = Path(location.data_directory, f"sites-{context.session}").absolute()
@@ -286,9 +294,11 @@ def check_site_order(
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the sites of a cycle of dependencies, in order; [] if there is none. Sites without pending dependencies
-    are removed until none is left. Each remaining site depends on a remaining one, so a path along such dependencies,
-    from the first name, reaches a site of the path again.
+    """Return the sites of a cycle of dependencies, in order; [] if there is none.
+
+    Sites without pending dependencies are removed until none is left. Each remaining site depends
+    on a remaining one, so a path along such dependencies, from the first name, reaches a site of
+    the path again.
     """
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [
@@ -307,8 +317,10 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 def split_wave_by_dependencies(
     names: Sequence[str], dependencies: Mapping[str, Sequence[str]]
 ) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave. If b and
-    c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
+    """Split the sites of a wave into rounds.
+
+    Every site is in a later round than its dependencies in the wave. If b and c read the state of
+    a, and d that of c, the rounds are [a], [b, c] and [d].
     """
     remaining = list(names)
     rounds: list[list[str]] = []
@@ -329,8 +341,10 @@ def run_fleet_question(
     question: SiteQuestion,
     is_stopping: Callable[[], bool],
 ) -> list[SiteResult]:
-    """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
-    certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
+    """Run a question on each site; return the results in the order of names.
+
+    A question is split in parts: samples for certainty, racks for failures. Workers run the parts
+    at the same time, and the results of a site are merged.
     """
     # parts per site, and samples per part.
     count, runs = 1, question.runs
@@ -360,8 +374,10 @@ def run_fleet_question(
 
 
 def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
-    """Merge the `count` parts of the answer for one site; `parts` has them by number. If a part is missing, the result
-    is skipped. If a part was rejected, or parts are about different plans, the result is rejected.
+    """Merge the `count` parts of the answer for one site; `parts` has them by number.
+
+    If a part is missing, the result is skipped. If a part was rejected, or parts are about
+    different plans, the result is rejected.
     """
     if len(parts) < count:
         return SiteResult(
@@ -396,22 +412,30 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
 def read_site_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str]
 ) -> list[SiteResult]:
-    """Return the status of each site with its lock; `rejected` if it cannot be read. Raises TaskEngineError."""
+    """Return the status of each site with its lock; `rejected` if it cannot be read.
+
+    Raises TaskEngineError.
+    """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
 
 
 def read_locked_sites(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str]
 ) -> list[SiteResult]:
-    """Return the status of the locked sites, in the order of the names. Raises TaskEngineError."""
+    """Return the status of the locked sites, in the order of the names.
+
+    Raises TaskEngineError.
+    """
     return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
 
 
 def release_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
 ) -> list[SiteResult]:
-    """Release the locks of `unlock_host`, else those of this run, but not of sites with a started apply. The status of
-    a result is `applied` for a released lock, `skipped` for others, `rejected` if unreadable. Raises TaskEngineError.
+    """Release the locks of `unlock_host`, else those of this run, but not of sites with a started apply.
+
+    The status of a result is `applied` for a released lock, `skipped` for others, `rejected` if
+    unreadable. Raises TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 
@@ -425,7 +449,10 @@ def _run_on_all_sites(
     unlock_host: str = "",
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[SiteResult]:
-    """Run a task for each site. Return results in the order of the names; sites not started after a stop have none."""
+    """Run a task for each site.
+
+    Return results in the order of the names; sites not started after a stop have none.
+    """
     results: dict[str, SiteResult] = {}
     tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
     engine.run_tasks_until_stopped(

@@ -29,7 +29,10 @@ def describe_session(session: str) -> str:
 
 
 def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) -> SiteLock | None:
-    """Return the lock of a site's state, None without one. Raises BackendProblem."""
+    """Return the lock of a site's state, None without one.
+
+    Raises BackendProblem.
+    """
     holder = backend.read_lock()
     if holder is None:
         return None
@@ -67,8 +70,10 @@ def _is_lock_process_running(holder: LockInfo) -> bool:
 
 
 def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Release the lock of a site held by the host or the run of the task, unless its apply has started. The result has
-    the lock, None if there is none. Its status is `applied` if the lock was released, `skipped` if not.
+    """Release the lock of a site held by the host or the run of the task, unless its apply has started.
+
+    The result has the lock, None if there is none. Its status is `applied` if the lock was
+    released, `skipped` if not.
     """
     backend, problems = open_current_state(task, site)
     if backend is None:
@@ -84,14 +89,20 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _is_lock_of_task(lock: SiteLock, task: Task) -> bool:
-    """Return True if a dead process on the task's `unlock_host` holds the lock; without a host, the task's own run."""
+    """Return True if a dead process on the task's `unlock_host` holds the lock.
+
+    Without a host, the task's own run.
+    """
     if not task.unlock_host:
         return lock.info == describe_session(task.fleet.session)
     return lock.host == task.unlock_host and not lock.is_running
 
 
 def open_current_state(task: Task, site: SiteEntry) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the state of a site; its root module is the current directory. Return None, with diagnostics, on failure."""
+    """Open the state of a site; its root module is the current directory.
+
+    Return None, with diagnostics, on failure.
+    """
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)
     return open_state(task.fleet, location, site, configuration.settings)

@@ -54,8 +54,9 @@ def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> 
 def make_site_location(
     fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
 ) -> CommandContext:
-    """Create the context of a command for a site; its root module is the current directory. Local data of the site
-    is in its own directory, since sites may share a root module.
+    """Create the context of a command for a site; its root module is the current directory.
+
+    Local data of the site is in its own directory, since sites may share a root module.
     """
     location = build_fleet_context(fleet, environment)
     data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
@@ -70,7 +71,10 @@ def make_site_location(
 def open_site_project(
     fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
 ) -> OpenResult:
-    """Open the project of a site: configuration, variables and backend, but not the state. After errors it is None."""
+    """Open the project of a site: configuration, variables and backend, but not the state.
+
+    After errors it is None.
+    """
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
     sources = configuration.files
@@ -135,7 +139,10 @@ _MAX_CACHED: Final = 64
 
 
 def load_cached_configuration(location: CommandContext) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the root module in the current directory; sites with the same module share it until its files change."""
+    """Load the root module in the current directory.
+
+    Sites with the same module share it until its files change.
+    """
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
     if (
@@ -157,7 +164,10 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute a signature of files, changed by each write, addition or deletion; () if one is unreadable."""
+    """Compute a signature of files, changed by each write, addition or deletion.
+
+    () if one is unreadable.
+    """
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
@@ -199,7 +209,10 @@ def _build_assignments(
 
 
 def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
-    """Locate a problem with an input at the inputs of the site. For a missing one, refer to them instead of -var."""
+    """Locate a problem with an input at the inputs of the site.
+
+    For a missing one, refer to them instead of -var.
+    """
     if problem.subject is not None and problem.subject.filename == _build_inputs_file_name(site):
         return replace(problem, subject=site.inputs_span, context=None)
     if problem.id == "no-value-for-required-variable":
@@ -211,7 +224,10 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
 def open_state(
     fleet: FleetContext, location: CommandContext, site: SiteEntry, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a site's state for the current workspace; None on errors. Paths start at the fleet's root."""
+    """Open the backend of a site's state for the current workspace; None on errors.
+
+    Paths start at the fleet's root.
+    """
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]

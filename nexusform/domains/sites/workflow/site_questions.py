@@ -1,4 +1,7 @@
-"""Questions about one site: certainty of its plan, failures of its racks, replay. Nothing is locked or written."""
+"""Questions about one site: certainty of its plan, failures of its racks, replay.
+
+Nothing is locked or written.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -39,7 +42,10 @@ NO_STATE = "Nothing was applied yet."
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
-    """Run a part of a question for a site: some of its samples or racks. A site without a state is skipped."""
+    """Run a part of a question for a site: some of its samples or racks.
+
+    A site without a state is skipped.
+    """
     question = task.question
     assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)
@@ -75,7 +81,10 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
-    """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
+    """Build a finding for each VM with a sampled location.
+
+    The runs with its planned machine, rack and rack count.
+    """
     for row in plan.placements:
         # shares of the runs.
         certainty = row.certainty
@@ -94,7 +103,10 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
 def _simulate_rack_failures(
     state: State, run: Run, question: SiteQuestion
 ) -> Iterable[SiteQuestionFinding]:
-    """Simulate the failure of each rack of the question's part: of every `parts`-th one, from number `part`."""
+    """Simulate the failure of each rack of the question's part.
+
+    Of every `parts`-th one, from number `part`.
+    """
     registries = run.project.registries
     state_objects = list_state_objects(state)
     snapshot = build_snapshot(state_objects, registries, state.catalogue)
@@ -121,8 +133,9 @@ def _simulate_rack_failures(
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Compare the machines of VMs, as observed by an export or Azure, with those chosen by the placement rule. Return
-    the counts of equal ones (hits) for each tested `rack_spread`.
+    """Compare the machines of VMs, as observed by an export or Azure, with those chosen by the placement rule.
+
+    Return the counts of equal ones (hits) for each tested `rack_spread`.
     """
     source = question.source.replace("SITE", site.name)  # of -from=DIR
     reconciliation = run_site_replays(run, source)

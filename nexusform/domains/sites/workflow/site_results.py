@@ -38,7 +38,10 @@ _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 def build_plan_result(
     run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]
 ) -> SiteResult:
-    """Build the result of a plan: its errors if it is rejected, else its digest, changes, losses and findings."""
+    """Build the result of a plan.
+
+    Its errors if it is rejected, else its digest, changes, losses and findings.
+    """
     problems = list(problems)
     state_location = describe_state_location(run, site)
     # locations of the states of other sites read by the plan.
@@ -136,8 +139,9 @@ def _convert_finding(finding: Finding) -> SiteDiagnostic:
 
 
 def compute_plan_digest(plan: Plan) -> str:
-    """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source
-    lines. All plans without changes have the same digest.
+    """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source lines.
+
+    All plans without changes have the same digest.
     """
     # The records approved by a reviewer, without creation numbers; a NO_OP move or import changes
     # the state, too.

@@ -1,5 +1,7 @@
-"""Tasks of a worker. A worker runs tasks of many sites in turn, and keeps only locks between tasks: a wave
-takes all of its locks before its first write.
+"""Tasks of a worker.
+
+A worker runs tasks of many sites in turn, and keeps only locks between tasks: a wave takes all of
+its locks before its first write.
 """
 
 import os
@@ -104,7 +106,10 @@ class FleetTaskWorker:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
 
     def run_task(self, task: Task) -> SiteResult:
-        """Run a task. Errors of its site are part of the result; exceptions are bugs."""
+        """Run a task.
+
+        Errors of its site are part of the result; exceptions are bugs.
+        """
         with self._lock:
             self._heartbeats[task.fleet.session] = monotonic()
             os.chdir(task.fleet.root)
@@ -168,7 +173,10 @@ class FleetTaskWorker:
         return runners[task.kind](task, site)
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
-        """Lock the site and plan it again. Keep lock and plan if the plan is the approved one and changes anything."""
+        """Lock the site and plan it again.
+
+        Keep lock and plan if the plan is the approved one and changes anything.
+        """
         # Of an earlier attempt.
         self._release_lock(task)
         opened = open_site_project(task.fleet, site, os.environ)
@@ -244,7 +252,10 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site. If the task has a spool directory, save the plan there if it has changes and is not rejected."""
+    """Plan a site.
+
+    If the task has a spool directory, save the plan there if it has changes and is not rejected.
+    """
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:
@@ -301,14 +312,20 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
-    """Return the name of a file below `source`; an absolute one, or the one of the sites file, stays as it is."""
+    """Return the name of a file below `source`.
+
+    An absolute one, or the one of the sites file, stays as it is.
+    """
     if name in ("", FILE_NAME) or Path(name).is_absolute():
         return name
     return os.path.normpath(Path(source, name))
 
 
 def _make_paths_in_text_relative(text: str, source: str) -> str:
-    """Convert the file names with a position in a text, such as `main.nf.hcl:14,1-19`; leave other text."""
+    """Convert the file names with a position in a text, such as `main.nf.hcl:14,1-19`.
+
+    Leave other text.
+    """
 
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()
@@ -324,9 +341,11 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
-    """Compare the current plan of a locked site with the approved one. If they are equal (by digest) and change
-    anything, return a locked result and keep the plan in `prepared`. After an interrupted apply of the same plan file,
-    keep its remaining steps instead. Other results are applied (by an earlier run), unchanged or rejected.
+    """Compare the current plan of a locked site with the approved one.
+
+    If they are equal (by digest) and change anything, return a locked result and keep the plan in
+    `prepared`. After an interrupted apply of the same plan file, keep its remaining steps instead.
+    Other results are applied (by an earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(
@@ -375,7 +394,10 @@ def _compare_with_approval(
 
 
 def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteResult:
-    """Apply a prepared (locked) site: its approved plan, or the remaining steps of an interrupted apply."""
+    """Apply a prepared (locked) site.
+
+    Its approved plan, or the remaining steps of an interrupted apply.
+    """
     run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
         outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)
@@ -409,7 +431,10 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
-    """Read the status of a site without a lock: `applied`, `skipped` (never applied) or `failed` (interrupted)."""
+    """Read the status of a site without a lock.
+
+    `applied`, `skipped` (never applied) or `failed` (interrupted).
+    """
     backend, problems = open_current_state(task, site)
     if backend is None:
         return build_rejected_result(site.name, problems)
@@ -442,7 +467,10 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
-    """Return an error if an unsaved state exists; a plan without it would create existing objects again."""
+    """Return an error if an unsaved state exists.
+
+    A plan without it would create existing objects again.
+    """
     if not Path(location.rescue_path).exists():
         return []
     detail = (
@@ -455,7 +483,10 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
 
 
 def save_unsaved_state(run: Run) -> list[Diagnostic]:
-    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure, else []."""
+    """Move the unsaved state from its rescue file to the locked backend.
+
+    Return diagnostics on failure, else [].
+    """
     location = run.project.context
     try:
         data = read_limited_file(location.rescue_path, location)

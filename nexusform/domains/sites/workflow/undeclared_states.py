@@ -1,6 +1,8 @@
-"""Sites no longer in nexusform.sites.hcl but with objects in their state. Removing a row deletes nothing: the
-site's objects keep running. Such sites are found by state files in the usual places, and by a list of states
-from earlier commands, since not every backend can be listed.
+"""Sites no longer in nexusform.sites.hcl but with objects in their state.
+
+Removing a row deletes nothing: the site's objects keep running. Such sites are found by state files
+in the usual places, and by a list of states from earlier commands, since not every backend can be
+listed.
 """
 
 import glob
@@ -50,7 +52,10 @@ class _KnownState(Struct, frozen=True):
 def find_undeclared_sites(
     fleet: Fleet, location: CommandContext, patterns: Sequence[str] = ()
 ) -> tuple[UndeclaredSite, ...]:
-    """Find the sites with a state but no declaration, by name, matching `patterns`. Nothing is locked or written."""
+    """Find the sites with a state but no declaration, by name, matching `patterns`.
+
+    Nothing is locked or written.
+    """
     definition, context = fleet.definition, fleet.context
     declared = definition.sites_by_name
     # local files of all declared sites.
@@ -83,7 +88,10 @@ def find_undeclared_sites(
 def record_state_locations(
     fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]
 ) -> None:
-    """Record the locations of states with content; failures are ignored, since the list is only an aid."""
+    """Record the locations of states with content.
+
+    Failures are ignored, since the list is only an aid.
+    """
     sites = fleet.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
@@ -113,7 +121,10 @@ def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
 
 
 def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tuple[str, str]]:
-    """Find state files by the template's path, with a placeholder as the site's name: yield site name and path."""
+    """Find state files by the template's path, with a placeholder as the site's name.
+
+    Yield site name and path.
+    """
     backend = _open_backend(template, fleet)
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         # Only local paths with the site's name can be searched.
@@ -141,7 +152,10 @@ def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
 def _read_undeclared_site(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> UndeclaredSite | None:
-    """Read a site's state from a backend of `templates`; None if empty. For an unreadable one, return the reason."""
+    """Read a site's state from a backend of `templates`; None if empty.
+
+    For an unreadable one, return the reason.
+    """
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
         reason = "No backend of nexusform.sites.hcl covers it, so it was not read."
@@ -165,9 +179,10 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of the known state of the site `name`. Try the settings of each template, with this name in
-    place of ANY_SITE, until they give the known location. Otherwise open a local file by its path; for other backends
-    return None.
+    """Open the backend of the known state of the site `name`.
+
+    Try the settings of each template, with this name in place of ANY_SITE, until they give the
+    known location. Otherwise open a local file by its path; for other backends return None.
     """
     for template in templates:
         if template.backend != known_state.backend:

@@ -1,5 +1,7 @@
-"""Progress of applying a plan of sites: a file of lines next to it, each written durably before the next action. States
-are authoritative for sites; this file records what they do not: ends, approvals and stops of waves.
+"""Progress of applying a plan of sites.
+
+A file of lines next to it, each written durably before the next action. States are authoritative
+for sites; this file records what they do not: ends, approvals and stops of waves.
 """
 
 import os
@@ -48,7 +50,10 @@ class FleetApplyProgress(Struct):
     lines: list[WaveProgressLine]
 
     def add_line(self, line: WaveProgressLine) -> None:
-        """Append a line durably. Raises FileProblem."""
+        """Append a line durably.
+
+        Raises FileProblem.
+        """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(self.path, flags, PRIVATE)
@@ -79,8 +84,9 @@ class FleetApplyProgress(Struct):
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
-    """Read the progress of the plan with this identity (none before its first apply), and remove an incomplete last
-    line from the file. Raises FileProblem.
+    """Read the progress of the plan with this identity (none before its first apply), and remove an incomplete last line from the file.
+
+    Raises FileProblem.
     """
     path = Path(f"{plan_path}{SUFFIX}")
     try:

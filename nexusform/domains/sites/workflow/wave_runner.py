@@ -1,6 +1,7 @@
-"""Application of a fleet's plan, wave by wave; the entry point is `apply_waves`. For a wave all locks are
-taken and all plans are repeated first; the first site is applied only if every plan is the approved one. A
-stopped wave stops the later ones.
+"""Application of a fleet's plan, wave by wave; the entry point is `apply_waves`.
+
+For a wave all locks are taken and all plans are repeated first; the first site is applied only if
+every plan is the approved one. A stopped wave stops the later ones.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class ApplyObserver(Struct, frozen=True):
 
 
 class FleetApply(Struct):
-    """One run over waves. `results`: results of sites so far."""
+    """One run over waves.
+
+    `results`: results of sites so far.
+    """
 
     plan: FleetPlan
     fleet: FleetContext
@@ -92,7 +96,10 @@ class FleetApply(Struct):
         site: str = "",
         status: SiteStatus | None = None,
     ) -> None:
-        """Record an event of a wave, or, with `site` and `status`, of a site in it. Raises FileProblem."""
+        """Record an event of a wave, or, with `site` and `status`, of a site in it.
+
+        Raises FileProblem.
+        """
         time = self.clock.read_time().timestamp()
         self.progress.add_line(
             WaveProgressLine(self.progress.plan, event, wave, time, site, status, reason)
@@ -100,7 +107,10 @@ class FleetApply(Struct):
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
-    """Apply `waves` in order; return the stop, None if all are finished. Raises FileProblem, TaskEngineError."""
+    """Apply `waves` in order; return the stop, None if all are finished.
+
+    Raises FileProblem, TaskEngineError.
+    """
     gate = [_wait_for_soak, _stop_without_approval]
     if not fleet_apply.observer.can_ask:
         # A missing approval stops the run before the wait.
@@ -140,7 +150,10 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 
 
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Wait until the soak time of earlier waves with changes is over; return a stop if interrupted, else None."""
+    """Wait until the soak time of earlier waves with changes is over.
+
+    Return a stop if interrupted, else None.
+    """
     plan = fleet_apply.plan
     # Nothing will be applied.
     if not plan.has_pending_sites(wave.name):
@@ -163,7 +176,10 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 
 
 def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Request the approval of a wave with changes once, if it needs one. Return None if it may start, else the stop."""
+    """Request the approval of a wave with changes once, if it needs one.
+
+    Return None if it may start, else the stop.
+    """
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
@@ -233,8 +249,10 @@ class _WaveCounts(Struct):
 
 
 def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Apply one wave; return the reason of a stop, None if it finished. Sites run in rounds: a reader of states of
-    other sites of the wave is in a later round. Sites without a plan count as failed from the start.
+    """Apply one wave; return the reason of a stop, None if it finished.
+
+    Sites run in rounds: a reader of states of other sites of the wave is in a later round. Sites
+    without a plan count as failed from the start.
     """
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
@@ -263,8 +281,10 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Lock and plan sites again, then apply them, unless a result stops the wave before. Return the reason of a stop,
-    "" for none. `is_first`: no site of the wave was applied in this run yet.
+    """Lock and plan sites again, then apply them, unless a result stops the wave before.
+
+    Return the reason of a stop, "" for none. `is_first`: no site of the wave was applied in this
+    run yet.
     """
     prepared = _prepare_sites(fleet_apply, sites, tally)
     # None of `sites` is applied.
@@ -305,7 +325,10 @@ def _apply_until_stop(
 def _prepare_sites(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts
 ) -> list[PlannedSite]:
-    """Lock and plan all sites again; return the sites to apply now. `tally.stop_reason` is set to stop the wave."""
+    """Lock and plan all sites again; return the sites to apply now.
+
+    `tally.stop_reason` is set to stop the wave.
+    """
     site_by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
     rejected: list[SiteResult] = []
@@ -342,7 +365,10 @@ def _prepare_sites(
 
 
 def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
-    """Describe a wave stopped before the first write of this run: no changes, or only the ones of earlier runs."""
+    """Describe a wave stopped before the first write of this run.
+
+    No changes, or only the ones of earlier runs.
+    """
     names = {site.name for site in fleet_apply.plan.select_wave(wave.name)}
     applied_results = select_results(fleet_apply.results.values(), SiteStatus.APPLIED)
     applied = sum(result.site in names for result in applied_results)
@@ -356,7 +382,10 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Reject the locked sites of a wave stopped by a lock; return their locks and release commands as text, else ""."""
+    """Reject the locked sites of a wave stopped by a lock.
+
+    Return their locks and release commands as text, else "".
+    """
     if not any(map(_has_lock_error, fleet_apply.results.values())):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
@@ -371,7 +400,10 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
 
 
 def _is_final_rejection(result: SiteResult) -> bool:
-    """Return True if a rejection always stops the wave: by a changed plan (`digest` is the new one), or by a lock."""
+    """Return True if a rejection always stops the wave.
+
+    By a changed plan (`digest` is the new one), or by a lock.
+    """
     return bool(result.digest) or _has_lock_error(result)
 
 
@@ -407,8 +439,10 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
 def stop_after_lost_engine(
     fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError
 ) -> WaveStop:
-    """Stop the wave in progress after its engine was lost (`problem`). Locks of sites not started are released on
-    another engine, `engine`. Raises TaskEngineError, FileProblem.
+    """Stop the wave in progress after its engine was lost (`problem`).
+
+    Locks of sites not started are released on another engine, `engine`. Raises TaskEngineError,
+    FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
     wave_names = [site.name for site in fleet_apply.plan.select_wave(wave)]

@@ -77,7 +77,10 @@ Expressions = Mapping[str, Expression]
 
 
 class Override(Struct, frozen=True):
-    """Values that replace those of one resource, data block or module; of a resource `during_plan`, or at apply."""
+    """Values that replace those of one resource, data block or module.
+
+    Of a resource `during_plan`, or at apply.
+    """
 
     target: AddressPattern
     values: Expression | None
@@ -94,7 +97,10 @@ class OverrideBlocks(Struct):
 
 
 class Mock(Struct, frozen=True):
-    """Block mock_provider: defaults by resource type and data source; `planned_types` have them in the plan."""
+    """Block mock_provider: defaults by resource type and data source.
+
+    `planned_types` have them in the plan.
+    """
 
     key: str
     resources: Expressions
@@ -104,8 +110,10 @@ class Mock(Struct, frozen=True):
 
 
 class RunBlock(Struct, frozen=True):
-    """Run block. `mode` is "normal" or "refresh-only"; `source` the directory of another module to run, ""
-    for the tested one; `providers` maps a name to the configuration to use.
+    """Run block.
+
+    `mode` is "normal" or "refresh-only"; `source` the directory of another module to run, "" for
+    the tested one; `providers` maps a name to the configuration to use.
     """
 
     name: str
@@ -254,7 +262,10 @@ def _decode_expected_failures(
 def _decode_keyword(
     attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]
 ) -> str:
-    """Return the keyword of an argument. If it is absent, or invalid (reported), return the first allowed one."""
+    """Return the keyword of an argument.
+
+    If it is absent, or invalid (reported), return the first allowed one.
+    """
     if attribute is None:
         return allowed[0]
     word = get_bare_keyword(attribute)
@@ -271,7 +282,10 @@ def _decode_keyword(
 
 
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
-    """Return the addresses in a list of references, without invalid ones (reported); () without `attribute`."""
+    """Return the addresses in a list of references, without invalid ones (reported).
+
+    () without `attribute`.
+    """
     if attribute is None:
         return ()
     addresses = []
@@ -290,7 +304,10 @@ def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> Addre
 def _decode_module_source(
     parts: BodyContent, problems: list[Diagnostic]
 ) -> tuple[str, Span | None]:
-    """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
+    """Return the directory and span of the module of a run.
+
+    "" for the tested configuration or after errors.
+    """
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         # The tested configuration.
@@ -305,7 +322,10 @@ def _decode_module_source(
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Decode the providers of a run: {"simulated": "simulated.other"} uses another block; {} if absent or invalid."""
+    """Decode the providers of a run: {"simulated": "simulated.other"} uses another block.
+
+    {} if absent or invalid.
+    """
     if attribute is None:
         return {}
     expression = attribute.expression

@@ -38,7 +38,10 @@ _RANK = tuple(TestStatus)
 
 
 class RunResult(Struct):
-    """Result of one run block. `plan` is its plan, `state` the state after an apply."""
+    """Result of one run block.
+
+    `plan` is its plan, `state` the state after an apply.
+    """
 
     name: str
     status: TestStatus = TestStatus.SKIP
@@ -58,7 +61,10 @@ class FileResult(Struct):
 
     @property
     def status(self) -> TestStatus:
-        """Worst status of its runs. It is ERROR if the file itself has errors, and PASS without runs."""
+        """Worst status of its runs.
+
+        It is ERROR if the file itself has errors, and PASS without runs.
+        """
         file_statuses = [TestStatus.ERROR] if has_errors(self.diagnostics) else []
         return max(
             [*file_statuses, *(run.status for run in self.runs)],
@@ -194,7 +200,10 @@ class _TestFileRunner:
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration:
-        """Return the configuration of the run's module (source "": the tested one). Raises RunBlockError."""
+        """Return the configuration of the run's module (source "": the tested one).
+
+        Raises RunBlockError.
+        """
         # "", or a module of an earlier run.
         if block.source in self._modules:
             return self._modules[block.source]

@@ -30,8 +30,9 @@ def find_test_files(
     requested_files: Sequence[str],
     problems: list[Diagnostic],
 ) -> list[str]:
-    """Return the test files next to the configuration and in the test directory, sorted by name. With
-    `requested_files` only those; a name without a test file is an error.
+    """Return the test files next to the configuration and in the test directory, sorted by name.
+
+    With `requested_files` only those; a name without a test file is an error.
     """
     paths: list[str] = []
     root = context.directory
@@ -69,7 +70,10 @@ def find_test_files(
 def read_test_file(
     path: str, context: CommandContext, sources: dict[str, SourceFile]
 ) -> tuple[TestFile | None, list[Diagnostic]]:
-    """Read one test file; None if it is invalid. Its text is added to `sources`."""
+    """Read one test file; None if it is invalid.
+
+    Its text is added to `sources`.
+    """
     try:
         text = (
             ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(path)).decode()

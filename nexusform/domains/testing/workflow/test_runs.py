@@ -71,14 +71,20 @@ class RunBlockError(Exception):
     """A run failed with an error; it ends the file."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
-        """Create the error. `plan` is the plan to show, None if there is none."""
+        """Create the error.
+
+        `plan` is the plan to show, None if there is none.
+        """
         super().__init__("the run failed")
         self.diagnostics = list(diagnostics)
         self.plan = plan
 
 
 class RunOutcome(Struct):
-    """Outcome of a completed run. `has_failed`: an assertion failed; later runs are still executed."""
+    """Outcome of a completed run.
+
+    `has_failed`: an assertion failed; later runs are still executed.
+    """
 
     diagnostics: list[Diagnostic]
     plan: Plan
@@ -95,7 +101,10 @@ class _AppliedModule(Struct):
 
 
 class RunBlockExecutor(Struct):
-    """Executor of the runs of one file. States are kept by module, outputs by run."""
+    """Executor of the runs of one file.
+
+    States are kept by module, outputs by run.
+    """
 
     context: CommandContext
     file: TestFile
@@ -108,7 +117,10 @@ class RunBlockExecutor(Struct):
     _applied_modules: dict[str, _AppliedModule] = field(default_factory=dict)
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
-        """Execute one run. Raises RunBlockError."""
+        """Execute one run.
+
+        Raises RunBlockError.
+        """
         # The scope of expressions in the test file: its variables replace those from outside.
         variables, problems = self._read_external_variables(self.configuration)
         functions = build_state_evaluation(
@@ -186,7 +198,10 @@ class RunBlockExecutor(Struct):
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return the variables of a run: of its block, else of its file, else from outside, else the default."""
+        """Return the variables of a run.
+
+        Of its block, else of its file, else from outside, else the default.
+        """
         values, problems = self._read_external_variables(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
@@ -233,7 +248,10 @@ class RunBlockExecutor(Struct):
 
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
-        """Open a run without a lock, with the overrides on its providers. Raises RunBlockError."""
+        """Open a run without a lock, with the overrides on its providers.
+
+        Raises RunBlockError.
+        """
         locking = LockOptions(enabled=False, is_exclusive=True)
         with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
             if not session.is_ready:
@@ -242,8 +260,10 @@ class RunBlockExecutor(Struct):
             yield session
 
     def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
-        """Plan, apply if requested, and evaluate the assertions; `problems` has the warnings so far and gets those of
-        the plan. Raises RunBlockError for an unexpected error, and if an expected failure is missing.
+        """Plan, apply if requested, and evaluate the assertions.
+
+        `problems` has the warnings so far and gets those of the plan. Raises RunBlockError for an
+        unexpected error, and if an expected failure is missing.
         """
         options = PlanOptions(
             mode=Mode(block.mode),
@@ -280,7 +300,10 @@ class RunBlockExecutor(Struct):
     def _handle_failed_plan(
         self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]
     ) -> RunOutcome:
-        """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, or errors in `problems`."""
+        """Evaluate the assertions after expected errors.
+
+        Raises RunBlockError for an apply, or errors in `problems`.
+        """
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
@@ -316,7 +339,10 @@ class RunBlockExecutor(Struct):
         # Without a value after an expected failure: null.
         failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
-        """Return whether an assertion failed; record the outputs of the run. Raises RunBlockError for an error."""
+        """Return whether an assertion failed; record the outputs of the run.
+
+        Raises RunBlockError for an error.
+        """
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(
@@ -341,7 +367,10 @@ class RunBlockExecutor(Struct):
         return has_failed
 
     def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
-        """Destroy the resources of each state, latest first; `report_teardown` gets the name of its last apply run."""
+        """Destroy the resources of each state, latest first.
+
+        `report_teardown` gets the name of its last apply run.
+        """
         problems: list[Diagnostic] = []
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)
@@ -400,7 +429,10 @@ def _evaluate_assertion(
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state after a plan; computed values may be unknown. After a refresh-only plan, objects are as read."""
+    """Return the state after a plan; computed values may be unknown.
+
+    After a refresh-only plan, objects are as read.
+    """
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
@@ -433,9 +465,10 @@ def _build_apply_failure_errors(outcome: ApplyOutcome) -> list[Diagnostic]:
 def filter_expected_failures(
     expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return the unexpected problems, and one for each expected failure that did not occur. An expected failure of an
-    object without an instance key, such as `nexus_site.a`, includes those of all its instances. Other problems than
-    failed conditions are never expected.
+    """Return the unexpected problems, and one for each expected failure that did not occur.
+
+    An expected failure of an object without an instance key, such as `nexus_site.a`, includes those
+    of all its instances. Other problems than failed conditions are never expected.
     """
     expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
     matched_names: set[str] = set()

@@ -59,7 +59,10 @@ Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
 
 
 class TestFileScope(Struct, frozen=True):
-    """Scope outside of the configuration: `var.` with external values, and `run.NAME` of earlier runs."""
+    """Scope outside of the configuration.
+
+    `var.` with external values, and `run.NAME` of earlier runs.
+    """
 
     functions: Mapping[str, Any]
     variables: Mapping[str, Value]
@@ -84,7 +87,10 @@ class TestFileScope(Struct, frozen=True):
 
 
 class AssertionScope(Struct, frozen=True):
-    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`. `failed_outputs` are null."""
+    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`.
+
+    `failed_outputs` are null.
+    """
 
     inner: InstanceScope
     runs: Mapping[str, Value]
@@ -229,7 +235,10 @@ def collect_value_overrides(
 def _evaluate_override(
     expression: Expression | None, scope: TestFileScope, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """Return the values of an override as plain data; {} without values. Report a value other than an object."""
+    """Return the values of an override as plain data; {} without values.
+
+    Report a value other than an object.
+    """
     if expression is None:
         return {}
     value, new_problems = evaluate_expression(expression, scope)
@@ -285,7 +294,10 @@ def build_tested_configuration(
 def _replace_module(
     module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]
 ) -> Module:
-    """Return the module with the call at a path of names replaced by overridden outputs; report an unknown name."""
+    """Return the module with the call at a path of names replaced by overridden outputs.
+
+    Report an unknown name.
+    """
     call = module.calls.get(path[0])
     if call is None:
         detail = (
@@ -326,7 +338,10 @@ def _create_output_module(
 def _get_overridden_outputs(
     override: Override, problems: list[Diagnostic]
 ) -> dict[str, Expression]:
-    """Return the outputs of an override by name; {} without values. Report a value other than a map."""
+    """Return the outputs of an override by name; {} without values.
+
+    Report a value other than a map.
+    """
     expression_map = override.values
     if expression_map is None:
         return {}
@@ -350,7 +365,10 @@ def _get_overridden_outputs(
 
 
 class OverridingProvider:
-    """Provider with override values for some objects, from their patterns or types. Other requests are passed on."""
+    """Provider with override values for some objects, from their patterns or types.
+
+    Other requests are passed on.
+    """
 
     def __init__(
         self,
@@ -358,14 +376,20 @@ class OverridingProvider:
         resources: Overrides,
         defaults: Mapping[str, Mapping[str, Any]] | None,
     ) -> None:
-        """Wrap a provider. `defaults` are values by resource type in a mock of it, None without a mock."""
+        """Wrap a provider.
+
+        `defaults` are values by resource type in a mock of it, None without a mock.
+        """
         self._inner, self._resources, self._defaults = inner, resources, defaults
         self.name = inner.name
         self.sends_changes = inner.sends_changes
         self.observes_objects = inner.observes_objects
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
+        """Read the objects; overridden ones are returned as in state.
+
+        Raises ProviderProblem.
+        """
         inner_requests: list[ReadRequest] = []
         # By position of the request.
         overridden: list[bool] = []
@@ -382,8 +406,10 @@ class OverridingProvider:
         return results
 
     def _find_values(self, object_address: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object: those of a pattern, else the defaults of its type in the mock.
-        Return None for an object of a real provider without a pattern.
+        """Return the override values of an object.
+
+        Those of a pattern, else the defaults of its type in the mock. Return None for an object of
+        a real provider without a pattern.
         """
         address = parse_address(object_address)
         for pattern, values in self._resources:
@@ -392,7 +418,10 @@ class OverridingProvider:
         return None if self._defaults is None else self._defaults.get(address.type, {})
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create the object. An overridden one only gets its values. Raises ProviderProblem."""
+        """Create the object.
+
+        An overridden one only gets its values. Raises ProviderProblem.
+        """
         values = self._find_values(request.address)
         return (
             self._inner.create(request)
@@ -401,7 +430,10 @@ class OverridingProvider:
         )
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update the object. An overridden one only gets its values. Raises ProviderProblem."""
+        """Update the object.
+
+        An overridden one only gets its values. Raises ProviderProblem.
+        """
         values = self._find_values(request.address)
         return (
             self._inner.update(request)
@@ -410,7 +442,10 @@ class OverridingProvider:
         )
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete the object, unless it is overridden and so was never created. Raises ProviderProblem."""
+        """Delete the object, unless it is overridden and so was never created.
+
+        Raises ProviderProblem.
+        """
         if self._find_values(request.address) is None:
             self._inner.delete(request)
 
@@ -433,7 +468,10 @@ def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -
 
 
 def _list_leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield path and value of each part of nested mappings. An empty mapping is a part, unless it is the whole."""
+    """Yield path and value of each part of nested mappings.
+
+    An empty mapping is a part, unless it is the whole.
+    """
     if isinstance(value, Mapping) and (value or not path):
         for name, part in value.items():
             yield from _list_leaves(part, (*path, name))

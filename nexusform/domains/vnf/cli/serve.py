@@ -41,9 +41,9 @@ def serve_sol003(arguments: ServeArguments) -> int:
     """Decide grant requests of a VNFM (ETSI SOL003) from a saved plan.
 
     A request of the plan is granted with the zone of each VNFC; any other is rejected with the
-    reason. Granted requests are written to FILE.grants before the answer, so a restart
-    gives the same answers. Without a certificate and a token only loopback addresses are allowed.
-    SIGTERM and Ctrl-C end the server.
+    reason. Granted requests are written to FILE.grants before the answer, so a restart gives the
+    same answers. Without a certificate and a token only loopback addresses are allowed. SIGTERM and
+    Ctrl-C end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
@@ -110,7 +110,10 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
 
 def _parse_address(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT, with an IPv4 address or localhost. Raises UsageError."""
+    """Parse HOST:PORT, with an IPv4 address or localhost.
+
+    Raises UsageError.
+    """
     host, _, port = text.rpartition(":")
     host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
     number = parse_integer(port)
@@ -126,7 +129,10 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 def _read_token(path: str) -> str:
-    """Read the token in a file, "" without a path. Raises UsageError."""
+    """Read the token in a file, "" without a path.
+
+    Raises UsageError.
+    """
     if not path:
         return ""
     try:
@@ -139,7 +145,10 @@ def _read_token(path: str) -> str:
 
 
 def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
-    """Build the TLS settings of the server; None without a certificate and a key. Raises UsageError."""
+    """Build the TLS settings of the server; None without a certificate and a key.
+
+    Raises UsageError.
+    """
     if not arguments.tls_cert and not arguments.tls_key:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

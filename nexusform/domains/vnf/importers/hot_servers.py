@@ -39,7 +39,10 @@ _MAX_PER_HOST_RULE: Final = "max_server_per_host"
 
 
 class ServerGroup(Struct, frozen=True):
-    """Server group; `policy` is "" without a known one. `title` is its name in the cloud."""
+    """Server group; `policy` is "" without a known one.
+
+    `title` is its name in the cloud.
+    """
 
     name: str
     title: str
@@ -62,8 +65,10 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group. For several policies report an error, and return the first. Without a known
-    policy add a warning, and return "".
+    """Return the policy of a server group.
+
+    For several policies report an error, and return the first. Without a known policy add a
+    warning, and return "".
     """
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
@@ -115,7 +120,10 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
 
 
 class SchedulerHints(Struct, frozen=True):
-    """Resolved scheduler_hints of a server, or of a resource around it: a mapping, or only the server group."""
+    """Resolved scheduler_hints of a server, or of a resource around it.
+
+    A mapping, or only the server group.
+    """
 
     value: Any
     node: Node
@@ -129,7 +137,10 @@ class SchedulerHints(Struct, frozen=True):
 def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], hints_by_vdu: Mapping[str, SchedulerHints]
 ) -> tuple[PlacementRule, ...]:
-    """Return one rule for each server group with VDUs. Warn about groups without VDUs, and hints at unknown groups."""
+    """Return one rule for each server group with VDUs.
+
+    Warn about groups without VDUs, and hints at unknown groups.
+    """
     # None: in no group.
     vdus_by_group: dict[ResourceReference | None, list[str]] = {}
     for vdu, hints in hints_by_vdu.items():
@@ -169,8 +180,10 @@ def build_placement_rules(
 def _find_group(
     vdu: str, hints: SchedulerHints, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group requested by the scheduler hints of a VDU. Hints name a group by a reference to its resource, or
-    by its name in the template or in the cloud. Return None without a request, or for an unknown group, with a warning.
+    """Return the group requested by the scheduler hints of a VDU.
+
+    Hints name a group by a reference to its resource, or by its name in the template or in the
+    cloud. Return None without a request, or for an unknown group, with a warning.
     """
     requested = hints.value
     if isinstance(requested, dict):
@@ -223,8 +236,10 @@ class UnknownCount(Struct, frozen=True):
 
 
 class ResourceRepetition(Struct, frozen=True):
-    """Repetition of the resources being parsed: minimum, maximum and initial number, and their scaling group.
-    `unknown_count` is a number left to a missing value.
+    """Repetition of the resources being parsed.
+
+    Minimum, maximum and initial number, and their scaling group. `unknown_count` is a number left
+    to a missing value.
     """
 
     minimum: int = 1
@@ -260,7 +275,10 @@ def get_resource_properties(body: Node) -> Node:
 
 
 class _ScalingGroupSizes(NamedTuple):
-    """Minimum, maximum (None: no limit) and initial number of members; whether the last is explicit, and its node."""
+    """Minimum, maximum (None: no limit) and initial number of members.
+
+    Whether the last is explicit, and its node.
+    """
 
     minimum: int
     maximum: int | None
@@ -272,8 +290,10 @@ class _ScalingGroupSizes(NamedTuple):
 def compute_group_repetition(
     template: Template, resource: tuple[str, Node], outer: ResourceRepetition
 ) -> ResourceRepetition:
-    """Return how often the resource of a group is created: the sizes of the group times those of the groups around it.
-    `is_explicit`: the template gives the number in all these groups.
+    """Return how often the resource of a group is created.
+
+    The sizes of the group times those of the groups around it. `is_explicit`: the template gives
+    the number in all these groups.
     """
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
@@ -308,7 +328,10 @@ def compute_group_repetition(
 
 
 def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _ScalingGroupSizes:
-    """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
+    """Return the sizes of a scaling group.
+
+    The initial one is the desired capacity, else the minimum, else one.
+    """
     name, body = resource
     properties = get_resource_properties(body)
     min_size = _parse_count(template, find_first_field(properties, "min_size", "MinSize"))
@@ -339,7 +362,10 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
-    """Return a number of servers, or a size; None if it is absent, not known yet, or invalid (a warning)."""
+    """Return a number of servers, or a size.
+
+    None if it is absent, not known yet, or invalid (a warning).
+    """
     if node.is_absent:
         return None
     value = template.resolve_value(node)
@@ -363,9 +389,11 @@ def add_server_vdu(
     repeat: ResourceRepetition,
     hints: Hints,
 ) -> None:
-    """Add a server of a template as a VDU (kind of VM), with its scheduler hints. It has the name of the server, or of
-    a group around it if the VNFD has a VDU of this name only. A name in use is extended, with a warning. Report an
-    invalid name, and a missing number of servers.
+    """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
+
+    It has the name of the server, or of a group around it if the VNFD has a VDU of this name only.
+    A name in use is extended, with a warning. Report an invalid name, and a missing number of
+    servers.
     """
     notes = template.notes
     # The resource around it, "": none.
@@ -441,7 +469,10 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
 def _record_scheduler_hints(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: Hints
 ) -> None:
-    """Record the scheduler hints of a server: its own, else the nearest around it (the last of `hints`)."""
+    """Record the scheduler hints of a server.
+
+    Its own, else the nearest around it (the last of `hints`).
+    """
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if isinstance(template.resolve_value(zone), str):
@@ -478,9 +509,11 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return the scaling aspects of the scaling groups with a maximum size above their initial one. A scaling policy
-    names the aspect of its group, and the VMs added by a step. Without a policy the aspect has the name of the group,
-    and a step adds one VM. All VDUs of an aspect can reach its levels.
+    """Return the scaling aspects of the scaling groups with a maximum size above their initial one.
+
+    A scaling policy names the aspect of its group, and the VMs added by a step. Without a policy
+    the aspect has the name of the group, and a step adds one VM. All VDUs of an aspect can reach
+    its levels.
     """
     aspects: dict[str, ScalingAspect] = {}
     for vdu_name, group in reading.scaling_groups.items():

@@ -1,5 +1,6 @@
-"""Parsing of a HOT file with its nested templates: servers, their number, and server groups. Tolerant, like
-tosca_vnfd.py: misplaced parts are read as intended, with a warning.
+"""Parsing of a HOT file with its nested templates: servers, their number, and server groups.
+
+Tolerant, like tosca_vnfd.py: misplaced parts are read as intended, with a warning.
 """
 
 import posixpath
@@ -78,7 +79,10 @@ def parse_hot(
     parameters: Mapping[str, Any],
     known_vdus: Mapping[str, bool],
 ) -> HotVnf:
-    """Parse the VNF of a HOT file and its nested templates. `known_vdus`: VDUs of the VNFD (True: with a number)."""
+    """Parse the VNF of a HOT file and its nested templates.
+
+    `known_vdus`: VDUs of the VNFD (True: with a number).
+    """
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)
@@ -140,8 +144,10 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add a resource of a template to the reading. Types with an effect on placement are servers, resource groups,
-    ports (only checked), server groups, scaling policies and nested templates. Others are ignored.
+    """Add a resource of a template to the reading.
+
+    Types with an effect on placement are servers, resource groups, ports (only checked), server
+    groups, scaling policies and nested templates. Others are ignored.
     """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
@@ -171,7 +177,10 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
 def _add_scaling_group(
     reading: HotReading, context: _ResourceContext, name: str, body: Node
 ) -> None:
-    """Add the repeated resource of a group: a server, a nested template or another group. Report other resources."""
+    """Add the repeated resource of a group: a server, a nested template or another group.
+
+    Report other resources.
+    """
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)
@@ -213,14 +222,20 @@ def _add_scaling_group(
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
-    """Return whether a resource type is the file of a nested template, read (a key of `nested`) or missing."""
+    """Return whether a resource type is the file of a nested template, read or missing.
+
+    A key of `nested`.
+    """
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 
 def _add_nested_template(
     reading: HotReading, context: _ResourceContext, name: str, body: Node, kind: str
 ) -> None:
-    """Add the resources of a nested template for one resource; an unknown template counts as one server."""
+    """Add the resources of a nested template for one resource.
+
+    An unknown template counts as one server.
+    """
     template, repetition, hints = context.template, context.repetition, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)

@@ -30,8 +30,10 @@ class ResourceReference(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """Template being parsed. `values` are the resolved parameters of its user. `scope` identifies it;
-    `is_repeated`: it is instantiated once per member of a group.
+    """Template being parsed.
+
+    `values` are the resolved parameters of its user. `scope` identifies it; `is_repeated`: it is
+    instantiated once per member of a group.
     """
 
     notes: DocumentFindings
@@ -63,7 +65,10 @@ def get_declared_type(body: Node) -> str:
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
-    """Convert a parameter's value to its declared type: JSON and lists may be texts. Others and invalid JSON stay."""
+    """Convert a parameter's value to its declared type: JSON and lists may be texts.
+
+    Others and invalid JSON stay.
+    """
     if not isinstance(value, str):
         return value
     if kind == "json":
@@ -77,9 +82,11 @@ def _convert_parameter(value: Any, kind: str) -> Any:
 
 
 def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with the calls of Heat's functions in it replaced by their results. A call is a mapping with
-    one key: `{get_param: flavor}`. Its result is a value, a ResourceReference, or an UnresolvedValue if only the cloud
-    knows it. `depth` counts the levels above the data.
+    """Return plain data with the calls of Heat's functions in it replaced by their results.
+
+    A call is a mapping with one key: `{get_param: flavor}`. Its result is a value, a
+    ResourceReference, or an UnresolvedValue if only the cloud knows it. `depth` counts the levels
+    above the data.
     """
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
@@ -118,8 +125,9 @@ _UNRESOLVED_FUNCTIONS: Final = frozenset(
 
 
 def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `get_param`: NAME, or [NAME, KEY, INDEX, ...] for a part of the parameter; the keys may be calls, too.
-    Return an UnresolvedValue without a value.
+    """Resolve `get_param`: NAME, or [NAME, KEY, INDEX, ...] for a part of the parameter.
+
+    The keys may be calls, too. Return an UnresolvedValue without a value.
     """
     name, *steps = argument if isinstance(argument, list) and argument else [argument]
     if not isinstance(name, str):
@@ -149,7 +157,10 @@ def _resolve_ref(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `str_replace`: a text with its parameters inserted; UnresolvedValue if invalid, unknown or too long."""
+    """Resolve `str_replace`: a text with its parameters inserted.
+
+    UnresolvedValue if invalid, unknown or too long.
+    """
     body = resolve_intrinsic_functions(argument, template, depth)
     unresolved = UnresolvedValue("str_replace")
     text = get_value_at_path(body, "template")
@@ -165,7 +176,10 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `list_join`: the joined texts of lists; UnresolvedValue if invalid or with an unknown text."""
+    """Resolve `list_join`: the joined texts of lists.
+
+    UnresolvedValue if invalid or with an unknown text.
+    """
     match resolve_intrinsic_functions(argument, template, depth):
         case [str(separator), *lists] if lists:
             parts = list(
@@ -186,7 +200,10 @@ _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
 
 
 def find_vdu_name(data: Any, depth: int = 0) -> str:
-    """Return the VDU (kind of VM) in a call `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
+    """Return the VDU in a call `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else "".
+
+    Kind of VM.
+    """
     if depth > _MAX_DEPTH:
         return ""
     parts: Iterable[Any] = ()

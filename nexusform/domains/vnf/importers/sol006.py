@@ -1,5 +1,6 @@
-"""Parsing of a VNFD in ETSI SOL006 (YANG as YAML), the form of OSM packages: VDUs, sizes, deployment
-flavours, levels, scaling, affinity and anti-affinity.
+"""Parsing of a VNFD in ETSI SOL006 (YANG as YAML), the form of OSM packages.
+
+VDUs, sizes, deployment flavours, levels, scaling, affinity and anti-affinity.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,10 @@ class _DescriptorContext(Struct, frozen=True):
     notes: DocumentFindings
 
     def find_vdu(self, node: Node, used_by: str) -> str:
-        """Return the VDU named by a node; "" if it does not exist, with a warning about its user, `used_by`."""
+        """Return the VDU named by a node.
+
+        "" if it does not exist, with a warning about its user, `used_by`.
+        """
         name = _get_name(node)
         if name in self.vdus:
             return name
@@ -67,8 +71,10 @@ class _DescriptorContext(Struct, frozen=True):
 
 
 def find_descriptor(document: Node) -> Node | None:
-    """Return the descriptor in a document, None for a document of another kind. The document has it under the key
-    "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
+    """Return the descriptor in a document, None for a document of another kind.
+
+    The document has it under the key "vnfd", or in a mapping "nfv"; both keys may have a YANG
+    prefix.
     """
     wrappers = [document, *_list_fields_named(document, "nfv")]
     for part in chain.from_iterable(
@@ -100,7 +106,10 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a descriptor in a flavour; a missing flavour gives an empty VNF. Add findings to `notes`."""
+    """Parse the VNF of a descriptor in a flavour; a missing flavour gives an empty VNF.
+
+    Add findings to `notes`.
+    """
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():
@@ -162,7 +171,10 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 
 
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
-    """Return the requested deployment flavour, or without a request the only one; otherwise None, with an error."""
+    """Return the requested deployment flavour, or without a request the only one.
+
+    Otherwise None, with an error.
+    """
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
     if not flavours:
         detail = "the descriptor has no deployment flavour (df), so the number of VMs is unknown."
@@ -189,8 +201,10 @@ def _build_vdu(
     default_count: int | None,
     notes: DocumentFindings,
 ) -> Vdu:
-    """Return a VDU with its size and numbers of VMs. `default_count` is its number at the default instantiation level,
-    None if the level does not contain the VDU.
+    """Return a VDU with its size and numbers of VMs.
+
+    `default_count` is its number at the default instantiation level, None if the level does not
+    contain the VDU.
     """
     minimum, maximum = 0, None  # no limits
     if profile is None:
@@ -219,8 +233,10 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU, None for unknown ones. The VDU names its descriptions in the
-    descriptor. Only local disks count: persistent ones are volumes.
+    """Return the processors, memory and disk of a VDU, None for unknown ones.
+
+    The VDU names its descriptions in the descriptor. Only local disks count: persistent ones are
+    volumes.
     """
     computes = _collect_by_id(
         descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes
@@ -255,7 +271,10 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
 
 
 def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
-    """Return a number above 0, also from a text. Return 0 if it is absent, or with a warning if it is unusable."""
+    """Return a number above 0, also from a text.
+
+    Return 0 if it is absent, or with a warning if it is unusable.
+    """
     if node.is_absent:
         return 0.0
     try:
@@ -273,7 +292,10 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
 def _list_instantiation_levels(
     flavour: Node, context: _DescriptorContext
 ) -> Iterator[InstantiationLevel]:
-    """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
+    """Yield the instantiation levels of the flavour.
+
+    Numbers of VMs by VDU, and scale levels by aspect.
+    """
     bodies = _collect_by_id(
         flavour.get_node("instantiation-level"), "instantiation-level", context.notes
     )
@@ -297,7 +319,10 @@ def _list_instantiation_levels(
 def _select_default_level(
     flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings
 ) -> str:
-    """Return the default level, else the first or "". An unknown name, or none for several levels, is an error."""
+    """Return the default level, else the first or "".
+
+    An unknown name, or none for several levels, is an error.
+    """
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
     default_name = _get_name(default_node)
@@ -314,8 +339,10 @@ def _select_default_level(
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour, with the VMs added to each VDU by each of their steps. `step-deltas`
-    names the delta of each step. Without this list, every delta is a step, in their order.
+    """Yield the scaling aspects of the flavour, with the VMs added to each VDU by each of their steps.
+
+    `step-deltas` names the delta of each step. Without this list, every delta is a step, in their
+    order.
     """
     for name, body in _collect_by_id(
         flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes
@@ -363,8 +390,10 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 def _list_rules(
     flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext
 ) -> Iterator[PlacementRule]:
-    """Yield the rules of the flavour's groups, then those of its profiles (`profiles`, by VDU). A group has one rule
-    for all its VDUs; the profile of a VDU names its groups. A rule in a profile is for the VMs of this VDU alone.
+    """Yield the rules of the flavour's groups, then those of its profiles (`profiles`, by VDU).
+
+    A group has one rule for all its VDUs; the profile of a VDU names its groups. A rule in a
+    profile is for the VMs of this VDU alone.
     """
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
     # VDUs by group, in order.
@@ -403,7 +432,10 @@ def _list_rules(
 def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
-    """Yield the rule, or report its type or scope as unsupported. `keys` are the fields with its type and scope."""
+    """Yield the rule, or report its type or scope as unsupported.
+
+    `keys` are the fields with its type and scope.
+    """
     kind, scope_node = (body.get_node(key) for key in keys)
     is_affinity = {"affinity": True, "anti-affinity": False}.get(
         _strip_yang_prefix(_get_name(kind))

@@ -20,8 +20,10 @@ _MAX_DEPTH: Final = 20
 
 
 class Topology(Struct, frozen=True):
-    """Nodes, groups and policies of one or more documents, by name in source order. `parents` maps declared
-    types to their parent types; `inputs` are values by name; `notes` are the findings about the documents.
+    """Nodes, groups and policies of one or more documents, by name in source order.
+
+    `parents` maps declared types to their parent types; `inputs` are values by name; `notes` are
+    the findings about the documents.
     """
 
     nodes: tuple[tuple[str, Node], ...]
@@ -37,7 +39,10 @@ class Topology(Struct, frozen=True):
         return [name for name, _ in self.nodes]
 
     def get_kind(self, node: Node) -> str:
-        """Return the last part of the standard type ("Compute" of "tosca.nodes.nfv.Vdu.Compute"), else of its own."""
+        """Return the last part of the standard type, else of its own.
+
+        "Compute" of "tosca.nodes.nfv.Vdu.Compute".
+        """
         standard = self._find_standard_type(node)
         type_name = standard if standard.startswith("tosca.") else node.get_node("type").text
         return type_name.rpartition(".")[2]
@@ -47,7 +52,10 @@ class Topology(Struct, frozen=True):
         return self._find_standard_type(node).lower()
 
     def _find_standard_type(self, node: Node) -> str:
-        """Return the closest standard TOSCA type among a node's ancestors; without one the last ancestor."""
+        """Return the closest standard TOSCA type among a node's ancestors.
+
+        Without one the last ancestor.
+        """
         name = node.get_node("type").text
         for _ in range(_MAX_DEPTH):
             if name.startswith("tosca.") or name not in self.parents:
@@ -114,7 +122,10 @@ def parse_topology(
 
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
-    """Return the topology template of a document, at any of its usual positions; an absent node without one."""
+    """Return the topology template of a document, at any of its usual positions.
+
+    An absent node without one.
+    """
     for wrapper in (document, document.get_node("service_template"), document.get_node("vnfd")):
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
@@ -135,9 +146,11 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 def _select_flavour_documents(
     documents: Sequence[Node], flavour_id: str, notes: DocumentFindings
 ) -> list[Node]:
-    """Return the documents of the requested flavour, and those without a flavour, which belong to each. All documents
-    are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours are named, but
-    not the requested one, all are returned as well, with an error in `notes`.
+    """Return the documents of the requested flavour, and those without a flavour, which belong to each.
+
+    All documents are returned without a request (`flavour_id` is ""), and if none names a flavour.
+    If other flavours are named, but not the requested one, all are returned as well, with an error
+    in `notes`.
     """
     path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
     flavour_nodes = [document.get_node(*path) for document in documents]
@@ -175,9 +188,11 @@ def _list_definitions(
 def _list_definitions_in_map(
     part: Node, noun: str, notes: DocumentFindings
 ) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings. A body
-    may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to the first name
-    without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
+    """Yield the names and bodies in a map, for example of node templates.
+
+    `noun` is what they are, for warnings. A body may lack its indentation: its fields ("type",
+    "properties") then look like names. It then belongs to the first name without a body. In {VDU1:
+    , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
     """
     field_names = {"type", "members", "targets", "properties", "description"}
     # Of a body that is not indented.
@@ -211,7 +226,10 @@ def _list_definitions_in_map(
 
 
 def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "this") -> int | None:
-    """Return a number of instances, steps or levels; None if it is absent or invalid, with a warning."""
+    """Return a number of instances, steps or levels.
+
+    None if it is absent or invalid, with a warning.
+    """
     if node.is_absent:
         return None
     number = node.number
@@ -234,8 +252,10 @@ def parse_rule_scope(
     scopes: Mapping[str, str],
     notes: DocumentFindings,
 ) -> str:
-    """Return the scope of a rule: machine, rack or site. Return "", with a finding, if it is missing or not in
-    `scopes`. `rule` is its name and body. `scope` is the configured scope, as a key of `scopes`, and its node.
+    """Return the scope of a rule: machine, rack or site.
+
+    Return "", with a finding, if it is missing or not in `scopes`. `rule` is its name and body.
+    `scope` is the configured scope, as a key of `scopes`, and its node.
     """
     name, body = rule
     scope_key, scope_node = scope

@@ -1,6 +1,7 @@
-"""Parsing of a VNFD (ETSI SOL001 in TOSCA YAML): VDUs, sizes, counts, scaling, groups and rules. SOL006 descriptors
-are passed to `sol006`. Tolerant: mistakes are read as intended, with a warning; parts without effect on
-placement are ignored silently.
+"""Parsing of a VNFD (ETSI SOL001 in TOSCA YAML): VDUs, sizes, counts, scaling, groups and rules.
+
+SOL006 descriptors are passed to `sol006`. Tolerant: mistakes are read as intended, with a warning;
+parts without effect on placement are ignored silently.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
 
 
 def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
-    """Yield the VDUs (kinds of VMs) and how many VMs they have. Report container groups, repeated and invalid names."""
+    """Yield the VDUs (kinds of VMs) and how many VMs they have.
+
+    Report container groups, repeated and invalid names.
+    """
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
@@ -140,8 +144,10 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
-    """Return the VDU with its minimum, maximum and initial number of VMs. A scaling policy sets the initial number.
-    Without one it is the minimum, but at least one. `has_count`: a policy or level of the VNFD sets the number.
+    """Return the VDU with its minimum, maximum and initial number of VMs.
+
+    A scaling policy sets the initial number. Without one it is the minimum, but at least one.
+    `has_count`: a policy or level of the VNFD sets the number.
     """
     minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")
@@ -177,8 +183,9 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 def _parse_bounds(
     name: str, body: Node, topology: Topology, scaling: ScalingPolicies
 ) -> tuple[int, int | None]:
-    """Return the minimum and maximum number of VMs of a VDU: from its vdu_profile, else from a scaling policy. Without
-    both, return (0, None) with a warning.
+    """Return the minimum and maximum number of VMs of a VDU.
+
+    From its vdu_profile, else from a scaling policy. Without both, return (0, None) with a warning.
     """
     profile = body.get_node("properties", "vdu_profile")
     if not profile.is_absent:
@@ -196,8 +203,10 @@ def _parse_bounds(
 
 
 def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
-    """Return the processors, memory and disk of a VDU; None for unknown ones. SOL001 has them in virtual_compute, with
-    a list of disks. Without it the older nfv_compute counts.
+    """Return the processors, memory and disk of a VDU; None for unknown ones.
+
+    SOL001 has them in virtual_compute, with a list of disks. Without it the older nfv_compute
+    counts.
     """
     compute = body.get_node("capabilities", "virtual_compute")
     # Some files leave it out.
@@ -271,8 +280,10 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
 def _list_placement_rules(
     topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PlacementRule]:
-    """Yield the placement rules among the policies, for their VDUs and groups of VDUs. AffinityRule and
-    AntiAffinityRule of SOL001 are hard and have a scope. The older policy of Tacker is about machines.
+    """Yield the placement rules among the policies, for their VDUs and groups of VDUs.
+
+    AffinityRule and AntiAffinityRule of SOL001 are hard and have a scope. The older policy of
+    Tacker is about machines.
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
@@ -327,8 +338,10 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
 def _select_known_names(
     references: list[tuple[str, Node]], known_names: list[str], description: str, topology: Topology
 ) -> list[str]:
-    """Return the referenced names in `known_names`. Report names of no node of the document; skip other nodes silently.
-    `description` is the report, with {} for the name.
+    """Return the referenced names in `known_names`.
+
+    Report names of no node of the document; skip other nodes silently. `description` is the report,
+    with {} for the name.
     """
     for name, node in references:
         if name not in (*known_names, *topology.node_names):
@@ -358,7 +371,10 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 
 
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
-    """Return a size in whole MiB, rounded up; None without a number and a known unit, such as "4 GB"."""
+    """Return a size in whole MiB, rounded up.
+
+    None without a number and a known unit, such as "4 GB".
+    """
     match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
         return None
@@ -372,7 +388,10 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
 
 
 class _LegacyScaling(Struct, frozen=True):
-    """Scaling policy of an older TOSCA profile: the numbers of VMs of each of its VDUs, and its aspect."""
+    """Scaling policy of an older TOSCA profile.
+
+    The numbers of VMs of each of its VDUs, and its aspect.
+    """
 
     vdus: tuple[str, ...]
     minimum: int
@@ -383,8 +402,9 @@ class _LegacyScaling(Struct, frozen=True):
 
 
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
-    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum. With 2
-    VMs initially, 7 at most and an increment of 2, these are 2 steps.
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum.
+
+    With 2 VMs initially, 7 at most and an increment of 2, these are 2 steps.
     """
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in (
@@ -424,7 +444,10 @@ def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
 
 
 def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[bool, bool] | None:
-    """Return (is affinity, is hard) of a Placement policy, by default both; None for other and invalid policies."""
+    """Return (is affinity, is hard) of a Placement policy, by default both.
+
+    None for other and invalid policies.
+    """
     if topology.get_standard_type(body) != "tosca.policies.tacker.placement":
         return None
     policy = topology.get_value(body, "properties", "policy")
@@ -460,7 +483,10 @@ class _Deltas(Struct, frozen=True):
 
 
 def parse_scaling(topology: Topology) -> ScalingPolicies:
-    """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
+    """Return all instance numbers from the policies.
+
+    By VDU (kind of VM), scaling aspect and instantiation level.
+    """
     # number of VMs and its node, by VDU.
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
@@ -503,7 +529,10 @@ def _collect_policy_targets(name: str, body: Node, topology: Topology) -> list[s
 
 
 def _parse_counts(section: Node, key: str, topology: Topology) -> dict[str, int]:
-    """Return the count at a key of each part of a section, by the part's name; invalid ones are reported."""
+    """Return the count at a key of each part of a section, by the part's name.
+
+    Invalid ones are reported.
+    """
     counts = {}
     for name, part in section.list_fields():
         number = parse_instance_count(topology.get_value(part, key), topology.notes)
@@ -515,7 +544,10 @@ def _parse_counts(section: Node, key: str, topology: Topology) -> dict[str, int]
 def _report_undeclared_aspects(
     deltas: Mapping[str, Mapping[str, _Deltas]], names: list[str], notes: DocumentFindings
 ) -> None:
-    """Warn about scaling aspects with deltas (by aspect and VDU), if they are not among the declared `names`."""
+    """Warn about scaling aspects with deltas, if they are not among the declared `names`.
+
+    By aspect and VDU.
+    """
     for aspect, deltas_by_vdu in deltas.items():
         if aspect not in names:
             first = next(iter(deltas_by_vdu.values()))
@@ -528,7 +560,10 @@ def _report_undeclared_aspects(
 
 
 def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]:
-    """Return the VMs added by the steps of each aspect to each VDU. Report duplicate deltas; the last ones count."""
+    """Return the VMs added by the steps of each aspect to each VDU.
+
+    Report duplicate deltas; the last ones count.
+    """
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
@@ -548,8 +583,10 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
 def _warn_duplicate_deltas(
     aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology
 ) -> None:
-    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
-    "VDU2_scaling" with the target VDU1 is likely for VDU2.
+    """Warn about two policies for one scaling aspect and VDU.
+
+    The name of one may hint at the intended VDU. A policy "VDU2_scaling" with the target VDU1 is
+    likely for VDU2.
     """
     first, second = policies
     # "": no hint.
@@ -572,9 +609,10 @@ def _warn_duplicate_deltas(
 def _list_scaling_aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]
 ) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` has these
-    numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its steps. Without a list, all deltas are
-    steps. Report aspects and deltas without numbers.
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step.
+
+    `deltas` has these numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its
+    steps. Without a list, all deltas are steps. Report aspects and deltas without numbers.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
@@ -610,7 +648,10 @@ def _list_scaling_aspects(
 
 
 def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the default one: the declared or the only level, else ""."""
+    """Return the instantiation levels, and the default one.
+
+    The declared or the only level, else "".
+    """
     # By level: number of VMs by VDU.
     numbers: dict[str, dict[str, int]] = {}
     for name, body in _select_policies(topology, "VduInstantiationLevels"):

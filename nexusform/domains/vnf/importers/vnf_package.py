@@ -1,5 +1,6 @@
-"""Documents of a VNF package (CSAR) for a tacker_vnf, from a folder or a zip file. Nothing is unpacked.
-Documents are read one by one with size limits for each and for all.
+"""Documents of a VNF package (CSAR) for a tacker_vnf, from a folder or a zip file.
+
+Nothing is unpacked. Documents are read one by one with size limits for each and for all.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class VnfPackageDocuments(Struct, frozen=True):
 
 
 def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocuments:
-    """Return the documents of a flavour ("" if there is only one). Raises DiagnosticsError, FileProblem."""
+    """Return the documents of a flavour ("" if there is only one).
+
+    Raises DiagnosticsError, FileProblem.
+    """
     try:
         is_file = files.is_file(path)
     except FileProblem:
@@ -71,8 +75,10 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
 
 
 def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
-    """Return the deployment flavours described by a document: by SOL006, or the one of a TOSCA template. An older TOSCA
-    template declares VDUs without naming a flavour; its flavour is "".
+    """Return the deployment flavours described by a document.
+
+    By SOL006, or the one of a TOSCA template. An older TOSCA template declares VDUs without naming
+    a flavour; its flavour is "".
     """
     flavours = list_flavours(document.content)
     flavour = get_text(
@@ -102,7 +108,10 @@ class _PackageFolder:
 
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
-        """Open a package, and check the paths in it. Raises DiagnosticsError."""
+        """Open a package, and check the paths in it.
+
+        Raises DiagnosticsError.
+        """
         # The mark of gzip.
         if content.startswith(b"\x1f\x8b"):
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
@@ -150,7 +159,10 @@ def _check_package_path(name: str) -> None:
 
 
 def _decode_text(name: str, content: bytes) -> str:
-    """Return a document of the package as text. Raises DiagnosticsError if it is too large, or not UTF-8."""
+    """Return a document of the package as text.
+
+    Raises DiagnosticsError if it is too large, or not UTF-8.
+    """
     if len(content) > _MAX_DOCUMENT_BYTES:
         raise _build_error(f'"{name}" in it is larger than {_MAX_DOCUMENT_BYTES // _MIB} MiB.')
     try:
@@ -195,8 +207,10 @@ _ReadFile = Callable[[str, str], str]
 
 
 def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
-    """Return the TOSCA documents of a package: the entry document, the files in its folder, and all their imports. The
-    folder counts because Tacker searches it for deployment flavours. Missing files of standard types are skipped.
+    """Return the TOSCA documents of a package.
+
+    The entry document, the files in its folder, and all their imports. The folder counts because
+    Tacker searches it for deployment flavours. Missing files of standard types are skipped.
     """
     entry, named_by = _find_entry_definitions(names, read)
     if not entry:
@@ -221,7 +235,10 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
 
 
 def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
-    """Parse the first YAML document of a file; its content is {} if it is no mapping. Raises DiagnosticsError."""
+    """Parse the first YAML document of a file; its content is {} if it is no mapping.
+
+    Raises DiagnosticsError.
+    """
     # The faster one if it is installed.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -235,8 +252,10 @@ def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
 
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions of a package, and the file with their name, for messages. Raises DiagnosticsError.
-    TOSCA.meta names them, or they are the only YAML file at the top. Both are "" for a package of HOT files alone.
+    """Return the entry definitions of a package, and the file with their name, for messages.
+
+    Raises DiagnosticsError. TOSCA.meta names them, or they are the only YAML file at the top. Both
+    are "" for a package of HOT files alone.
     """
     if META in names:
         match = _ENTRY.search(read(META, META))
@@ -252,19 +271,28 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
 
 
 def _is_standard(name: str) -> bool:
-    """Return whether ETSI publishes the file: packages may omit its types, and they are not needed here."""
+    """Return whether ETSI publishes the file.
+
+    Packages may omit its types, and they are not needed here.
+    """
     return posixpath.basename(name).startswith("etsi_nfv_sol001")
 
 
 def _resolve_package_path(path: str, base_file: str) -> str:
-    """Return a path next to `base_file`, the file with the reference. Raises DiagnosticsError for another folder."""
+    """Return a path next to `base_file`, the file with the reference.
+
+    Raises DiagnosticsError for another folder.
+    """
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base_file), path))
     _check_package_path(name)
     return name
 
 
 def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files imported by a document: FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}."""
+    """Yield the files imported by a document.
+
+    FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}.
+    """
     for item in get_list(content, "imports"):
         # {} for FILE alone.
         fields = get_mapping(item)
@@ -281,8 +309,10 @@ def _list_node_types(document: _ToscaDefinitions) -> list[str]:
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
-    """Return the deployment flavour to use for the requested id ("": no request). Raises DiagnosticsError. Without a
-    request it is the only flavour. A flavour without a name ("") serves every request.
+    """Return the deployment flavour to use for the requested id ("": no request).
+
+    Raises DiagnosticsError. Without a request it is the only flavour. A flavour without a name ("")
+    serves every request.
     """
     if flavour_id in flavours or not flavours:
         # Without flavours, nothing in the package contradicts the request.
@@ -305,8 +335,10 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 def _join_documents(
     document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]
 ) -> str | None:
-    """Return the text of a flavour's document, followed by those that declare its node types; None without it.
-    `definitions`: all documents of the package. The text separates them by "---". Types of TOSCA need no declaration.
+    """Return the text of a flavour's document, followed by those that declare its node types.
+
+    None without it. `definitions`: all documents of the package. The text separates them by "---".
+    Types of TOSCA need no declaration.
     """
     if document is None:
         return None
@@ -338,7 +370,10 @@ def _is_hot_file(name: str) -> bool:
 
 
 def _list_hot_folders(names: Iterable[str]) -> list[str]:
-    """Return the folders with HOT files below the base folder, sorted; each is named after its flavour."""
+    """Return the folders with HOT files below the base folder, sorted.
+
+    Each is named after its flavour.
+    """
     return sorted(
         {name.split("/")[1] for name in filter(_is_hot_file, names) if name.count("/") > 1}
     )
@@ -347,9 +382,11 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 def _read_hot_files(
     names: Sequence[str], flavour: str, read: _ReadFile
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name. Nested files are
-    named by their file name, or by their path in the folder if an earlier one has the same name. `names` are the paths
-    of all files in the package. The top file is the only one directly in the flavour's folder.
+    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
+
+    Nested files are named by their file name, or by their path in the folder if an earlier one has
+    the same name. `names` are the paths of all files in the package. The top file is the only one
+    directly in the flavour's folder.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the

@@ -1,5 +1,7 @@
-"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the VNFD take
-precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is used.
+"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions.
+
+Numbers and sizes of the VNFD take precedence, the HOT file fills gaps. Rules of both apply; of
+duplicate rules the stricter form is used.
 """
 
 from collections import Counter
@@ -39,7 +41,10 @@ class ParsedVnf(Struct, frozen=True):
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
-    """Read the VNFD and the HOT file and merge them. The result has all findings; invalid input raises nothing."""
+    """Read the VNFD and the HOT file and merge them.
+
+    The result has all findings; invalid input raises nothing.
+    """
     # findings by document.
     notes = {VNFD: DocumentFindings(VNFD)}
     descriptor = Vnf()
@@ -69,9 +74,11 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file. The marks are
-    `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard anti-affinity
-    rule. Tacker makes a server group of the servers of each rule for machines.
+    """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
+
+    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`,
+    for those in a hard anti-affinity rule. Tacker makes a server group of the servers of each rule
+    for machines.
     """
     grouped_vdus: set[str] = set()
     separated_vdus: set[str] = set()
@@ -94,7 +101,10 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
 
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> Vnf:
-    """Return the VNF of a VNFD with the details and VDUs added by its HOT file. Add contradictions to `notes`."""
+    """Return the VNF of a VNFD with the details and VDUs added by its HOT file.
+
+    Add contradictions to `notes`.
+    """
     # Of VMs by VDU.
     vnfd_numbers = compute_vdu_counts(descriptor).numbers
     vdus = [
@@ -118,8 +128,10 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 def _add_hot_details(
     vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]
 ) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD. The
-    size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
+    """Return a VDU of the VNFD with the additions of the HOT file.
+
+    `current_size` is its number of VMs by the VNFD. The size and the numbers of the VNFD come
+    first; those of the HOT file fill gaps. Differences are reported.
     """
     if hot_vdu is None:
         detail = (
@@ -189,8 +201,9 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 def _merge_rules(
     descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]
 ) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions. Two
-    rules are compared if they have the same scope and a VDU in common.
+    """Return the rules of the VNFD, and those of the HOT file that it does not include.
+
+    Report contradictions. Two rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
     # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
@@ -229,9 +242,11 @@ def _merge_rules(
 def _is_contradicting_rule(
     rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]
 ) -> bool:
-    """Return whether two rules with shared VDUs contradict each other. Two rules of a kind do if one is stricter. An
-    affinity and an anti-affinity rule do if the shared VDUs can have more VMs than fit on one location. `maximum` has
-    the largest number of VMs by VDU.
+    """Return whether two rules with shared VDUs contradict each other.
+
+    Two rules of a kind do if one is stricter. An affinity and an anti-affinity rule do if the
+    shared VDUs can have more VMs than fit on one location. `maximum` has the largest number of VMs
+    by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

@@ -1,4 +1,7 @@
-"""Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet rules."""
+"""Model of a VNF for placement, independent of its documents.
+
+VM numbers per VDU and size, and unmet rules.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import dropwhile, product
@@ -37,7 +40,10 @@ class Origin(Struct, frozen=True):
 
 
 class VduSize(Struct, frozen=True):
-    """Size of one VM: vCPUs, GiB of memory (in whole MiB) and GiB of local disk; None = unspecified."""
+    """Size of one VM: vCPUs, GiB of memory (in whole MiB) and GiB of local disk.
+
+    None = unspecified.
+    """
 
     vcpus: int | None = None
     memory_gib: float | None = None
@@ -45,11 +51,14 @@ class VduSize(Struct, frozen=True):
 
 
 class Vdu(Struct, frozen=True):
-    """Kind of VM. `initial` is its number at scale level 0; `maximum` None = unbounded. `has_count` and
-    `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management driver:
-    `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy anti-affinity;
-    `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers. `flavor` is the name of
-    its flavor in the cloud, `image` the one of its image; "" if unspecified.
+    """Kind of VM.
+
+    `initial` is its number at scale level 0; `maximum` None = unbounded. `has_count` and
+    `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management
+    driver: `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy
+    anti-affinity; `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers.
+    `flavor` is the name of its flavor in the cloud, `image` the one of its image; "" if
+    unspecified.
     """
 
     name: str
@@ -67,8 +76,11 @@ class Vdu(Struct, frozen=True):
 
 
 class PlacementRule(Struct, frozen=True):
-    """Rule for all VMs of `vdus`: together (`is_affinity`) or apart, in one `scope` ("machine", "rack", "site"). Under
-    anti-affinity at most `max_per_location` of them share a location. `label` is the configured scope.
+    """Rule for all VMs of `vdus`.
+
+    Together (`is_affinity`) or apart, in one `scope` ("machine", "rack", "site"). Under
+    anti-affinity at most `max_per_location` of them share a location. `label` is the configured
+    scope.
     """
 
     name: str
@@ -88,7 +100,10 @@ class VduScaleSteps(Struct, frozen=True):
     increments: tuple[int, ...]
 
     def sum_increments(self, level: int) -> int:
-        """Return the number of VMs added up to and including this level. The last increment repeats beyond the list."""
+        """Return the number of VMs added up to and including this level.
+
+        The last increment repeats beyond the list.
+        """
         repeated_levels = max(level - len(self.increments), 0)
         return sum(self.increments[: max(level, 0)]) + sum(self.increments[-1:]) * repeated_levels
 
@@ -118,7 +133,10 @@ _NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin(file="", line=0))
 
 
 class Vnf(Struct, frozen=True):
-    """Placement data of a VNF. VDUs in source order. `descriptor_id` belongs to the VNFD, "" without one."""
+    """Placement data of a VNF.
+
+    VDUs in source order. `descriptor_id` belongs to the VNFD, "" without one.
+    """
 
     vdus: tuple[Vdu, ...] = ()
     rules: tuple[PlacementRule, ...] = ()
@@ -128,7 +146,10 @@ class Vnf(Struct, frozen=True):
     descriptor_id: str = ""
 
     def find_level(self, name: object) -> InstantiationLevel:
-        """Return an instantiation level by name; the default for "" or None, an empty level for an unknown name."""
+        """Return an instantiation level by name.
+
+        The default for "" or None, an empty level for an unknown name.
+        """
         levels = {level.name: level for level in self.levels}
         return levels.get(str(name or self.default_level), _NO_LEVEL)
 
@@ -138,7 +159,10 @@ class Vnf(Struct, frozen=True):
 
 
 class VnfSourceDocuments(Struct, frozen=True):
-    """Texts of the documents; `nested` by file name. `parameters` are plain data."""
+    """Texts of the documents; `nested` by file name.
+
+    `parameters` are plain data.
+    """
 
     vnfd: str | None = None
     base_hot: str | None = None
@@ -148,7 +172,10 @@ class VnfSourceDocuments(Struct, frozen=True):
 
 
 class ClampedCount(Struct, frozen=True):
-    """Number of VMs limited by the bounds of the VDU's profile: the requested and the applied number."""
+    """Number of VMs limited by the bounds of the VDU's profile.
+
+    The requested and the applied number.
+    """
 
     vdu: str
     requested: int
@@ -163,7 +190,10 @@ class VduVmCounts(Struct, frozen=True):
 
 
 class UnmetRule(Struct, frozen=True):
-    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit; `conflicting_rule` contradicts it."""
+    """Rule violated by a number of VMs: only `capacity` of `vm_count` fit.
+
+    `conflicting_rule` contradicts it.
+    """
 
     rule: PlacementRule
     vm_count: int
@@ -212,9 +242,11 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 def compute_vdu_counts(
     vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}
 ) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels. The
-    numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above, or
-    removes those of the steps below. The bounds of a VDU limit the result.
+    """Return the VMs per VDU at an instantiation level, with overridden scale levels.
+
+    "", None = the default one. The numbers of a level are those at its own scale levels. An
+    overridden scale level adds the VMs of the steps above, or removes those of the steps below. The
+    bounds of a VDU limit the result.
     """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
@@ -246,7 +278,10 @@ def compute_maximum_counts(vnf: Vnf, level: object = "") -> VduVmCounts:
 
 
 def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
-    """Yield the number of VMs added to a VDU by each aspect at its level (0 if it is missing, at most its maximum)."""
+    """Yield the number of VMs added to a VDU by each aspect at its level.
+
+    0 if it is missing, at most its maximum.
+    """
     for aspect in vnf.aspects:
         for steps in aspect.steps:
             if steps.vdu == vdu:
@@ -259,9 +294,10 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
 
 
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker. Tacker ends its list of
-    a kind at the first rule with fewer than two VMs, so later larger rules have no effect. `numbers` are the VMs by
-    VDU.
+    """Yield a warning for affinity and for anti-affinity rules of the VNFD not sent by Tacker.
+
+    Tacker ends its list of a kind at the first rule with fewer than two VMs, so later larger rules
+    have no effect. `numbers` are the VMs by VDU.
     """
     vnfd_rules = [rule for rule in vnf.rules if rule.origin.file == "vnfd"]
     for is_affinity in (True, False):
@@ -288,9 +324,10 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 def find_unmet_rules(
     vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int
 ) -> list[UnmetRule]:
-    """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size. A rule is violated
-    if it has too few locations for its VMs. It is also violated by a hard affinity rule within its scope: this keeps
-    more of its VMs on one location than allowed.
+    """Return the hard anti-affinity rules violated by `numbers` on a site of this size.
+
+    VMs by VDU. A rule is violated if it has too few locations for its VMs. It is also violated by a
+    hard affinity rule within its scope: this keeps more of its VMs on one location than allowed.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []

@@ -49,7 +49,10 @@ _Document = Mapping[str, Any]
 
 
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
-    """Return the format of documents unsupported as a VNFD, with advice; "" if unknown. The first known one counts."""
+    """Return the format of documents unsupported as a VNFD, with advice; "" if unknown.
+
+    The first known one counts.
+    """
     for document in documents:
         # No YANG prefix.
         keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}

@@ -61,7 +61,10 @@ def make_provider(
     exit_stack: ExitStack,
     confinement: Confinement = UNCONFINED,
 ) -> Provider:
-    """Create the provider for evaluated settings; nothing is sent before the first read. Raises ProviderProblem."""
+    """Create the provider for evaluated settings; nothing is sent before the first read.
+
+    Raises ProviderProblem.
+    """
     from nexusform.domains.vnf.providers.tacker_client import (
         Credentials,
         PollTiming,
@@ -93,7 +96,10 @@ def make_provider(
 
 
 def list_urls(settings: Mapping[str, Any]) -> Sequence[str]:
-    """List the servers to contact. The operator must permit them, also for a connection without credentials."""
+    """List the servers to contact.
+
+    The operator must permit them, also for a connection without credentials.
+    """
     return (str(settings["endpoint"]),)
 
 

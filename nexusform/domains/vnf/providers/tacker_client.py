@@ -1,6 +1,7 @@
 """Client of Tacker: requests of the interface /vnflcm/v2, and failures with the reason given by Tacker.
 
-The credentials of its user come from the environment (OS_*) or clouds.yaml, never from a configuration.
+The credentials of its user come from the environment (OS_*) or clouds.yaml, never from a
+configuration.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _UNLOCK_SECONDS: Final = 3.0
 
 
 class TackerProblem(ProviderProblem):
-    """Failed request. `status` is 0 without an answer."""
+    """Failed request.
+
+    `status` is 0 without an answer.
+    """
 
     def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
         super().__init__(message, is_unreachable=is_unreachable)
@@ -79,12 +83,18 @@ class TackerClient:
         self._client.close()
 
     def read(self, path: str) -> Mapping[str, Any] | None:
-        """Return an object, None if it does not exist. Raises TackerProblem."""
+        """Return an object, None if it does not exist.
+
+        Raises TackerProblem.
+        """
         answer = self._read_answer(path, query={})
         return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:
-        """Return an answer. While Tacker is unreachable, read again for a limited time. Raises TackerProblem."""
+        """Return an answer.
+
+        While Tacker is unreachable, read again for a limited time. Raises TackerProblem.
+        """
         ends_at = self.timing.read_clock() + self.timing.outage
         pause = _FIRST_WAIT
         while True:
@@ -97,7 +107,10 @@ class TackerClient:
             pause = self.timing.compute_next_pause(pause)
 
     def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Return the objects of all pages of a list. Raises TackerProblem."""
+        """Return the objects of all pages of a list.
+
+        Raises TackerProblem.
+        """
         budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
         # identifies the page to read, in the link of the page before; "": the first or none.
@@ -124,7 +137,9 @@ class TackerClient:
                 return rows
 
     def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
-        """Send a change. Send it again after conflicts, for a limited time: Tacker reports the end of an operation
+        """Send a change.
+
+        Send it again after conflicts, for a limited time: Tacker reports the end of an operation
         before it unlocks the VNF. Raises TackerProblem.
         """
         ends_at = self.timing.read_clock() + _UNLOCK_SECONDS
@@ -137,11 +152,17 @@ class TackerClient:
             self.timing.sleep(_FIRST_WAIT)
 
     def create_instance(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Create a VNF instance and return it. Raises TackerProblem."""
+        """Create a VNF instance and return it.
+
+        Raises TackerProblem.
+        """
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
     def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
-        """Return the object in an answer. Raises TackerProblem if it has no id."""
+        """Return the object in an answer.
+
+        Raises TackerProblem if it has no id.
+        """
         document: Mapping[str, Any] = self._parse(answer)
         if not get_text(document, "id"):
             raise TackerProblem(
@@ -166,7 +187,10 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request, after a 401 again (`is_repeated`). Return a 404 to GET or DELETE. Raises TackerProblem."""
+        """Send a request, after a 401 again (`is_repeated`).
+
+        Return a 404 to GET or DELETE. Raises TackerProblem.
+        """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)
@@ -236,12 +260,18 @@ class Credentials(Struct, frozen=True):
 
     @property
     def verification(self) -> str | bool:
-        """Setting `verify` of the client: the path of a CA certificate, else whether servers are verified."""
+        """Setting `verify` of the client.
+
+        The path of a CA certificate, else whether servers are verified.
+        """
         return self.certificate or self.is_verified
 
 
 def read_credentials(confinement: Confinement) -> Credentials:
-    """Read the credentials: of the cloud named by OS_CLOUD, else of other OS_ variables. Raises ProviderProblem."""
+    """Read the credentials: of the cloud named by OS_CLOUD, else of other OS_ variables.
+
+    Raises ProviderProblem.
+    """
     cloud = read_variable("OS_CLOUD")
     if cloud:
         return _read_cloud(cloud, confinement)
@@ -250,7 +280,10 @@ def read_credentials(confinement: Confinement) -> Credentials:
 
 
 def fetch_token(credentials: Credentials) -> str:
-    """Log in to Keystone v3, and return the token. Raises ProviderProblem."""
+    """Log in to Keystone v3, and return the token.
+
+    Raises ProviderProblem.
+    """
     fields = credentials.fields
     address = f"{fields['auth_url'].rstrip('/').removesuffix('/v3')}/v3"
     if rejection := check_plain_credentials(address):  # over http
@@ -282,7 +315,10 @@ def fetch_token(credentials: Credentials) -> str:
 
 
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
-    """Read the credentials of a cloud from the first clouds.yaml found. Raises ProviderProblem."""
+    """Read the credentials of a cloud from the first clouds.yaml found.
+
+    Raises ProviderProblem.
+    """
     configured = read_variable("OS_CLIENT_CONFIG_FILE")
     paths = [Path(place).expanduser() for place in ((configured,) if configured else _PLACES)]
     path = next(filter(Path.is_file, paths), None)
@@ -311,7 +347,10 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
 
 
 def _check_login(credentials: Credentials, source: str) -> Credentials:
-    """Return the credentials if they are enough for a login. Raises ProviderProblem."""
+    """Return the credentials if they are enough for a login.
+
+    Raises ProviderProblem.
+    """
     fields = credentials.fields
     if "auth_url" not in fields:
         raise ProviderProblem(
@@ -366,7 +405,10 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _has_application_credential(fields: Mapping[str, str]) -> bool:
-    """Return whether there is an application credential with its secret: by its id, or by its name and its user."""
+    """Return whether there is an application credential with its secret.
+
+    By its id, or by its name and its user.
+    """
     if "application_credential_secret" not in fields:
         return False
     if "application_credential_id" in fields:

@@ -26,7 +26,10 @@ OWNER_KEY: Final = "nexusform"
 
 
 class OperationFailed(ProviderProblem):
-    """Operation without success. `is_rolled_back`: nothing of it is left."""
+    """Operation without success.
+
+    `is_rolled_back`: nothing of it is left.
+    """
 
     def __init__(self, message: str, *, is_rolled_back: bool) -> None:
         super().__init__(message)
@@ -34,7 +37,10 @@ class OperationFailed(ProviderProblem):
 
 
 class OperationRunner(Struct, frozen=True):
-    """Runner of the operations of one step. `on_failure` is the answer to FAILED_TEMP; `timeout` in seconds."""
+    """Runner of the operations of one step.
+
+    `on_failure` is the answer to FAILED_TEMP; `timeout` in seconds.
+    """
 
     client: TackerClient
     request: ChangeRequest
@@ -42,7 +48,10 @@ class OperationRunner(Struct, frozen=True):
     timeout: float
 
     def read_instance(self, instance_id: str) -> VnfInstance | None:
-        """Read an instance. Raises TackerProblem, StepPending."""
+        """Read an instance.
+
+        Raises TackerProblem, StepPending.
+        """
         document = self._read_or_postpone(f"/vnf_instances/{instance_id}")
         return parse_instance(document) if document is not None else None
 
@@ -53,7 +62,10 @@ class OperationRunner(Struct, frozen=True):
         return max(operations, key=lambda row: get_text(row, "startTime"), default=None)
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
-        """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
+        """Start an operation and follow it.
+
+        Raises OperationFailed, TackerProblem, StepPending.
+        """
         # The NFVO grants failed operations again if their ids are named.
         failed_operations = self._list_last_failed_operations(instance_id)
         failed_ids = [
@@ -73,9 +85,10 @@ class OperationRunner(Struct, frozen=True):
         self.follow_operation(operation_id)
 
     def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
-        """Return the latest operation of an instance if it failed. For a new instance, return the last 16 rolled-back
-        ones of any instance: the instance of a failed instantiation is deleted, so an earlier attempt may be any of
-        them.
+        """Return the latest operation of an instance if it failed.
+
+        For a new instance, return the last 16 rolled-back ones of any instance: the instance of a
+        failed instantiation is deleted, so an earlier attempt may be any of them.
         """
         latest = self.find_latest_operation(instance_id)
         if latest is None:
@@ -86,7 +99,10 @@ class OperationRunner(Struct, frozen=True):
         return [latest] if latest.get("operationState") in (_ROLLED_BACK, _FAILED) else []
 
     def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
-        """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""
+        """Follow an operation to its end and return it.
+
+        Raises OperationFailed, TackerProblem, StepPending.
+        """
         self._report(operation_id, "started")
         clock = self.client.timing
         ends_at = clock.read_clock() + self.timeout
@@ -121,9 +137,10 @@ class OperationRunner(Struct, frozen=True):
     def _resolve_failed_operation(
         self, operation_id: str, operation: Mapping[str, Any], failures: int
     ) -> None:
-        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure. After too many
-        failures it is rolled back instead of retried, then failed. Tacker rolls back only an instantiation or a
-        scale-out; any other operation fails at once.
+        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure.
+
+        After too many failures it is rolled back instead of retried, then failed. Tacker rolls back
+        only an instantiation or a scale-out; any other operation fails at once.
         """
         action = self.on_failure
         if action == "retry" and failures > _MAX_RETRIES:
@@ -139,7 +156,10 @@ class OperationRunner(Struct, frozen=True):
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
-        """Read an object, None if it is absent. Raises StepPending if Tacker is unreachable, else TackerProblem."""
+        """Read an object, None if it is absent.
+
+        Raises StepPending if Tacker is unreachable, else TackerProblem.
+        """
         with _defer_during_outage():
             return self.client.read(path)
 
@@ -152,7 +172,10 @@ _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 @contextmanager
 def _defer_during_outage(consequence: str = "") -> Iterator[None]:
-    """Raise StepPending, with `consequence`, if Tacker is unreachable: the next apply continues. Other errors pass."""
+    """Raise StepPending, with `consequence`, if Tacker is unreachable: the next apply continues.
+
+    Other errors pass.
+    """
     try:
         yield
     except TackerProblem as problem:
@@ -167,7 +190,10 @@ def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, An
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
-    """Return a sentence on a failed operation: "SCALE failed in Tacker: TITLE. DETAIL."."""
+    """Return a sentence on a failed operation: "SCALE failed in Tacker: TITLE.
+
+    DETAIL.".
+    """
     error = get_mapping(operation, "error")
     sentences = []
     for name in ("title", "detail"):
@@ -179,7 +205,10 @@ def _describe_operation_error(operation: Mapping[str, Any]) -> str:
 
 
 class ObservedVnfc(Struct, frozen=True):
-    """VNFC of Tacker. `id` is the one of vnfcInfo, for healing; `order` is the order of creation."""
+    """VNFC of Tacker.
+
+    `id` is the one of vnfcInfo, for healing; `order` is the order of creation.
+    """
 
     id: str
     vdu: str
@@ -193,7 +222,10 @@ class ObservedVnfc(Struct, frozen=True):
 
 
 class VnfInstance(Struct, frozen=True):
-    """Observed VNF instance. `owner` is the identity recorded at its creation."""
+    """Observed VNF instance.
+
+    `owner` is the identity recorded at its creation.
+    """
 
     id: str
     name: str
@@ -223,8 +255,9 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation. The order is (index in the
-    VDU, time of creation). The index is 0 if Tacker has none.
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation.
+
+    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none.
     """
     ids = {
         row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")
@@ -241,10 +274,12 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
-    """Return the attributes with the observed VNFCs (VMs) and their ids by name; names without a VNFC are removed.
-    VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU: first
-    those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1 without
-    an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
+    """Return the attributes with the observed VNFCs (VMs) and their ids by name.
+
+    Names without a VNFC are removed. VNFCs with a recorded id keep their names. The others, in
+    order of creation, take the free names of their VDU: first those recorded on the same host, then
+    any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1 without an id, the observed
+    VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
@@ -303,8 +338,10 @@ def _find_free_name(
 def _build_vnfc(
     vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool
 ) -> dict[str, Any]:
-    """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: requested zones are ZONE:HOST.
-    An observed zone without a host was then selected by Tacker, and the host is unknown ("").
+    """Return a VNFC (VM) at its observed zone and host, else as recorded.
+
+    `names_hosts`: requested zones are ZONE:HOST. An observed zone without a host was then selected
+    by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))

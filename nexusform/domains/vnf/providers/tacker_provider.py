@@ -54,7 +54,10 @@ class TackerOptions(Struct, frozen=True):
 
 
 class TackerProvider(FixedIdentity):
-    """Provider for one Tacker, identified by its endpoint and project: VNFs of other projects appear not to exist."""
+    """Provider for one Tacker, identified by its endpoint and project.
+
+    VNFs of other projects appear not to exist.
+    """
 
     observes_objects = True
 
@@ -67,13 +70,19 @@ class TackerProvider(FixedIdentity):
         self._options = options
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read VNFs. Raises ProviderProblem."""
+        """Read VNFs.
+
+        Raises ProviderProblem.
+        """
         return list(map(self._read_object, requests))
 
     def find(
         self, _resource_type: str, _object_id: str
     ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Return None, since an id alone is not enough: a VNF is imported with the arguments of its block."""
+        """Return None, since an id alone is not enough.
+
+        A VNF is imported with the arguments of its block.
+        """
         return None
 
     def needs_arguments(self, resource_type: str) -> bool:
@@ -83,7 +92,10 @@ class TackerProvider(FixedIdentity):
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the running VNF of a block for import, by its name and VNFD. Raises ProviderProblem."""
+        """Find the running VNF of a block for import, by its name and VNFD.
+
+        Raises ProviderProblem.
+        """
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf
         name = get_text(arguments, "name")
@@ -136,8 +148,9 @@ class TackerProvider(FixedIdentity):
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Delete it if its instantiation
-        fails and is rolled back. Raises ProviderProblem.
+        """Create a VNF, or resume an interrupted creation, and scale it to its levels.
+
+        Delete it if its instantiation fails and is rolled back. Raises ProviderProblem.
         """
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
@@ -176,7 +189,10 @@ class TackerProvider(FixedIdentity):
         )
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Scale a VNF, then heal the VNFCs to re-create; to release capacity, only scale in. Raises ProviderProblem."""
+        """Scale a VNF, then heal the VNFCs to re-create; to release capacity, only scale in.
+
+        Raises ProviderProblem.
+        """
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         instance_id = get_text(planned, "vnf_instance_id")
@@ -195,7 +211,10 @@ class TackerProvider(FixedIdentity):
         return _build_result(planned, _require_instance(runner, instance_id))
 
     def delete(self, request: ChangeRequest) -> None:
-        """Delete a VNF: terminate it, and delete its instance. Raises ProviderProblem."""
+        """Delete a VNF: terminate it, and delete its instance.
+
+        Raises ProviderProblem.
+        """
         runner = self._build_runner(request)
         instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
@@ -209,9 +228,11 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read a VNF by its instance id; without one, or after an interrupted apply, by its owner id. A VNF does not
-        exist if it has no instance or is not instantiated. Its change is not settled while an operation runs, or scale
-        levels differ from the plan.
+        """Read a VNF by its instance id.
+
+        Without one, or after an interrupted apply, by its owner id. A VNF does not exist if it has
+        no instance or is not instantiated. Its change is not settled while an operation runs, or
+        scale levels differ from the plan.
         """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
@@ -247,8 +268,10 @@ class TackerProvider(FixedIdentity):
         )
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
-        """Return the VNF instance with this owner, None if there is none. A new object (`is_new`) also uses an instance
-        left by an earlier, failed creation of the object.
+        """Return the VNF instance with this owner, None if there is none.
+
+        A new object (`is_new`) also uses an instance left by an earlier, failed creation of the
+        object.
         """
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
@@ -268,7 +291,10 @@ class TackerProvider(FixedIdentity):
     def _finish_running(
         self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest
     ) -> VnfInstance:
-        """Follow the operation in progress, and return the instance after it. Reject an operation not of this step."""
+        """Follow the operation in progress, and return the instance after it.
+
+        Reject an operation not of this step.
+        """
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
             # No earlier run started this step.
@@ -290,7 +316,10 @@ class TackerProvider(FixedIdentity):
         *,
         only_in: bool = False,
     ) -> None:
-        """Scale each aspect from its observed to its planned level: first in, then out. `only_in`: scale none out."""
+        """Scale each aspect from its observed to its planned level: first in, then out.
+
+        `only_in`: scale none out.
+        """
         targets = compute_target_levels(planned)
         steps = {
             aspect: target - instance.scale_levels.get(aspect, 0)
@@ -313,8 +342,10 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]
     ) -> None:
-        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did. The plan marks
-        them (operation HEALED), without ids. Their ids are those of the last read; Tacker may have removed some since.
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
+
+        The plan marks them (operation HEALED), without ids. Their ids are those of the last read;
+        Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
@@ -345,14 +376,20 @@ def _require_vnf(resource_type: str) -> None:
 
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
-    """Return the planned attributes of a VNF, with None for unknown values. Raises ProviderProblem for another type."""
+    """Return the planned attributes of a VNF, with None for unknown values.
+
+    Raises ProviderProblem for another type.
+    """
     _require_vnf(request.key.type)
     planned: Mapping[str, Any] = replace_unknown(request.planned_attributes)
     return planned
 
 
 def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
-    """Return an instance. Raises ProviderProblem if it does not exist."""
+    """Return an instance.
+
+    Raises ProviderProblem if it does not exist.
+    """
     instance = runner.read_instance(instance_id)
     if instance is None:
         raise ProviderProblem(f"Tacker has no VNF instance {instance_id}.")
@@ -362,7 +399,10 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with observed VNFCs and scale levels. Ids in the note (private data) have precedence."""
+    """Return attributes with observed VNFCs and scale levels.
+
+    Ids in the note (private data) have precedence.
+    """
     recorded_ids = get_mapping(note, _IDS_KEY)
     known = {**attributes, "vnfc_ids": recorded_ids} if recorded_ids else attributes
     observed = match_vnfcs(known, instance.vnfcs)
@@ -379,8 +419,9 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step, with the paths of the observed VNFCs (VMs), and a note (private data in
-    state) with their ids. A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
+    """Return the attributes after a step, with the paths of the observed VNFCs (VMs), and a note (private data in state) with their ids.
+
+    A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
     stays a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
@@ -398,7 +439,10 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 def _is_heal_already_executed(
     resumed_operation: str | None, latest: Mapping[str, Any] | None
 ) -> bool:
-    """Return whether an interrupted run of this step healed already. `latest` is the latest operation of the VNF."""
+    """Return whether an interrupted run of this step healed already.
+
+    `latest` is the latest operation of the VNF.
+    """
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
@@ -450,7 +494,10 @@ def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
 def _list_change_problems(
     prior: Mapping[str, Any], planned: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yield the changes of a VNF not supported by Tacker; a VNF without an instance is to be created."""
+    """Yield the changes of a VNF not supported by Tacker.
+
+    A VNF without an instance is to be created.
+    """
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
@@ -468,7 +515,10 @@ def _list_change_problems(
 
 
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the missing facts for the creation of a VNF: ids of descriptor and flavour, numbers of VMs at its level."""
+    """Yield the missing facts for the creation of a VNF.
+
+    Ids of descriptor and flavour, numbers of VMs at its level.
+    """
     if not vnf.descriptor_id:
         yield Problem(
             ("vnfd",),

@@ -1,4 +1,7 @@
-"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): resources to add and remove, and constraints."""
+"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003).
+
+Resources to add and remove, and constraints.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -51,7 +54,10 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
 
 
 def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
-    """Return the grant request for the actions on VNFCs (VMs) by name; a moved one is both removed and added."""
+    """Return the grant request for the actions on VNFCs (VMs) by name.
+
+    A moved one is both removed and added.
+    """
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
@@ -113,9 +119,11 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
 def _list_constraints(
     attributes: Mapping[str, Any], added_names: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the placement constraints of a grant request, one for each rule with several VNFCs (VMs) and a new one. As
-    in Tacker, the first rule without them ends the list of its kind: later affinity rules, or later anti-affinity
-    rules, yield nothing. New VNFCs (`added_names`) are listed first, by their grant; others are resources of the VIM.
+    """Yield the placement constraints of a grant request, one for each rule with several VNFCs (VMs) and a new one.
+
+    As in Tacker, the first rule without them ends the list of its kind: later affinity rules, or
+    later anti-affinity rules, yield nothing. New VNFCs (`added_names`) are listed first, by their
+    grant; others are resources of the VIM.
     """
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     # values of is_affinity.
@@ -144,7 +152,10 @@ def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:
 
 
 def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export the grant requests as JSON ("": no VNF has changed VMs), with warnings about incomplete ones."""
+    """Export the grant requests as JSON, with warnings about incomplete ones.
+
+    "": no VNF has changed VMs.
+    """
     grants = build_grant_requests(plan)
     problems: list[Diagnostic] = []
     if grants.inexact_rules:

@@ -1,4 +1,7 @@
-"""Decisions on grant requests (ETSI SOL003) from a plan, and its operations in the order of an apply. Pure."""
+"""Decisions on grant requests from a plan, and its operations in the order of an apply.
+
+ETSI SOL003. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +33,11 @@ FORBIDDEN: Final = 403
 
 
 class PlannedGrant(Struct, frozen=True):
-    """Life-cycle operation in the plan, with its number in the VNF's change. `added` are the VNFCs by VDU, `removed`
-    their number by VDU. `zones` are the zone id of each added VNFC: its availability zone and host, as OpenStack reads
-    them. `healed_zones` are those of healed VNFCs by VDU and index.
+    """Life-cycle operation in the plan, with its number in the VNF's change.
+
+    `added` are the VNFCs by VDU, `removed` their number by VDU. `zones` are the zone id of each
+    added VNFC: its availability zone and host, as OpenStack reads them. `healed_zones` are those of
+    healed VNFCs by VDU and index.
     """
 
     address: str
@@ -71,7 +76,10 @@ class GrantResponse(Struct, frozen=True):
 
 
 def list_planned_grants(plan: Plan) -> PlannedGrants:
-    """Return the lifecycle operations of VNFs in a plan. For a failed plan, return none, and its errors as reason."""
+    """Return the lifecycle operations of VNFs in a plan.
+
+    For a failed plan, return none, and its errors as reason.
+    """
     if plan.errored:
         errors = [
             problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR
@@ -101,7 +109,10 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
 def decide_grant(
     request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]
 ) -> GrantResponse:
-    """Decide on a request: grant it if the plan has it, else reject it. A granted operation gets its answer again."""
+    """Decide on a request: grant it if the plan has it, else reject it.
+
+    A granted operation gets its answer again.
+    """
     problem = _find_format_problem(request)
     if problem:
         return build_problem_details_response(INVALID, "Invalid grant request", problem)
@@ -146,7 +157,10 @@ def _find_format_problem(request: Any) -> str:
 
 
 def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """Yield the id and VDU ("" if unknown) of each compute resource in the list `name` of a request."""
+    """Yield the id and VDU of each compute resource in the list `name` of a request.
+
+    "" if unknown.
+    """
     for row in request.get(name, []):
         if row.get("type") == "COMPUTE":
             yield row["id"], str(row.get("resourceTemplateId") or row.get("vduId") or "")
@@ -155,9 +169,11 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the planned operation matching a grant request, and ""; or None and the reason. A match has the kind of
-    the request, and adds and removes as many VMs of each VDU. The plan knows no instance of Tacker: the first grant
-    binds one to a VNF of the plan. An operation is granted once, and again if it repeats a failed one.
+    """Return the planned operation matching a grant request, and ""; or None and the reason.
+
+    A match has the kind of the request, and adds and removes as many VMs of each VDU. The plan
+    knows no instance of Tacker: the first grant binds one to a VNF of the plan. An operation is
+    granted once, and again if it repeats a failed one.
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
@@ -194,8 +210,10 @@ def _find_planned_grant(
 
 
 def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> bool:
-    """Return whether an operation repeats the one granted `earlier`: the parameter RETRY_KEY names it as failed. A
-    termination has no parameters, but an instance has only one.
+    """Return whether an operation repeats the one granted `earlier`.
+
+    The parameter RETRY_KEY names it as failed. A termination has no parameters, but an instance has
+    only one.
     """
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
@@ -208,7 +226,10 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
-    """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
+    """Build the grant: the zones, and the zone of each new resource.
+
+    ZONE:HOST or ZONE of OpenStack.
+    """
     names_left = {vdu: list(names) for vdu, names in grant.added.items()}
     zone_by_row: dict[str, str] = {}
     for row_id, vdu in _list_requested_vdus(request, "addResources"):
@@ -255,8 +276,10 @@ class PlannedOperation(Struct, frozen=True):
 def list_operations(
     change: Change, operation: str, request: Mapping[str, Any]
 ) -> Iterator[PlannedOperation]:
-    """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole. Tacker
-    instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its first
+    """Yield the operations of Tacker for a change.
+
+    `request` and `operation` are those of the change as a whole. Tacker instantiates at an
+    instantiation level and scales one aspect at a time. A new VNF with one aspect above its first
     level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
     """
     added = _group_names_by_vdu(request["addResources"])
@@ -307,9 +330,11 @@ def list_operations(
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
-    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE. With the standard user data
-    each VNFC has its own zone and host. The default user data uses the zone of one VNFC for its whole VDU: then only a
-    zone shared by all of them is granted, and Nova selects the host.
+    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE.
+
+    With the standard user data each VNFC has its own zone and host. The default user data uses the
+    zone of one VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova
+    selects the host.
     """
     attributes = change.after or {}
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
@@ -328,8 +353,10 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
-    """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data: {"VDU1-0": "zone-a:host-3"}.
-    They are {} for other operations, and for a VNF without the standard user data of Tacker.
+    """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data.
+
+    {"VDU1-0": "zone-a:host-3"}. They are {} for other operations, and for a VNF without the
+    standard user data of Tacker.
     """
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
@@ -340,7 +367,10 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
 
 
 def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Group the names of VNFCs (VMs) by VDU. A removed one has its name in `resource`, since its id may be another."""
+    """Group the names of VNFCs (VMs) by VDU.
+
+    A removed one has its name in `resource`, since its id may be another.
+    """
     names: dict[str, list[str]] = {}
     for resource in resources:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]
@@ -362,7 +392,10 @@ def _take_vnfc_names(
 def _build_operation(
     operation: str, added: Mapping[str, list[str]], removed: Mapping[str, list[str]]
 ) -> PlannedOperation:
-    """Build an operation from the names of added and removed VNFCs (VMs) by VDU; VDUs without names are left out."""
+    """Build an operation from the names of added and removed VNFCs (VMs) by VDU.
+
+    VDUs without names are left out.
+    """
     return PlannedOperation(
         operation,
         {vdu: tuple(names) for vdu, names in added.items() if names},

@@ -1,4 +1,7 @@
-"""HTTP server of the NFVO interfaces: grants, VNF packages, and the token endpoint of Tacker's client."""
+"""HTTP server of the NFVO interfaces.
+
+Grants, VNF packages, and the token endpoint of Tacker's client.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ _MAX_PACKAGE_BYTES: Final = 512 << 20
 
 
 class GrantServer(ThreadingHTTPServer):
-    """Server of one plan. `token` "" accepts every request."""
+    """Server of one plan.
+
+    `token` "" accepts every request.
+    """
 
     daemon_threads = True
 
@@ -61,7 +67,10 @@ class GrantServer(ThreadingHTTPServer):
         token: str = "",
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Listen on an address (host, port). Clients need the `token`, if it is not "". Without `tls`, use HTTP."""
+        """Listen on an address (host, port).
+
+        Clients need the `token`, if it is not "". Without `tls`, use HTTP.
+        """
         super().__init__(address, _GrantRequestHandler)
         self.planned = planned
         self.journal = journal
@@ -98,8 +107,10 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = 30
 
     def handle_get(self) -> None:
-        """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an
-        id, it is the list; without a part, the data of a package. A part is "vnfd" or "package_content".
+        """Send the answer to a request for packages.
+
+        /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an id, it is the list; without
+        a part, the data of a package. A part is "vnfd" or "package_content".
         """
         if not self._verify_access_token():
             return  # rejected
@@ -125,7 +136,10 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             )
 
     def _send_package(self, read: Callable[[], bytes]) -> None:
-        """Send the bytes returned by `read`; reject the request if the file is missing, too large or damaged."""
+        """Send the bytes returned by `read`.
+
+        Reject the request if the file is missing, too large or damaged.
+        """
         try:
             content = read()
         except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):

@@ -1,4 +1,7 @@
-"""Prediction of one recorded decision of Tacker: the grant request of a life-cycle operation. Pure."""
+"""Prediction of one recorded decision of Tacker: the grant request of a life-cycle operation.
+
+Pure.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,10 +21,12 @@ Body = dict[str, Any]
 
 def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
     """Return `{operation, added, removed, constraints}` of the grant request of a plan with this operation alone.
-    `added` and `removed` are numbers of VMs by VDU, `constraints` its rules. `snapshot` has the text `vnfd`,
-    `flavour_id`, `instantiation_level`, and the `scale_levels` (null before instantiation). `request` has the
-    `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId` and `numberOfSteps`, HEAL the
-    number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if a case is incomplete.
+
+    `added` and `removed` are numbers of VMs by VDU, `constraints` its rules. `snapshot` has the
+    text `vnfd`, `flavour_id`, `instantiation_level`, and the `scale_levels` (null before
+    instantiation). `request` has the `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has
+    `type`, `aspectId` and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError,
+    TypeError, ValueError and StopIteration if a case is incomplete.
     """
     operation, levels = request["operation"], snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)

@@ -310,7 +310,10 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return a demand with one pool per VDU (None for unknown documents, or after an error), and problems."""
+    """Return a demand with one pool per VDU, and problems.
+
+    None for unknown documents, or after an error.
+    """
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
@@ -379,7 +382,10 @@ def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
 def _list_unmet_problems(
     vnf: Vnf, numbers: Mapping[str, int], attributes: Mapping[str, Any], context: ResourceContext
 ) -> Iterator[Problem]:
-    """Yield rules violated by the current number of VMs (errors), or at the maximum scale (warnings)."""
+    """Yield rules violated by the current number of VMs (errors), or at the maximum scale.
+
+    warnings.
+    """
     machines = context.list_machines(str(attributes["site_id"]))
     # A site without machines is an error of its own.
     if not machines:
@@ -398,7 +404,10 @@ def _list_unmet_problems(
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VMs of a prior object: its VNFCs with a known machine; () if its documents are unknown."""
+    """Return the VMs of a prior object: its VNFCs with a known machine.
+
+    () if its documents are unknown.
+    """
     vnfcs = get_known_blocks(attributes, "vnfcs")
     if not has_known_documents(attributes):
         return ()
@@ -444,8 +453,10 @@ def build_computed_attributes(
     placed_vms: Sequence[PlacedVm],
     unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker. The field `came` of a VNFC
-    is its creating operation; it is absent for instantiation. VNFCs on unknown hosts (`unplaced`) stay as recorded.
+    """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker.
+
+    The field `came` of a VNFC is its creating operation; it is absent for instantiation. VNFCs on
+    unknown hosts (`unplaced`) stay as recorded.
     """
     # Unknown for a new VNF.
     known_ids = get_known_blocks(attributes, "vnfc_ids")
@@ -476,9 +487,11 @@ def build_computed_attributes(
 def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
-    """Return the labels of the node of a worker VM: those of the user, and those about its machine and zone. With
-    `label_source` "mgmt_driver" the latter are set by Tacker's management driver. It labels workers of an anti-affinity
-    group at instantiation, and workers of any server group at later operations.
+    """Return the labels of the node of a worker VM.
+
+    Those of the user, and those about its machine and zone. With `label_source` "mgmt_driver" the
+    latter are set by Tacker's management driver. It labels workers of an anti-affinity group at
+    instantiation, and workers of any server group at later operations.
     """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
@@ -502,7 +515,10 @@ def _compute_node_labels(
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for display: `vnfcs` with node labels and creating operations, any other unchanged."""
+    """Return an attribute for display.
+
+    `vnfcs` with node labels and creating operations, any other unchanged.
+    """
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value

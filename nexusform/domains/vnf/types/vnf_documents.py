@@ -69,9 +69,11 @@ def read_package_and_request(
 def _read_instantiate_request(
     attributes: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems. The arguments are
-    flavour_id, instantiation_level and parameters, unknown while the request is. A configured argument must be equal,
-    or not be set; configured parameters override those of the request.
+    """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems.
+
+    The arguments are flavour_id, instantiation_level and parameters, unknown while the request is.
+    A configured argument must be equal, or not be set; configured parameters override those of the
+    request.
     """
     text = attributes.get(REQUEST)
     if text is None:
@@ -135,8 +137,10 @@ def _build_request_problem(detail: str) -> Problem:
 def _read_package_arguments(
     attributes: Mapping[str, Any], files: Files
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. The arguments are
-    UNKNOWN while its path or the flavour is. There are none without a package, or with a problem.
+    """Return the arguments read from the package in `csar`, and problems.
+
+    Vnfd, base_hot and nested. The arguments are UNKNOWN while its path or the flavour is. There are
+    none without a package, or with a problem.
     """
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
@@ -167,7 +171,10 @@ def _read_package_arguments(
 
 
 def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
-    """Return whether Tacker's StandardUserData makes the HOT file: VMs by index, each with its own zone."""
+    """Return whether Tacker's StandardUserData makes the HOT file.
+
+    VMs by index, each with its own zone.
+    """
     user_data = get_value_at_path(attributes, PARAMETERS, "lcm-operation-user-data-class")
     return bool(user_data == "StandardUserData")
 
@@ -180,7 +187,10 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
 
 
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
-    """Parse the VNF documents in the arguments (all known). Equal documents are parsed once."""
+    """Parse the VNF documents in the arguments (all known).
+
+    Equal documents are parsed once.
+    """
     nested = get_mapping(attributes, "nested")
     return _read_cached(
         attributes.get("vnfd"),
@@ -200,7 +210,10 @@ def _read_cached(
     parameter_json: str,
     flavour: str,
 ) -> ParsedVnf:
-    """Parse the documents of a VNF, once for equal ones. All parameters are hashable, as the cache requires."""
+    """Parse the documents of a VNF, once for equal ones.
+
+    All parameters are hashable, as the cache requires.
+    """
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
     from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 
@@ -216,7 +229,10 @@ def _read_cached(
 
 
 def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
-    """Return findings as problems of the document arguments: errors singly, warnings merged by document and kind."""
+    """Return findings as problems of the document arguments.
+
+    Errors singly, warnings merged by document and kind.
+    """
     problems = []
     lines_by_kind: dict[tuple[str, str], list[str]] = {}
     for problem in findings:
@@ -250,7 +266,10 @@ MASTER: Final = "masterNode"
 
 
 def _create_size_attribute(description: str, minimum: int, **more: Any) -> AttributeSchema:
-    """Build an optional number attribute; the placement depends on it, and its change replaces the pool."""
+    """Build an optional number attribute.
+
+    The placement depends on it, and its change replaces the pool.
+    """
     return AttributeSchema(
         NUMBER,
         description,
@@ -321,15 +340,20 @@ def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
 
 
 def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
-    """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give one."""
+    """Return whether the size is that of the VM SKU named like the flavor.
+
+    Neither block nor documents give one.
+    """
     has_document_size = None not in (vdu.size.vcpus, vdu.size.memory_gib)
     has_block_size = (block.get("vcpus"), block.get("memory_gib")) != (None, None)
     return bool(vdu.flavor) and not has_document_size and not has_block_size
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents. Unknown
-    vCPUs or memory are None. An unknown disk is 0 GiB.
+    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU.
+
+    Of its configured block, else of the documents. Unknown vCPUs or memory are None. An unknown
+    disk is 0 GiB.
     """
     size = vdu.size
     vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
@@ -343,7 +367,10 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
 def resolve_vdu_sku(
     vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
 ) -> VmSku | Problem:
-    """Return the VM SKU of a VDU: of its block, else of its flavor, else of its size. Return a Problem if unknown."""
+    """Return the VM SKU of a VDU: of its block, else of its flavor, else of its size.
+
+    Return a Problem if unknown.
+    """
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
@@ -409,8 +436,10 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size. A VM SKU has a size, and
-    so may the flavor of a VDU; only a plan knows it. An unknown size is not missing.
+    """Yield problems for blocks without a VDU in the documents, and for VDUs without a size.
+
+    A VM SKU has a size, and so may the flavor of a VDU; only a plan knows it. An unknown size is
+    not missing.
     """
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
@@ -439,7 +468,10 @@ RETRY_KEY: Final = "nexusform-retry-of"
 
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale level of each aspect of a VNF: as configured, else of its instantiation level."""
+    """Return the scale level of each aspect of a VNF.
+
+    As configured, else of its instantiation level.
+    """
     instantiation_level = read_documents(attributes).vnf.find_level(
         attributes.get("instantiation_level")
     )

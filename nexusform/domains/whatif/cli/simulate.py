@@ -94,7 +94,10 @@ def run_question(
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question, and print the answer or diagnostics. Return the exit code."""
+    """Read the input, answer the question, and print the answer or diagnostics.
+
+    Return the exit code.
+    """
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables)
     # stdout is for a document only: warnings go to stderr.
@@ -196,7 +199,8 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
 def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
     """Simulate a runtime upgrade rack by rack: VMs down, VMs left per cluster.
 
-    Exit code 2 if a control plane loses its quorum, a pool has no node left, or unhealthy machines stop the upgrade.
+    Exit code 2 if a control plane loses its quorum, a pool has no node left, or unhealthy machines
+    stop the upgrade.
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
@@ -271,7 +275,10 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
 def _build_upgrade_answer(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput
 ) -> Answer:
-    """Build the answer for the upgrade of one cluster to any version: the capacity needed is the same."""
+    """Build the answer for the upgrade of one cluster to any version.
+
+    The capacity needed is the same.
+    """
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
         KUBERNETES_UPGRADE,
@@ -354,7 +361,8 @@ def failure(arguments: FailureArguments) -> int:
     -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2
     if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
     fails. -observed starts from the machines off or not ready at the last read: alone, or with
-    -machine or -rack. -node drains a node of `data kubernetes_nodes`: evicted pods, their new nodes.
+    -machine or -rack. -node drains a node of `data kubernetes_nodes`: evicted pods, their new
+    nodes.
     """
     scopes = (arguments.machine, arguments.rack, arguments.cluster, arguments.node, arguments.site)
     lost_names = list(filter(None, scopes))
@@ -415,7 +423,10 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
 def _simulate_failure(
     snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments
 ) -> Failure:
-    """Simulate the failure selected by the flags. -observed adds the machines down at the last read."""
+    """Simulate the failure selected by the flags.
+
+    -observed adds the machines down at the last read.
+    """
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,

@@ -1,5 +1,6 @@
-"""`nexusform simulate placement`: feasibility of a placement before anyone writes it; and `nexusform simulate
-rebalance`: the fewest evictions to let all pods run.
+"""`nexusform simulate placement`: feasibility of a placement before anyone writes it.
+
+And `nexusform simulate rebalance`: the fewest evictions to let all pods run.
 """
 
 import click
@@ -100,8 +101,8 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     """Predict if a new placement runs: per cluster now, after more nodes, or never.
 
     Plans the configuration of the directory with one more placement of the manifests. Pods of all
-    placements count together. Changes nothing and contacts no hub. Exit code 2 if it does not run on
-    every selected cluster, or if fewer clusters match than requested.
+    placements count together. Changes nothing and contacts no hub. Exit code 2 if it does not run
+    on every selected cluster, or if fewer clusters match than requested.
     """
     # The parser takes the rest of `-f=FILE` as the value.
     path = arguments.file.removeprefix("=")

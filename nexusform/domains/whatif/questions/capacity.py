@@ -48,9 +48,11 @@ class ZoneCapacity(Struct, frozen=True):
 
 
 class SkuCapacity(Struct, frozen=True):
-    """Number of additional VMs of a SKU if nothing else is placed. `without_rack`: capacity of the other
-    racks by lost rack; VMs of the lost rack are down and not re-created. `unusable_vcpus` and
-    `unusable_memory_gib`: free but unusable after filling the site with this SKU.
+    """Number of additional VMs of a SKU if nothing else is placed.
+
+    `without_rack`: capacity of the other racks by lost rack; VMs of the lost rack are down and not
+    re-created. `unusable_vcpus` and `unusable_memory_gib`: free but unusable after filling the site
+    with this SKU.
     """
 
     sku: VmSku
@@ -68,7 +70,10 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def worst_rack(self) -> str:
-        """Name of the worst rack to lose: the fewest VMs fit on the others. The first one by name; "" without racks."""
+        """Name of the worst rack to lose: the fewest VMs fit on the others.
+
+        The first one by name; "" without racks.
+        """
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property
@@ -91,9 +96,12 @@ class Totals(Struct, frozen=True):
 
 
 class CapacityAnswer(Struct, frozen=True):
-    """Capacity of one site. `zones` None means all. `closed`: number of machines closed to new VMs by reason.
-    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells; `overfull` machines
-    have no legal split. `unplaced`: VMs without a known machine. `other_capacities`: capacity besides machines.
+    """Capacity of one site.
+
+    `zones` None means all. `closed`: number of machines closed to new VMs by reason.
+    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells;
+    `overfull` machines have no legal split. `unplaced`: VMs without a known machine.
+    `other_capacities`: capacity besides machines.
     """
 
     site_id: str
@@ -127,9 +135,11 @@ def compute_site_capacity(
     zones: frozenset[str] | None = None,
     mix: Sequence[SkuCount] = (),
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. Without `skus`,
-    count those in use and the largest supported one. `zones` None means all. `mix` has SKUs with counts in one set,
-    such as 3 VMs of one and 1 of another: the number of complete sets is computed.
+    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity.
+
+    Without `skus`, count those in use and the largest supported one. `zones` None means all. `mix`
+    has SKUs with counts in one set, such as 3 VMs of one and 1 of another: the number of complete
+    sets is computed.
     """
 
     def is_requested(zone: str) -> bool:
@@ -180,7 +190,10 @@ def compute_site_capacity(
 
 
 def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCounts) -> Totals:
-    """Sum the vCPUs and memory of the machines open to new VMs; their free part is counted by `fragmentation`."""
+    """Sum the vCPUs and memory of the machines open to new VMs.
+
+    Their free part is counted by `fragmentation`.
+    """
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     return Totals(
         machines=len(open_machines),
@@ -200,8 +213,10 @@ def _compute_sku_capacity(
     planned: Sequence[InventoryRack],
     totals: Totals,
 ) -> SkuCapacity:
-    """Compute the capacity for a SKU alone: in total, by zone (None: all zones), in the `planned` racks, and with each
-    rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
+    """Compute the capacity for a SKU alone.
+
+    In total, by zone (None: all zones), in the `planned` racks, and with each rack lost. `totals`
+    has the free vCPUs and GiB: some of them stay unusable.
     """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
@@ -262,8 +277,10 @@ def _group_by_zone(
     free_by_rack: Mapping[str, Interval],
     planned_by_rack: Mapping[str, int],
 ) -> tuple[ZoneCapacity, ...]:
-    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the number
-    of further VMs in existing racks, and `planned_by_rack` the number in planned ones.
+    """Group the capacity of racks by zone, in byte order.
+
+    `zone_by_rack` has all racks. `free_by_rack` has the number of further VMs in existing racks,
+    and `planned_by_rack` the number in planned ones.
     """
     # names by zone.
     racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])
@@ -301,9 +318,11 @@ class SkuCount(Struct, frozen=True):
 
 
 class MixAnswer(Struct, frozen=True):
-    """Number of complete sets of a mix. `sets` fit if all VMs are placed at once, larger SKUs first, and
-    `sets` + 1 do not; `sequential_sets` fit if set follows set. `short` is the SKU the next set lacks, by
-    `missing` VMs. `remaining`: additional VMs of each SKU next to the `sets`. With unknown NUMA cells all are
+    """Number of complete sets of a mix.
+
+    `sets` fit if all VMs are placed at once, larger SKUs first, and `sets` + 1 do not;
+    `sequential_sets` fit if set follows set. `short` is the SKU the next set lacks, by `missing`
+    VMs. `remaining`: additional VMs of each SKU next to the `sets`. With unknown NUMA cells all are
     bounds, `remaining` applies to the minimum of sets, and `short` is None.
     """
 
@@ -320,8 +339,10 @@ def count_complete_sets(
     parts: Sequence[SkuCount],
     constraints: Mapping[str, PlacementConstraints],
 ) -> MixAnswer:
-    """Compute the number of complete sets of the mix, each with the VMs of all `parts`. `constraints` are by SKU name.
-    They are placed part by part, the largest SKU first. `sequential_sets` are those of a placement set by set.
+    """Compute the number of complete sets of the mix, each with the VMs of all `parts`.
+
+    `constraints` are by SKU name. They are placed part by part, the largest SKU first.
+    `sequential_sets` are those of a placement set by set.
     """
     # largest SKU first.
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
@@ -363,8 +384,10 @@ def _compute_mix_bounds(
     parts: Sequence[SkuCount],
     constraints: Mapping[str, PlacementConstraints],
 ) -> MixAnswer:
-    """Compute bounds of the number of sets while NUMA cells are unknown. The maximum is that of the scarcest part, as
-    if alone on the site. The minimum assumes the worst place for each VM: there it blocks the most VMs of other parts.
+    """Compute bounds of the number of sets while NUMA cells are unknown.
+
+    The maximum is that of the scarcest part, as if alone on the site. The minimum assumes the worst
+    place for each VM: there it blocks the most VMs of other parts.
     """
     # VMs of each part alone.
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]
@@ -393,7 +416,10 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Return how many VMs of `part` a set of the mix takes at most: its own ones, and those blocked by other parts."""
+    """Return how many VMs of `part` a set of the mix takes at most.
+
+    Its own ones, and those blocked by other parts.
+    """
     sku, share = part.sku, Share.compute(part.sku)
     # A VM of several cells has a choice among more cells of a machine: no number of sets is
     # certain.
@@ -410,7 +436,10 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
 def _count_fitting(
     scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Count how many VMs of a SKU fit if nothing else is added. `constraints` are by name of the SKU."""
+    """Count how many VMs of a SKU fit if nothing else is added.
+
+    `constraints` are by name of the SKU.
+    """
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
@@ -420,8 +449,10 @@ def _try_to_place_sets(
     sets: int,
     constraints: Mapping[str, PlacementConstraints],
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets of the mix in `scheduler`, part by part. Return the first SKU without capacity, and the
-    number of its VMs without a place. Return (None, 0) if all fit.
+    """Place this many sets of the mix in `scheduler`, part by part.
+
+    Return the first SKU without capacity, and the number of its VMs without a place. Return (None,
+    0) if all fit.
     """
     for index, part in enumerate(parts):
         count = sets * part.count
@@ -436,7 +467,10 @@ def _count_sequential_sets(
     parts: Sequence[SkuCount],
     constraints: Mapping[str, PlacementConstraints],
 ) -> Interval:
-    """Place complete sets in `scheduler`, set after set, until a VM does not fit. Return their exact number."""
+    """Place complete sets in `scheduler`, set after set, until a VM does not fit.
+
+    Return their exact number.
+    """
     sets = 0
     while True:
         for index, part in enumerate(parts):
@@ -449,6 +483,9 @@ def _count_sequential_sets(
 def _build_demand(
     index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]
 ) -> Demand:
-    """Build the demand of one VM of a mix. Each part (at `index`) counts as a pool of its own."""
+    """Build the demand of one VM of a mix.
+
+    Each part (at `index`) counts as a pool of its own.
+    """
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

@@ -20,11 +20,14 @@ class FragmentingPool(Struct, frozen=True):
 
 
 class FragmentationCounts(Struct, frozen=True):
-    """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now. `taken`: holds
-    a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`: has capacity but the
-    machine lacks disk. `small`: cannot hold it when empty, or its hardware is not supported. `closed`: on a machine
-    closed to new VMs. `unknown`: on a machine with VMs in unknown cells. `broken_*` is free in fragmented cells,
-    `stranded_*` is free in cells of open machines without a fitting SKU, `free_*` is free on all open machines.
+    """NUMA cells classified by the `yardstick` SKU.
+
+    Every cell counts once. `open`: fits its share now. `taken`: holds a VM of at least that share.
+    `broken`: holds only smaller VMs and cannot fit it. `spoiled`: has capacity but the machine
+    lacks disk. `small`: cannot hold it when empty, or its hardware is not supported. `closed`: on a
+    machine closed to new VMs. `unknown`: on a machine with VMs in unknown cells. `broken_*` is free
+    in fragmented cells, `stranded_*` is free in cells of open machines without a fitting SKU,
+    `free_*` is free on all open machines.
     """
 
     yardstick: VmSku | None
@@ -47,7 +50,10 @@ class FragmentationCounts(Struct, frozen=True):
 
 
 class _NumaCell(Struct):
-    """NUMA cell of a machine: remaining vCPUs, memory and disk (negative if overfull), and its VMs in order."""
+    """NUMA cell of a machine: remaining vCPUs, memory and disk, and its VMs in order.
+
+    Negative if overfull.
+    """
 
     machine: Machine
     vcpus: int
@@ -79,8 +85,9 @@ class CellUsability(StrEnum):
 
 
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
-    """Find the SKU to measure cells by: the largest one-cell SKU fitting on some empty machine. Of equally large ones,
-    prefer less disk, then a SKU in use. Return None if no SKU fits.
+    """Find the SKU to measure cells by: the largest one-cell SKU fitting on some empty machine.
+
+    Of equally large ones, prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
     # One machine of each kind of hardware.
@@ -111,8 +118,9 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of NUMA cells of each kind (see FragmentationCounts), and the free capacity in them.
-    `yardstick` is the SKU to measure cells by; None means the largest SKU.
+    """Compute the number of NUMA cells of each kind, and the free capacity in them.
+
+    See FragmentationCounts. `yardstick` is the SKU to measure cells by; None means the largest SKU.
     """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
@@ -197,7 +205,10 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
 def _build_cells_with_free_capacity(
     site: SiteSnapshot, machines: Sequence[Machine]
 ) -> Iterator[_NumaCell]:
-    """Build every cell of the machines with its free capacity. VMs in unknown cells take disk only."""
+    """Build every cell of the machines with its free capacity.
+
+    VMs in unknown cells take disk only.
+    """
     # By machine and number.
     cells: dict[str, list[_NumaCell]] = {}
     free_disk: dict[str, int] = {}
@@ -227,9 +238,10 @@ def _build_cells_with_free_capacity(
 def _determine_usability(
     cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]
 ) -> CellUsability:
-    """Return the usability of a NUMA cell for one more VM of the SKU (None: no SKU fits any machine). SPOILED lacks
-    only disk. TAKEN has a VM as large in the cell as one of the SKU, BROKEN only smaller ones. `unknown_machines` have
-    VMs in unknown cells.
+    """Return the usability of a NUMA cell for one more VM of the SKU.
+
+    None: no SKU fits any machine. SPOILED lacks only disk. TAKEN has a VM as large in the cell as
+    one of the SKU, BROKEN only smaller ones. `unknown_machines` have VMs in unknown cells.
     """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
@@ -251,7 +263,10 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity, but without a fitting SKU. Check equal cells once."""
+    """Find the cells with free capacity, but without a fitting SKU.
+
+    Check equal cells once.
+    """
     # By hardware, vCPUs, memory and disk.
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
     stranded: list[_NumaCell] = []

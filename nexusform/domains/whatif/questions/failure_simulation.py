@@ -1,5 +1,7 @@
-"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs. The platform itself moves
-no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as simulated here.
+"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs.
+
+The platform itself moves no VM. If the node of an NKS cluster is deleted, its VM is re-created by
+the placement rule, as simulated here.
 """
 
 import shlex
@@ -66,7 +68,10 @@ class RecreatedPool(Struct, frozen=True):
 
 
 class NodeDeletionCommand(Struct, frozen=True):
-    """Command to delete a cluster's nodes on lost machines for re-creation; not `is_reachable` if it lost quorum."""
+    """Command to delete a cluster's nodes on lost machines for re-creation.
+
+    Not `is_reachable` if it lost quorum.
+    """
 
     cluster_id: str
     cluster: str
@@ -84,10 +89,12 @@ class NodeDeletionCommand(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to
-    re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known. `recreations`: those of
-    one sample if NUMA cells are unknown; `samples` summarizes the others in the same order. `machines_down`: others
-    that are down already; their VMs count as down.
+    """Effects of a failure.
+
+    `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to re-create
+    one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
+    `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in
+    the same order. `machines_down`: others that are down already; their VMs count as down.
     """
 
     site_id: str
@@ -145,8 +152,10 @@ def simulate_machine_loss(
     machines: Sequence[str],
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
-    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule. Machines
-    already down stay down. `lost` is the name of the lost part in the report.
+    """Simulate the loss of a machine or rack.
+
+    Its NKS nodes are deleted and re-created by the placement rule. Machines already down stay down.
+    `lost` is the name of the lost part in the report.
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
@@ -209,7 +218,10 @@ def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[s
 def exclude_nodes_down(
     site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
 ) -> Mapping[str, ClusterPods]:
-    """Return the pods by cluster id without the nodes on `machines`: the pods of these nodes run elsewhere or wait."""
+    """Return the pods by cluster id without the nodes on `machines`.
+
+    The pods of these nodes run elsewhere or wait.
+    """
     pods_on_others = dict(pods)
     for cluster in site.clusters:
         vms = chain.from_iterable(pool.vms for pool in cluster.pools)
@@ -267,8 +279,10 @@ def _find_lost_pools(
 def _sample_shortage(
     site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
 ) -> SampledShortage | None:
-    """Count the lost VMs without capacity elsewhere, over samples (possible layouts) of unknown NUMA cells. For a
-    single pool, the bounds are exact. Return None if all cells are known, or no VM of an NKS cluster is lost.
+    """Count the lost VMs without capacity elsewhere, over samples of unknown NUMA cells.
+
+    Possible layouts. For a single pool, the bounds are exact. Return None if all cells are known,
+    or no VM of an NKS cluster is lost.
     """
     # cluster, pool and its lost VMs.
     lost_pools = list(_find_lost_pools(site, lost))

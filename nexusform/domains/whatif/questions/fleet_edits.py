@@ -37,8 +37,10 @@ class MemberEditKind(StrEnum):
 
 
 class MemberEdit(Struct, frozen=True):
-    """One edit of a member. `key` is that of the taint, label or property, `value` the new value (None:
-    removed). For `join` the value is the template, for `health` the health.
+    """One edit of a member.
+
+    `key` is that of the taint, label or property, `value` the new value (None: removed). For `join`
+    the value is the template, for `health` the health.
     """
 
     kind: MemberEditKind
@@ -67,8 +69,9 @@ class MemberEdit(Struct, frozen=True):
 
 
 class SimulatedMember(Struct, frozen=True):
-    """Member of a simulation: its record, and its cluster if the nodes are known. `unmanaged_requests`:
-    requests of unmanaged pods (thousandths of a CPU, bytes).
+    """Member of a simulation: its record, and its cluster if the nodes are known.
+
+    `unmanaged_requests`: requests of unmanaged pods (thousandths of a CPU, bytes).
     """
 
     record: FleetMember
@@ -84,7 +87,10 @@ class SimulatedFleet(Struct, frozen=True):
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
-    """Parse the texts of flags to edits, in order. Raises one DiagnosticsError for all invalid texts."""
+    """Parse the texts of flags to edits, in order.
+
+    Raises one DiagnosticsError for all invalid texts.
+    """
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
@@ -135,8 +141,9 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may have no value, and end
-    with its only effect: `MEMBER:KEY=VALUE:NoSchedule`.
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid.
+
+    A taint may have no value, and end with its only effect: `MEMBER:KEY=VALUE:NoSchedule`.
     """
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
@@ -176,7 +183,10 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 def apply_member_edits(
     simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
 ) -> Mapping[str, SimulatedMember]:
-    """Return the members by name after the edits, joined ones last. Raises one DiagnosticsError for invalid edits."""
+    """Return the members by name after the edits, joined ones last.
+
+    Raises one DiagnosticsError for invalid edits.
+    """
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()
@@ -204,8 +214,10 @@ def _apply_edit(
     edit: MemberEdit,
     departed: Collection[str],
 ) -> SimulatedMember | None:
-    """Return the member after an edit, or None if it leaves. `members` are those after the earlier edits, without the
-    `departed` ones. Raises DiagnosticsError if the edit is impossible, or makes the member invalid.
+    """Return the member after an edit, or None if it leaves.
+
+    `members` are those after the earlier edits, without the `departed` ones. Raises
+    DiagnosticsError if the edit is impossible, or makes the member invalid.
     """
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
@@ -230,8 +242,10 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember:
-    """Return a new member, or an unhealthy one made healthy. `edit.value` names a member to copy or a cluster; with
-    None, it has no nodes. Raises DiagnosticsError for an existing name, or an unknown member or cluster.
+    """Return a new member, or an unhealthy one made healthy.
+
+    `edit.value` names a member to copy or a cluster; with None, it has no nodes. Raises
+    DiagnosticsError for an existing name, or an unknown member or cluster.
     """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
@@ -269,7 +283,10 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member after an edit other than join or leave. Raises DiagnosticsError for an impossible one."""
+    """Return the member after an edit other than join or leave.
+
+    Raises DiagnosticsError for an impossible one.
+    """
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
@@ -287,9 +304,10 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
 
 
 def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with an amount of a resource set, or removed if the edit has no value. Raises DiagnosticsError
-    for an unknown name, an invalid amount, and removing a missing one. With known nodes, amounts cannot be set: they
-    are computed.
+    """Return the member with an amount of a resource set, or removed if the edit has no value.
+
+    Raises DiagnosticsError for an unknown name, an invalid amount, and removing a missing one. With
+    known nodes, amounts cannot be set: they are computed.
     """
     if member.cluster is not None:
         detail = (
@@ -326,7 +344,10 @@ def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> Simulat
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with a taint set (effect NoSchedule), or removed (value None). A missing one is an error."""
+    """Return the member with a taint set (effect NoSchedule), or removed (value None).
+
+    A missing one is an error.
+    """
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:
@@ -339,8 +360,10 @@ def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
 def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember:
-    """Return the member with a label or property set, or removed if the edit has no value. `existing` are the entries
-    of `field_name` in its record. Raises DiagnosticsError for removing a missing or computed one.
+    """Return the member with a label or property set, or removed if the edit has no value.
+
+    `existing` are the entries of `field_name` in its record. Raises DiagnosticsError for removing a
+    missing or computed one.
     """
     # Nothing to remove.
     if edit.value is None and edit.key not in existing:

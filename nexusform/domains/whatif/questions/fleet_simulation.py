@@ -1,6 +1,7 @@
-"""Changes of fleet members (leave, drain, join, edit): resulting placements, pods and capacity. The
-scheduling of a plan runs over the current placements, hub objects and pods, with only the members changed.
-Changes that happen without the edits are separated.
+"""Changes of fleet members (leave, drain, join, edit): resulting placements, pods and capacity.
+
+The scheduling of a plan runs over the current placements, hub objects and pods, with only the
+members changed. Changes that happen without the edits are separated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +85,10 @@ _NANO_PER_MILLI: Final = 10**6
 
 
 class ScheduledPlacement(Struct, frozen=True):
-    """State of a placement. `clusters`: scheduled clusters without those in removal."""
+    """State of a placement.
+
+    `clusters`: scheduled clusters without those in removal.
+    """
 
     address: Address
     key: str
@@ -95,9 +99,11 @@ class ScheduledPlacement(Struct, frozen=True):
 
 
 class PlacementOutcome(Struct, frozen=True):
-    """Result for one placement. `rows`: its bindings. `unrelated`: binding changes also without the
-    edits, too. `pods`: changed pods. `status`: scheduler status after the edits. `fresh`: difference of a
-    newly created placement. `abort`: reason of a scheduler abort caused by the edits.
+    """Result for one placement.
+
+    `rows`: its bindings. `unrelated`: binding changes also without the edits, too. `pods`: changed
+    pods. `status`: scheduler status after the edits. `fresh`: difference of a newly created
+    placement. `abort`: reason of a scheduler abort caused by the edits.
     """
 
     before: ScheduledPlacement
@@ -121,7 +127,10 @@ class PlacementOutcome(Struct, frozen=True):
 
     @property
     def unchanged(self) -> tuple[PlacementChange, ...]:
-        """Rows of clusters kept although something changed (the trigger of the row), such as the labels of a member."""
+        """Rows of clusters kept although something changed, such as the labels of a member.
+
+        The trigger of the row.
+        """
         return tuple(row for row in self.rows if row.action is PlacementAction.KEEP and row.trigger)
 
     @property
@@ -160,7 +169,10 @@ class MemberCapacity(Struct, frozen=True):
 
 
 class FleetSimulation(Struct, frozen=True):
-    """Result of a simulation: `warnings` caused by the edits, `remaining` (placement, drained member) bindings."""
+    """Result of a simulation: `warnings` caused by the edits, `remaining` bindings.
+
+    Placement, drained member.
+    """
 
     edits: tuple[MemberEdit, ...]
     placements: tuple[PlacementOutcome, ...]
@@ -170,7 +182,10 @@ class FleetSimulation(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether a placement has findings, or stays on a drained member (`remaining`): the drain cannot evict it."""
+        """Whether a placement has findings, or stays on a drained member (`remaining`).
+
+        The drain cannot evict it.
+        """
         return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
 
     @property
@@ -181,7 +196,10 @@ class FleetSimulation(Struct, frozen=True):
 
 
 class FleetSnapshot(Struct, frozen=True):
-    """Objects of a fleet. `records`: parsed objects of the instances. `observed`: clusters listed by kubectl, by id."""
+    """Objects of a fleet.
+
+    `records`: parsed objects of the instances. `observed`: clusters listed by kubectl, by id.
+    """
 
     instances: Mapping[Address, Instance]
     records: Mapping[Address, object]
@@ -197,7 +215,10 @@ def build_fleet_snapshot(
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from objects in state and observed clusters. `catalogue`: version of the SKUs."""
+    """Build the snapshot of a fleet from objects in state and observed clusters.
+
+    `catalogue`: version of the SKUs.
+    """
     ordered_objects = sorted(site_objects, key=lambda site_object: site_object.creation)
     snapshot = _build_snapshot_without_members(ordered_objects, registries)
     clusters = build_existing_clusters(ordered_objects, registries, catalogue)
@@ -214,9 +235,10 @@ def build_fleet_snapshot(
 def _build_snapshot_without_members(
     site_objects: Iterable[SiteObject], registries: PluginRegistries
 ) -> FleetSnapshot:
-    """Build a snapshot of the objects alone, still without members and clusters. Objects of unknown types are left out.
-    Each object has a state. Those of the fleet also have an instance, and a record: the parsed member, placement or
-    other object.
+    """Build a snapshot of the objects alone, still without members and clusters.
+
+    Objects of unknown types are left out. Each object has a state. Those of the fleet also have an
+    instance, and a record: the parsed member, placement or other object.
     """
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
@@ -263,7 +285,10 @@ def _match_observed_clusters(
 def _build_members(
     snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], managed_pods: PodPhase
 ) -> Iterator[tuple[str, SimulatedMember]]:
-    """Yield pairs of name and member. If a member's nodes are unknown, its last recorded resources apply."""
+    """Yield pairs of name and member.
+
+    If a member's nodes are unknown, its last recorded resources apply.
+    """
     for address, record in snapshot.records.items():
         # Another object of the fleet.
         if not isinstance(record, FleetMember):
@@ -295,8 +320,10 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer the requests of pods not managed by nexusform: (millicores, bytes). They are how much less was available at
-    the last plan (as recorded) than with the managed pods alone. Return (0, 0) if they are unknown.
+    """Infer the requests of pods not managed by nexusform: (millicores, bytes).
+
+    They are how much less was available at the last plan (as recorded) than with the managed pods
+    alone. Return (0, 0) if they are unknown.
     """
     # Nothing is recorded yet.
     if last_member is None:
@@ -323,7 +350,10 @@ def _compute_amount_reduction(
 
 
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation:
-    """Compare the scheduling without and with the edits. Raises DiagnosticsError for invalid edits."""
+    """Compare the scheduling without and with the edits.
+
+    Raises DiagnosticsError for invalid edits.
+    """
     members = apply_member_edits(snapshot.members, edits)
     drained = list(
         dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN)
@@ -377,8 +407,10 @@ class _SchedulingRun(Struct, frozen=True):
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
 ) -> _SchedulingRun:
-    """Run fleet scheduling once, as if `members_after` were all members: previous members missing there leave.
-    Placements bound to `drained` members get evictions. Return the resulting placements, pods and members.
+    """Run fleet scheduling once, as if `members_after` were all members.
+
+    Previous members missing there leave. Placements bound to `drained` members get evictions.
+    Return the resulting placements, pods and members.
     """
     clusters = dict(snapshot.members.clusters)
     clusters |= {
@@ -424,7 +456,10 @@ def _build_member_states(
     members_after: Mapping[str, SimulatedMember],
     pods: PodPhase,
 ) -> dict[str, FleetMemberState]:
-    """Build the states of all members of a run by name. A leaving member has no planned state (None)."""
+    """Build the states of all members of a run by name.
+
+    A leaving member has no planned state (None).
+    """
     states: dict[str, FleetMemberState] = {}
     for name in dict.fromkeys((*members_before, *members_after)):
         current = members_after.get(name)
@@ -440,7 +475,10 @@ class _ClusterPods(PodPhase):
     unmanaged_requests: Mapping[str, tuple[int, int]] = {}
 
     def sum_requests(self, cluster_name: str) -> tuple[int, int]:
-        """Sum the requests of a cluster's planned and unmanaged pods: CPU in millicores, memory in bytes."""
+        """Sum the requests of a cluster's planned and unmanaged pods.
+
+        CPU in millicores, memory in bytes.
+        """
         cpu, memory = super().sum_requests(cluster_name)
         other_cpu, other_memory = self.unmanaged_requests.get(cluster_name, (0, 0))
         return cpu + other_cpu, memory + other_memory
@@ -451,8 +489,9 @@ def _build_pods(
     clusters: Mapping[str, NodeCluster],
     members: Mapping[str, SimulatedMember],
 ) -> PodPhase:
-    """Build the existing pods of all clusters, and place those of manifests applied without a placement. `members` are
-    the members of the run: their clusters, and the requests of their unmanaged pods.
+    """Build the existing pods of all clusters, and place those of manifests applied without a placement.
+
+    `members` are the members of the run: their clusters, and the requests of their unmanaged pods.
     """
     # cluster ids by member name.
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
@@ -481,7 +520,10 @@ def _build_pods(
 
 
 def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
-    """Build a member for the scheduler, with resources from its nodes and pods. None (no member) stays None."""
+    """Build a member for the scheduler, with resources from its nodes and pods.
+
+    None (no member) stays None.
+    """
     if member is None:
         return None
     requests = pods.sum_requests(member.cluster.id) if member.cluster is not None else (0, 0)
@@ -507,7 +549,10 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
-    """Build the result of each placement by comparing both runs: `baseline` without the edits, `result` with them."""
+    """Build the result of each placement by comparing both runs.
+
+    `baseline` without the edits, `result` with them.
+    """
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {
         _build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP
@@ -567,6 +612,7 @@ def _compute_policy_drift(
     placement: PlacementPlan, member_list: MemberList
 ) -> tuple[SchedulingDrift, frozenset[str]]:
     """Compute the drift: the difference of current bindings to those of a newly created placement on these members.
+
     Also return the members allowed by its policy.
     """
     spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
@@ -578,7 +624,10 @@ def _compute_policy_drift(
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement after its scheduling, without unscheduled bindings: these are in removal."""
+    """Build the state of a placement after its scheduling, without unscheduled bindings.
+
+    These are in removal.
+    """
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

@@ -1,6 +1,7 @@
-"""Kubernetes upgrade of one cluster, batch by batch, with a capacity check for every surge VM. Same order as
-a plan with another kubernetes_version: control plane, then pools, by number. New VMs of a batch are placed
-before the old ones release their capacity.
+"""Kubernetes upgrade of one cluster, batch by batch, with a capacity check for every surge VM.
+
+Same order as a plan with another kubernetes_version: control plane, then pools, by number. New VMs
+of a batch are placed before the old ones release their capacity.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,10 @@ from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnap
 
 
 class NodeUpgradeBatch(Struct, frozen=True):
-    """Nodes upgraded together. `up`: number of the pool's nodes up meanwhile."""
+    """Nodes upgraded together.
+
+    `up`: number of the pool's nodes up meanwhile.
+    """
 
     number: int
     moves: tuple[VmReplacement, ...]
@@ -46,9 +50,12 @@ class NodeUpgradeBatch(Struct, frozen=True):
 
 
 class PoolUpgrade(Struct, frozen=True):
-    """Upgrade of one pool. `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is positive. It stops
-    at its first batch without capacity: `reason` explains it, `fitting_surge` is the largest smaller max_surge for the
-    whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable 1 fits.
+    """Upgrade of one pool.
+
+    `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is positive. It stops at
+    its first batch without capacity: `reason` explains it, `fitting_surge` is the largest smaller
+    max_surge for the whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable 1
+    fits.
     """
 
     pool: str
@@ -94,8 +101,10 @@ class PoolUpgrade(Struct, frozen=True):
 
 
 class KubernetesUpgrade(Struct, frozen=True):
-    """Upgrade of one cluster, pools in upgrade order. `disruptions` are the obstacles to draining its nodes.
-    With unknown NUMA cells `pools` are of one sample, and `samples` summarizes the others.
+    """Upgrade of one cluster, pools in upgrade order.
+
+    `disruptions` are the obstacles to draining its nodes. With unknown NUMA cells `pools` are of
+    one sample, and `samples` summarizes the others.
     """
 
     cluster_id: str
@@ -108,7 +117,10 @@ class KubernetesUpgrade(Struct, frozen=True):
     samples: SampledShortage | None = None
 
     def build_course(self, before: str = "", after: str = "") -> Upgrade:
-        """Build the upgrade in the form recorded by plans. `before` and `after` are versions, "" if not needed."""
+        """Build the upgrade in the form recorded by plans.
+
+        `before` and `after` are versions, "" if not needed.
+        """
         return Upgrade(
             address=self.address,
             cluster=self.cluster,
@@ -137,8 +149,10 @@ class KubernetesUpgrade(Struct, frozen=True):
 def simulate_kubernetes_upgrade(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: ClusterPods | None = None
 ) -> KubernetesUpgrade:
-    """Upgrade every pool in turn. A pool without capacity is blocked: it keeps its remaining old VMs, and the next pool
-    continues. `pods` is None if the pods of the cluster are unknown.
+    """Upgrade every pool in turn.
+
+    A pool without capacity is blocked: it keeps its remaining old VMs, and the next pool continues.
+    `pods` is None if the pods of the cluster are unknown.
     """
     scheduler = site.scheduler.copy()
 
@@ -178,7 +192,10 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool. If it is blocked, try smaller surges, and one node at a time without surge."""
+    """Upgrade one pool.
+
+    If it is blocked, try smaller surges, and one node at a time without surge.
+    """
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
     surge, unavailable = (
@@ -231,8 +248,10 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
 def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included, and its shortage or
-    None. With a surge, a batch first creates `surge` new VMs. Without one, `unavailable` VMs are down meanwhile.
+    """Upgrade batch by batch until one has no capacity.
+
+    Return the batches, a failed one included, and its shortage or None. With a surge, a batch first
+    creates `surge` new VMs. Without one, `unavailable` VMs are down meanwhile.
     """
     size, is_surging = surge or max(unavailable, 1), surge > 0
     machines_down = {machine.name for machine in scheduler.machines if machine.is_down}
@@ -255,8 +274,10 @@ def _upgrade_batches(
 def _replace_vms(
     scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
 ) -> PlacedReplacements:
-    """Replace the VMs of a batch by new ones. With a surge, new VMs are placed before the old ones release their
-    capacity, without it afterwards. If the new VMs do not all fit, the old ones stay as they were.
+    """Replace the VMs of a batch by new ones.
+
+    With a surge, new VMs are placed before the old ones release their capacity, without it
+    afterwards. If the new VMs do not all fit, the old ones stay as they were.
     """
     old_handles = [pool.handles[vm.name] for vm in vms]
     if not is_surging:

@@ -1,5 +1,6 @@
-"""Upgrade of clusters to a target version, hop by hop; for several clusters of a site, an order with surge
-capacity for all.
+"""Upgrade of clusters to a target version, hop by hop.
+
+For several clusters of a site, an order with surge capacity for all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +35,10 @@ _MAX_PASSES: Final = 120
 
 
 class ClusterUpgradeHop(Struct, frozen=True):
-    """One upgrade of one cluster. `available_versions`: matching versions of the site, None if unknown.
-    `supported_until`: latest end of support of these, "" if unknown.
+    """One upgrade of one cluster.
+
+    `available_versions`: matching versions of the site, None if unknown. `supported_until`: latest
+    end of support of these, "" if unknown.
     """
 
     start: str
@@ -91,7 +94,10 @@ class ClusterHops(Struct, frozen=True):
 
 
 class SiteUpgradePath(Struct, frozen=True):
-    """Clusters of one site in upgrade order with their hops. `tried_orders`: prefixes checked, all if exhaustive."""
+    """Clusters of one site in upgrade order with their hops.
+
+    `tried_orders`: prefixes checked, all if exhaustive.
+    """
 
     site_id: str
     target: KubernetesVersion
@@ -116,9 +122,11 @@ def find_upgrade_path(
     pods: Mapping[str, ClusterPods],
     today: str = "",
 ) -> SiteUpgradePath:
-    """Find the upgrades (hops) of each cluster to a version. The clusters are in the first order with capacity for all,
-    or else in the requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError
-    for an invalid version, or for all unreachable targets at once.
+    """Find the upgrades (hops) of each cluster to a version.
+
+    The clusters are in the first order with capacity for all, or else in the requested one. `today`
+    (RFC 3339) decides if versions are still available. Raises DiagnosticsError for an invalid
+    version, or for all unreachable targets at once.
     """
     target = parse_version(target_text)
     if target is None:
@@ -153,7 +161,10 @@ def find_upgrade_path(
 def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...]:
-    """Find the running version of a cluster and its hops. Raises DiagnosticsError if one is unknown."""
+    """Find the running version of a cluster and its hops.
+
+    Raises DiagnosticsError if one is unknown.
+    """
     version_text = get_running_version(cluster)
     version = parse_version(version_text)
     address = str(cluster.pools[0].address)
@@ -173,14 +184,20 @@ def _find_version_hops(
 
 
 class _OrderSearch:
-    """Search for an order with capacity for all. `tried_orders` counts the rejected prefixes and the result."""
+    """Search for an order with capacity for all.
+
+    `tried_orders` counts the rejected prefixes and the result.
+    """
 
     def __init__(
         self,
         versions_by_cluster: Mapping[str, Sequence[KubernetesVersion]],
         pods: Mapping[str, ClusterPods],
     ) -> None:
-        """Start without a tried order. `versions_by_cluster` has, by cluster id, the running version and the hops."""
+        """Start without a tried order.
+
+        `versions_by_cluster` has, by cluster id, the running version and the hops.
+        """
         self._versions_by_cluster, self._pods = versions_by_cluster, pods
         self.tried_orders = 0
         self.passes = 0
@@ -188,7 +205,10 @@ class _OrderSearch:
     def find_order(
         self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]
     ) -> tuple[ClusterHops, ...] | None:
-        """Find an order of the remaining clusters; None if there is none, or after _MAX_PASSES simulated upgrades."""
+        """Find an order of the remaining clusters.
+
+        None if there is none, or after _MAX_PASSES simulated upgrades.
+        """
         # Every cluster has its place: the result counts as tried.
         if not remaining:
             self.tried_orders += 1
@@ -217,7 +237,10 @@ def _upgrade_cluster(
     path: Sequence[KubernetesVersion],
     pods: Mapping[str, ClusterPods],
 ) -> tuple[ClusterHops, SiteSnapshot]:
-    """Upgrade a cluster along a path of versions, the running one first; return its hops and the resulting site."""
+    """Upgrade a cluster along a path of versions, the running one first.
+
+    Return its hops and the resulting site.
+    """
     hops: list[ClusterUpgradeHop] = []
     for start, end in pairwise(path):
         # The cluster as the previous hop left it.
@@ -240,8 +263,10 @@ def _upgrade_cluster(
 def _apply_upgrade(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade
 ) -> SiteSnapshot:
-    """Return the site after the upgrade of a cluster. Its VMs have the locations of their replacements; those of a
-    batch without capacity stay. A new scheduler has all VMs, with new handles.
+    """Return the site after the upgrade of a cluster.
+
+    Its VMs have the locations of their replacements; those of a batch without capacity stay. A new
+    scheduler has all VMs, with new handles.
     """
     handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
     # By old handle.

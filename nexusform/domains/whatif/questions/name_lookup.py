@@ -1,4 +1,7 @@
-"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes. Raises DiagnosticsError for invalid input."""
+"""Lookup of user input: sites, racks, machines, clusters, SKUs and mixes.
+
+Raises DiagnosticsError for invalid input.
+"""
 
 import re
 from collections import Counter
@@ -31,7 +34,10 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
-    """Find a site by the id in `text`, or the only site for "". Raises DiagnosticsError for none or several."""
+    """Find a site by the id in `text`, or the only site for "".
+
+    Raises DiagnosticsError for none or several.
+    """
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:
@@ -45,8 +51,10 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
-    """Check and return the values of -not: `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises
-    DiagnosticsError for an unknown one.
+    """Check and return the values of -not.
+
+    `ADDRESS` (of a resource with VMs), or `ADDRESS:OBJECT` for one VM. Raises DiagnosticsError for
+    an unknown one.
     """
     candidates: dict[str, None] = {}
     for pool in site.pools:
@@ -86,8 +94,10 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
 
 
 def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find a cluster, a VNF or a VM outside of both: by id, by the address of one of its pools, or by unique name.
-    Return it with its site. Raises DiagnosticsError for none and for several.
+    """Find a cluster, a VNF or a VM outside of both.
+
+    By id, by the address of one of its pools, or by unique name. Return it with its site. Raises
+    DiagnosticsError for none and for several.
     """
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
@@ -101,7 +111,10 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find an NKS cluster by id, address or unique name. Raises DiagnosticsError for none, several or another kind."""
+    """Find an NKS cluster by id, address or unique name.
+
+    Raises DiagnosticsError for none, several or another kind.
+    """
     site, cluster = find_cluster(snapshot, text)
     if cluster.kind is not VmOwnerKind.NKS:
         detail = f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."
@@ -110,7 +123,10 @@ def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot
 
 
 def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | None:
-    """Parse zones from `1,2`; None for "". Each must exist on one of the sites, planned racks included."""
+    """Parse zones from `1,2`; None for "".
+
+    Each must exist on one of the sites, planned racks included.
+    """
     zones = _split_at_commas(text)
     if not zones:
         return None
@@ -168,7 +184,10 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse one part of a mix, `3xSKU` or `SKU`, to its count (1 by default) and SKU, "" if it is invalid."""
+    """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU, "" if it is invalid.
+
+    1 by default.
+    """
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
@@ -186,7 +205,10 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
 def _find_by_id_or_name(
     kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]
 ) -> Named:
-    """Find the entry with this id, else the only one with this name (`kind` in errors). Raises DiagnosticsError."""
+    """Find the entry with this id, else the only one with this name (`kind` in errors).
+
+    Raises DiagnosticsError.
+    """
     if text in by_id:
         return by_id[text]
     ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]

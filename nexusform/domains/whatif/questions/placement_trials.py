@@ -1,7 +1,10 @@
-"""Trials of placements, each a plan of its own: of the fewest evictions to let the pods of all placements run, with a
-proof, and of one more placement. Every set of evictions is tried in the order of its size: no smaller set is left.
-Source of the rules: an eviction ends one binding, and the scheduler picks again; only a taint keeps a picked cluster
-away. The configuration of a trial is generated: evictions in their order, taints as an override file, or a placement.
+"""Trials of placements, each a plan of its own.
+
+Of the fewest evictions to let the pods of all placements run, with a proof, and of one more
+placement. Every set of evictions is tried in the order of its size: no smaller set is left. Source
+of the rules: an eviction ends one binding, and the scheduler picks again; only a taint keeps a
+picked cluster away. The configuration of a trial is generated: evictions in their order, taints as
+an override file, or a placement.
 """
 
 import json
@@ -59,7 +62,10 @@ class PlacementPolicy(StrEnum):
 
 
 class EvictionCandidate(Struct, frozen=True):
-    """A binding to evict. `provider` is the provider of the placement."""
+    """A binding to evict.
+
+    `provider` is the provider of the placement.
+    """
 
     placement: str
     cluster: str
@@ -82,7 +88,10 @@ class EvictionProposal(Struct, frozen=True):
 
 
 class TrialOutcome(Struct, frozen=True):
-    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; or `error`, if it failed."""
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions.
+
+    Or `error`, if it failed.
+    """
 
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()
@@ -106,15 +115,20 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return True if the pods of this binding must run afterwards. The request may limit cluster and placement."""
+        """Return True if the pods of this binding must run afterwards.
+
+        The request may limit cluster and placement.
+        """
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
 
 class RebalanceResult(Struct, frozen=True):
-    """Answer: the evictions, None without any. `trial_counts` is the number of plans per number of evictions;
-    `is_proven` is False if the search ended at its limit. `best` is the outcome of the evictions, `interruptions` are
-    pods without a node between two evictions of other orders.
+    """Answer: the evictions, None without any.
+
+    `trial_counts` is the number of plans per number of evictions; `is_proven` is False if the
+    search ended at its limit. `best` is the outcome of the evictions, `interruptions` are pods
+    without a node between two evictions of other orders.
     """
 
     request: RebalanceRequest
@@ -139,7 +153,10 @@ Evaluate = Callable[[EvictionProposal], TrialOutcome]
 
 
 def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
-    """Return the outcome of a trial from its plan; `error` is the first error of the plan, "" for none."""
+    """Return the outcome of a trial from its plan.
+
+    `error` is the first error of the plan, "" for none.
+    """
     waiting: list[Feasibility] = []
     unknown: list[Feasibility] = []
     for row in plan.feasibility:
@@ -169,8 +186,10 @@ def find_minimum_evictions(
     taintable: Iterable[str],
     evaluate: Evaluate,
 ) -> RebalanceResult:
-    """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
-    with a block in the configuration: a taint in it keeps an evicted placement away.
+    """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice.
+
+    `taintable` are clusters with a block in the configuration: a taint in it keeps an evicted
+    placement away.
     """
     # Without any eviction.
     before = evaluate(EvictionProposal())
@@ -217,7 +236,10 @@ class _EvictionSearch(Struct):
     def run(
         self, candidates: Sequence[EvictionCandidate]
     ) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the smallest set of evictions to let all pods in scope run (None for none), and its outcome."""
+        """Return the smallest set of evictions to let all pods in scope run, and its outcome.
+
+        None for none.
+        """
         # Their pods must run.
         goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
         # Clusters with pods waiting for capacity, not for other pods.
@@ -245,8 +267,10 @@ class _EvictionSearch(Struct):
     def _find_working_trial(
         self, group: tuple[EvictionCandidate, ...]
     ) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
-        plan. Clusters otherwise picked again are tainted. Without such an order, return None; the outcome is not used.
+        """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the plan.
+
+        Clusters otherwise picked again are tainted. Without such an order, return None; the outcome
+        is not used.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
@@ -274,8 +298,10 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
-        """Describe the first problem between two evictions: an error, or a pod newly waiting for a node. To find it,
-        plan only the first eviction, the first two, and so on. Return "" if there is none.
+        """Describe the first problem between two evictions.
+
+        An error, or a pod newly waiting for a node. To find it, plan only the first eviction, the
+        first two, and so on. Return "" if there is none.
         """
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
@@ -302,8 +328,10 @@ class _EvictionSearch(Struct):
         return self.evaluate(trial)
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
-        """Return True if the evictions of a trial help: no binding in scope waits afterwards. No other one may newly
-        wait or be unknown. No evicted binding may return, and no placement may lose clusters.
+        """Return True if the evictions of a trial help: no binding in scope waits afterwards.
+
+        No other one may newly wait or be unknown. No evicted binding may return, and no placement
+        may lose clusters.
         """
         if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
             return False
@@ -330,8 +358,10 @@ class MemberBlock(Struct, frozen=True):
 
 
 def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
-    """Return the blocks of single members by cluster name. Only blocks of the root module count, in HCL and with a
-    literal name: a taint can be added to them by an override file.
+    """Return the blocks of single members by cluster name.
+
+    Only blocks of the root module count, in HCL and with a literal name: a taint can be added to
+    them by an override file.
     """
     blocks: dict[str, MemberBlock] = {}
     for block in configuration.root.resources.values():
@@ -348,7 +378,10 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks. Each depends on the one before it, the first on the tainted members."""
+    """Render the eviction blocks.
+
+    Each depends on the one before it, the first on the tainted members.
+    """
     blocks = []
     dependencies = [
         f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters
@@ -386,7 +419,10 @@ def _is_taint_block(block: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name stated by a member's block as quoted text; "" for an expression or a template."""
+    """Return the name stated by a member's block as quoted text.
+
+    "" for an expression or a template.
+    """
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
@@ -404,7 +440,10 @@ def _get_source_text(configuration: Configuration, span: Span) -> str:
 
 
 class SimulatedPlacement(Struct, frozen=True):
-    """Requested placement and its manifests. `clusters` is for PickFixed, `count` for PickN, neither for PickAll."""
+    """Requested placement and its manifests.
+
+    `clusters` is for PickFixed, `count` for PickN, neither for PickAll.
+    """
 
     text: str
     manifests: Sequence[Manifest]

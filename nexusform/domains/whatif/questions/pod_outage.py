@@ -1,6 +1,8 @@
-"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods. Deployments, StatefulSets,
-ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod waits for its node; a DaemonSet's pod follows
-its node. Replacements may evict pods of lower priority. Pods are not moved back afterwards.
+"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods.
+
+Deployments, StatefulSets, ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod
+waits for its node; a DaemonSet's pod follows its node. Replacements may evict pods of lower
+priority. Pods are not moved back afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _MAX_NAMES: Final = 20
 
 
 class ClusterPods(Struct, frozen=True):
-    """Pods of one cluster. Nodes are named like the VMs; `existing` are the current pods."""
+    """Pods of one cluster.
+
+    Nodes are named like the VMs; `existing` are the current pods.
+    """
 
     cluster_id: str
     cluster: Cluster
@@ -48,7 +53,10 @@ NO_CLUSTER_PODS: Final = ClusterPods("", Cluster("", nodes=()), workloads=(), ex
 
 
 class PodMove(Struct, frozen=True):
-    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: in every run."""
+    """Pod with a lost node, and its node meanwhile ("" = none, with `reason`).
+
+    `is_certain`: in every run.
+    """
 
     pod: str
     old_node: str
@@ -73,9 +81,12 @@ _RANK = list(WorkloadOutcome)
 
 
 class WorkloadImpact(Struct, frozen=True):
-    """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running immediately;
-    `running`: after replacement. `pending` counts all pods without a node, including earlier ones but not a
-    DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence for each.
+    """Impact of nodes down on one workload.
+
+    `before`: pods running before; `at_once`: still running immediately; `running`: after
+    replacement. `pending` counts all pods without a node, including earlier ones but not a
+    DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence for
+    each.
     """
 
     cluster_id: str
@@ -95,7 +106,10 @@ class WorkloadImpact(Struct, frozen=True):
         return all(move.is_certain for move in self.moves)
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
-        """Determine the result. If all pods are lost at once without a drain, none runs until its replacement: LOST."""
+        """Determine the result.
+
+        If all pods are lost at once without a drain, none runs until its replacement: LOST.
+        """
         # All pods are gone at the same time.
         is_restarted = self.before > 0 and self.at_once == 0
         # No pod runs after the replacement, either.
@@ -110,7 +124,10 @@ class WorkloadImpact(Struct, frozen=True):
 
 
 class WorkloadVerdict(Struct, frozen=True):
-    """Result for a workload over all waves. `is_certain`: independent of random scheduler choices."""
+    """Result for a workload over all waves.
+
+    `is_certain`: independent of random scheduler choices.
+    """
 
     cluster_id: str
     workload: str
@@ -134,11 +151,17 @@ class PodsSimulation(Struct):
     _impacts: dict[str, list[tuple[int, WorkloadImpact]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start with the current pods. Each wave replaces `existing`."""
+        """Start with the current pods.
+
+        Each wave replaces `existing`.
+        """
         self.existing = self.pods.existing
 
     def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
-        """Take these nodes down and up again, as the wave with this number. Return the affected workloads."""
+        """Take these nodes down and up again, as the wave with this number.
+
+        Return the affected workloads.
+        """
         workloads, meanwhile = simulate_nodes_down(
             self.pods, self.existing, down, is_drained=self.is_drained
         )
@@ -152,7 +175,10 @@ class PodsSimulation(Struct):
         return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
-        """Build the verdict of one workload over all waves: fewest running pods, most pending ones, worst result."""
+        """Build the verdict of one workload over all waves.
+
+        Fewest running pods, most pending ones, worst result.
+        """
         # (number of the wave, impact), without unaffected waves.
         waves = self._impacts.get(workload.key, [])
         impacts = [impact for _, impact in waves]
@@ -182,8 +208,10 @@ def simulate_nodes_down(
     *,
     is_drained: bool,
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once. `existing` are the pods before.
-    Return the impact on each workload with affected pods (lost or preempted), and all pods afterwards.
+    """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once.
+
+    `existing` are the pods before. Return the impact on each workload with affected pods (lost or
+    preempted), and all pods afterwards.
     """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(
@@ -280,7 +308,10 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
 def _build_move(
     pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None
 ) -> PodMove:
-    """Build the move of a pod with a lost node, or of one with a `preemption`. `outcome` is its prediction, if any."""
+    """Build the move of a pod with a lost node, or of one with a `preemption`.
+
+    `outcome` is its prediction, if any.
+    """
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
@@ -300,9 +331,11 @@ def _compute_eviction_limits(
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by `NAMESPACE/NAME`,
-    and the number of pods evicted at once. A budget is violated if it allows no eviction, or fewer than there are pods
-    without another node. Other budgets only make later pods wait for ready replacements.
+    """Find the effect of budgets on the evictions of a drain.
+
+    Sentences about the violated budgets by `NAMESPACE/NAME`, and the number of pods evicted at
+    once. A budget is violated if it allows no eviction, or fewer than there are pods without
+    another node. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)
@@ -359,7 +392,10 @@ class NodeDrainEffects(Struct, frozen=True):
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
-    """Find the only node of this name or id (`CLUSTER/NAME`), with its cluster's pods. Raises DiagnosticsError."""
+    """Find the only node of this name or id (`CLUSTER/NAME`), with its cluster's pods.
+
+    Raises DiagnosticsError.
+    """
     # cluster and name.
     nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}
     for cluster_id, pods in clusters.items():
@@ -390,7 +426,10 @@ def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[
 
 
 def simulate_node_drain(pods: ClusterPods, node: str) -> NodeDrainEffects:
-    """Simulate the drain of a node. Pods of DaemonSets stay."""
+    """Simulate the drain of a node.
+
+    Pods of DaemonSets stay.
+    """
     impacts, _ = simulate_nodes_down(pods, pods.existing, {node}, is_drained=True)
     drained = tuple(impact for impact in impacts if "/DaemonSet/" not in impact.workload)
     return NodeDrainEffects(pods.cluster_id, node, drained)

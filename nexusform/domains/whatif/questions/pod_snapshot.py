@@ -1,5 +1,7 @@
-"""Pods of a cluster snapshot: nodes from clusters, templates from manifests, locations from plans, and
-observed nodes and pods from kubectl.
+"""Pods of a cluster snapshot.
+
+Nodes from clusters, templates from manifests, locations from plans, and observed nodes and pods
+from kubectl.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -54,8 +56,10 @@ MEMBER_TYPE = "fleet_member_cluster"
 
 
 class ClusterObservations(Struct, frozen=True):
-    """Clusters listed by kubectl, by id. After a plan, `recreated` are the VMs it removes or re-creates, and
-    `has_planned_pods` is True, since it predicted its own pods.
+    """Clusters listed by kubectl, by id.
+
+    After a plan, `recreated` are the VMs it removes or re-creates, and `has_planned_pods` is True,
+    since it predicted its own pods.
     """
 
     clusters: Mapping[str, KubectlSnapshot] = field(default_factory=dict)
@@ -65,8 +69,10 @@ class ClusterObservations(Struct, frozen=True):
     def bind_cluster(
         self, cluster_id: str, cluster: NodeCluster | None, own_workloads: Collection[str]
     ) -> ObservedCluster | None:
-        """Return a cluster with its observed nodes and pods, None if not observed. After a plan, the observed pods of
-        `own_workloads` (keys) become `replaced_pods`, as the plan has predicted others in their place.
+        """Return a cluster with its observed nodes and pods, None if not observed.
+
+        After a plan, the observed pods of `own_workloads` (keys) become `replaced_pods`, as the
+        plan has predicted others in their place.
         """
         observation = self.clusters.get(cluster_id)
         # No data block lists it.
@@ -89,7 +95,10 @@ NO_OBSERVATIONS: Final = ClusterObservations()
 def build_observations_after(
     plan: Plan, clusters: Mapping[str, KubectlSnapshot]
 ) -> ClusterObservations:
-    """Return the observations for the snapshot after a plan. They include the names of VMs removed or moved by it."""
+    """Return the observations for the snapshot after a plan.
+
+    They include the names of VMs removed or moved by it.
+    """
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
@@ -104,8 +113,10 @@ def build_pods(
     registries: PluginRegistries,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
-    """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
-    placed. Clusters listed by kubectl use their listed nodes and all of their workloads.
+    """Build the known pods of every cluster, by cluster id.
+
+    Pods of a manifest without a planned location are placed. Clusters listed by kubectl use their
+    listed nodes and all of their workloads.
     """
     sources = _collect_pod_sources(objects)
     pods_by_cluster: dict[str, ClusterPods] = {}
@@ -144,7 +155,10 @@ def build_observed_pods(
 def _build_unmanaged_workloads(
     workloads: Iterable[Workload], existing: Iterable[ExistingPod]
 ) -> Iterable[Workload]:
-    """Yield a workload for each controller without a manifest (not in `workloads`), built from its pods."""
+    """Yield a workload for each controller without a manifest, built from its pods.
+
+    Not in `workloads`.
+    """
     manifest_keys = {workload.key for workload in workloads}
     for key, own_pods in group_by(existing, lambda pod: pod.workload).items():
         namespace, kind, name = key.split("/", 2)
@@ -156,8 +170,10 @@ def _build_unmanaged_workloads(
 
 
 class _PodSources(Struct, frozen=True):
-    """Sources of pods: manifests on the hub; by cluster id, manifests applied directly (`direct`) or by placements;
-    and `placed`, pod locations by cluster id and workload. `attributes`: those of all objects by address.
+    """Sources of pods: manifests on the hub.
+
+    By cluster id, manifests applied directly (`direct`) or by placements; and `placed`, pod
+    locations by cluster id and workload. `attributes`: those of all objects by address.
     """
 
     attributes: Mapping[str, Mapping[str, Any]]
@@ -172,7 +188,10 @@ class _PodSources(Struct, frozen=True):
 
 
 def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
-    """Collect manifests (applied to clusters, to the hub, by placements) and planned locations of pods, by creation."""
+    """Collect manifests and planned locations of pods, by creation.
+
+    Applied to clusters, to the hub, by placements.
+    """
     ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
     cluster_id_by_member = {
         str(site_object.attributes.get("name")): get_text(
@@ -211,8 +230,10 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     site_object: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield pairs of a cluster id and the pods by workload, as recorded with an object. A manifest has the pods on its
-    `target`. A placement has pods on each member. The id "" means the hub, or an unknown cluster.
+    """Yield pairs of a cluster id and the pods by workload, as recorded with an object.
+
+    A manifest has the pods on its `target`. A placement has pods on each member. The id "" means
+    the hub, or an unknown cluster.
     """
     attribute = site_object.attributes.get("workloads")
     # An object without pods.
@@ -229,8 +250,10 @@ def _list_placed_workloads(
 def _build_cluster_pods(
     cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations
 ) -> ClusterPods:
-    """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl.
-    If a workload has no planned pods in state, pods are placed now.
+    """Build the pods of a cluster.
+
+    Those of workloads applied directly or by placements, and those listed by kubectl. If a workload
+    has no planned pods in state, pods are placed now.
     """
     direct, placed_workloads = (
         sources.direct.get(cluster.id, []),
@@ -272,7 +295,10 @@ def _build_pod_cluster(
     budget_objects: Sequence[Manifest],
     workloads: Sequence[Workload],
 ) -> PodCluster:
-    """Build the cluster for scheduling: its nodes (listed ones, if any), quotas, budgets, volumes and namespaces."""
+    """Build the cluster for scheduling.
+
+    Its nodes (listed ones, if any), quotas, budgets, volumes and namespaces.
+    """
     storage = collect_cluster_storage(
         all_objects, is_complete=observed.is_complete, has_all_classes=observed.has_all_classes
     )
@@ -316,7 +342,10 @@ def _list_existing_pods(
 def _add_observed_pods(
     existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Add observed pods, replacing planned ones of equal number; those of `workloads` get the specs of templates."""
+    """Add observed pods, replacing planned ones of equal number.
+
+    Those of `workloads` get the specs of templates.
+    """
     observed_pods = merge_observed_pods(
         existing, observed.existing_pods, observed.cluster.node_by_name
     )
@@ -329,7 +358,10 @@ def _add_observed_pods(
 def _build_planned_pods(
     workload: Workload, pods: Mapping[str, Any], nodes: set[str]
 ) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload. `pods`: recorded locations by name; `nodes`: names of existing nodes."""
+    """Build the planned pods of a workload.
+
+    `pods`: recorded locations by name; `nodes`: names of existing nodes.
+    """
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(

@@ -1,5 +1,6 @@
-"""Possible changes of a cell or machine: leaving VMs, VMs of the demand, other VMs added. Cells with equal
-contents are one row of the program, with a count.
+"""Possible changes of a cell or machine: leaving VMs, VMs of the demand, other VMs added.
+
+Cells with equal contents are one row of the program, with a count.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ MAX_LEAVINGS: Final = 4_000
 
 
 class CellChange(Struct, frozen=True):
-    """Possible change of a cell: leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`:
-    class of a multi-cell VM with a share here (DEMAND: a requested one), None for none. `spanning`: indexes of leaving
-    multi-cell VMs of the machine.
+    """Possible change of a cell.
+
+    Leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`: class of a
+    multi-cell VM with a share here (DEMAND: a requested one), None for none. `spanning`: indexes of
+    leaving multi-cell VMs of the machine.
     """
 
     leaving: Leaving
@@ -53,8 +56,10 @@ class CellChange(Struct, frozen=True):
 
 
 class CellPatterns(Struct, frozen=True):
-    """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without
-    tracked pools. `single_machine`: set for an individually modelled machine.
+    """Capacity for re-created VMs: all maximal combinations.
+
+    `admitted`: feasible classes. `rack`: "" without tracked pools. `single_machine`: set for an
+    individually modelled machine.
     """
 
     patterns: tuple[Pattern, ...]
@@ -64,7 +69,10 @@ class CellPatterns(Struct, frozen=True):
 
 
 class CellKey(Struct, frozen=True):
-    """Key of equal cells. `leaving`: pods of the VMs of every group, fewest first."""
+    """Key of equal cells.
+
+    `leaving`: pods of the VMs of every group, fewest first.
+    """
 
     free: FreeCell
     leaving: tuple[tuple[Group, tuple[int, ...]], ...]
@@ -76,12 +84,17 @@ class CellKey(Struct, frozen=True):
 
 
 class CellCatalogue:
-    """Cached capacities and options. `is_capped`: some were dropped. Classes of equal size share a size: `sizes`
-    by number, `size_numbers_by_class` by class number.
+    """Cached capacities and options.
+
+    `is_capped`: some were dropped. Classes of equal size share a size: `sizes` by number,
+    `size_numbers_by_class` by class number.
     """
 
     def __init__(self, vm_classes: Sequence[VmClass], sku: VmSku) -> None:
-        """Assign numbers to the sizes of VMs (one per distinct share of a cell). `sku` is the requested one."""
+        """Assign numbers to the sizes of VMs (one per distinct share of a cell).
+
+        `sku` is the requested one.
+        """
         self._vm_classes = vm_classes
         self._sku = sku
         # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of
@@ -99,9 +112,11 @@ class CellCatalogue:
     def find_cell_capacity(
         self, splits: CellSplits, key: CellKey, disk: int | None = None
     ) -> CellPatterns | None:
-        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `key` has the classes
-        of VMs accepted there. `splits` are the possible free capacities: one, or with VMs in unknown cells one per
-        possible layout. A combination fits in each of them. `disk`: GiB for all VMs together, None without a limit.
+        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits.
+
+        `key` has the classes of VMs accepted there. `splits` are the possible free capacities: one,
+        or with VMs in unknown cells one per possible layout. A combination fits in each of them.
+        `disk`: GiB for all VMs together, None without a limit.
         """
         single_cell_classes = [
             number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1
@@ -135,9 +150,11 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """Yield the possible changes of a cell with this key: any of its VMs leave, and others may arrive.
-        `group_skus`: SKUs of its single-cell VMs. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add.
-        `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
+        """Yield the possible changes of a cell with this key.
+
+        Any of its VMs leave, and others may arrive. `group_skus`: SKUs of its single-cell VMs.
+        `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add. `spanning`: SKUs of the
+        multi-cell VMs with a share in this cell, by their index on the machine.
         """
         # Of each group (equal VMs) any number leaves, and each multi-cell VM stays (0) or leaves
         # (1). `pods`: number of pods of each VM.
@@ -174,9 +191,11 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
-        """Yield the changes of a cell with these leaving VMs: one per VM of `arrivals`, one without arrivals, and one
-        per number of added VMs of the demand. `free` is the capacity after the VMs left, and `pods` their number of
-        pods. `leaving_indexes` are the leaving multi-cell VMs.
+        """Yield the changes of a cell with these leaving VMs.
+
+        One per VM of `arrivals`, one without arrivals, and one per number of added VMs of the
+        demand. `free` is the capacity after the VMs left, and `pods` their number of pods.
+        `leaving_indexes` are the leaving multi-cell VMs.
         """
 
         def build_change(
@@ -211,15 +230,20 @@ class _PatternSearch:
     """Depth-first search of combinations, size by size, largest counts first."""
 
     def __init__(self, sizes: Sequence[tuple[int, Share]]) -> None:
-        """Start without patterns. `sizes` are pairs of the number of a size and its share of a cell."""
+        """Start without patterns.
+
+        `sizes` are pairs of the number of a size and its share of a cell.
+        """
         self._sizes = sizes
         self.patterns: list[Pattern] = []
         # True if there are more than MAX_PATTERNS.
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of the size at this index to a pattern (pairs of size number and count), then of later
-        sizes. `remains` and `disk` are the capacity left by it. Record it if it is maximal: no further VM fits.
+        """Add 0 or more VMs of the size at this index to a pattern, then of later sizes.
+
+        Pairs of size number and count. `remains` and `disk` are the capacity left by it. Record it
+        if it is maximal: no further VM fits.
         """
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
@@ -244,8 +268,10 @@ class _PatternSearch:
 def _subtract_vm_share(
     remains: Remains, disk: int | None, share: Share
 ) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM. `remains` has the possible free cells for every layout of VMs in
-    unknown cells. Return None if the VM does not fit in one of the layouts, or lacks disk.
+    """Return remains and disk with one more VM.
+
+    `remains` has the possible free cells for every layout of VMs in unknown cells. Return None if
+    the VM does not fit in one of the layouts, or lacks disk.
     """
     remaining_disk = None if disk is None else disk - share.disk
     # Not enough disk.
@@ -263,7 +289,10 @@ def _subtract_vm_share(
 def _compute_remaining_cell_capacity(
     split_remains: frozenset[Cells], share: Share
 ) -> frozenset[Cells]:
-    """Compute the possible free cells after one more VM took `share` of one of them; empty if none has capacity."""
+    """Compute the possible free cells after one more VM took `share` of one of them.
+
+    Empty if none has capacity.
+    """
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):
@@ -282,7 +311,10 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("class", 1), its class."""
+    """Return the group of each movable VM by handle.
+
+    ("pool", 3), its pool if tracked, else ("class", 1), its class.
+    """
     return {
         source.handle: ("pool", source.pool)
         if source.pool in tracked_pools

@@ -57,8 +57,10 @@ def choose_vms_to_recreate(
     solution: RepackSolution,
     tracked_pools: frozenset[int],
 ) -> RepackChoice:
-    """Choose VMs for a solution, as it has only numbers of equal VMs and cells. Prefer VMs with the fewest pods, then
-    VMs of pools already affected. VMs of `tracked_pools` equal only VMs of their pool, other VMs those of one class.
+    """Choose VMs for a solution, as it has only numbers of equal VMs and cells.
+
+    Prefer VMs with the fewest pods, then VMs of pools already affected. VMs of `tracked_pools`
+    equal only VMs of their pool, other VMs those of one class.
     """
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {
@@ -85,8 +87,10 @@ def choose_vms_to_recreate(
 def _group_options_by_unit(
     selections: Iterable[OptionUse],
 ) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Yield one entry per unit (a set of equal cells): any of its uses, and the option (change) of each changed cell.
-    Options with a share of an arriving multi-cell VM (`arrival`: its class) come first, those without one (None) last.
+    """Yield one entry per unit (a set of equal cells).
+
+    Any of its uses, and the option (change) of each changed cell. Options with a share of an
+    arriving multi-cell VM (`arrival`: its class) come first, those without one (None) last.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
@@ -102,8 +106,10 @@ def _group_options_by_unit(
 
 
 class _ChoiceBuilder(Struct):
-    """Builder of a choice. `_size_of`: size number by class number. `arrival_shares`: number of cells of a machine with
-    a share of re-created multi-cell VMs, by machine and class.
+    """Builder of a choice.
+
+    `_size_of`: size number by class number. `arrival_shares`: number of cells of a machine with a
+    share of re-created multi-cell VMs, by machine and class.
     """
 
     _context: RepackContext
@@ -116,12 +122,18 @@ class _ChoiceBuilder(Struct):
     arrival_shares: dict[tuple[str, int], int] = {}
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
-        """Add a VM to re-create. Its pool counts as affected from now on."""
+        """Add a VM to re-create.
+
+        Its pool counts as affected from now on.
+        """
         self.sources[source.handle] = source
         self._affected_pools.add(source.pool)
 
     def clear_machine(self, host: RepackMachine, program: RepackProgram) -> None:
-        """Move all VMs in unknown cells off a machine. Its cells are known then, each with a capacity of its own."""
+        """Move all VMs in unknown cells off a machine.
+
+        Its cells are known then, each with a capacity of its own.
+        """
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_capacity.values():
@@ -136,8 +148,10 @@ class _ChoiceBuilder(Struct):
     def assign_options(
         self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]
     ) -> None:
-        """Apply each option to a separate cell of the unit (equal cells). If the unit is of a type of machines, use its
-        cells in the order of the machines: all shares of a multi-cell VM are on one then. Else use the cheapest cells.
+        """Apply each option to a separate cell of the unit (equal cells).
+
+        If the unit is of a type of machines, use its cells in the order of the machines: all shares
+        of a multi-cell VM are on one then. Else use the cheapest cells.
         """
         cells = list(unit.cells)
         # The number of a type of equal machines.
@@ -164,7 +178,10 @@ class _ChoiceBuilder(Struct):
         )
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs to leave a cell by group: those with the fewest pods, then those of pools affected already."""
+        """Select the VMs to leave a cell by group.
+
+        Those with the fewest pods, then those of pools affected already.
+        """
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
@@ -179,7 +196,10 @@ class _ChoiceBuilder(Struct):
         return leaving
 
     def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
-        """Apply an option (change) to a cell: VMs leave, others arrive, and the rest is capacity for re-created VMs."""
+        """Apply an option (change) to a cell.
+
+        VMs leave, others arrive, and the rest is capacity for re-created VMs.
+        """
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
         # A requested VM arrives, of one cell or of several.
@@ -200,7 +220,10 @@ class _ChoiceBuilder(Struct):
             self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[Slot]:
-        """Build a slot (size number, machine) per re-created VM. A pattern has the slots of one cell: (size, count)."""
+        """Build a slot (size number, machine) per re-created VM.
+
+        A pattern has the slots of one cell: (size, count).
+        """
         slots: list[Slot] = []
         hosts = {host.machine.name: host for host in self._context.hosts}
         # A re-created multi-cell VM has a share in several cells of its machine, but one slot.
@@ -222,9 +245,11 @@ def assign_machines(
     slots: Sequence[Slot],
     size_of: Sequence[int],
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to slots of their size (`size_of`: by class number) by a linear program with the least cost. An
-    unassigned VM costs most, then a VM above the limit of a rack, then a return to the own machine. Return the names of
-    the machines by handle of the assigned VMs, and the numbers of the pools with VMs above a limit.
+    """Assign VMs to slots of their size (`size_of`: by class number) by a linear program with the least cost.
+
+    An unassigned VM costs most, then a VM above the limit of a rack, then a return to the own
+    machine. Return the names of the machines by handle of the assigned VMs, and the numbers of the
+    pools with VMs above a limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
@@ -285,8 +310,10 @@ class _Gain(Struct, frozen=True):
 
 
 def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
-    """Choose the VMs to re-create without the program, machine by machine. Begin with the machines with the fewest VMs
-    to leave for each VM of the demand. Target machines are not chosen.
+    """Choose the VMs to re-create without the program, machine by machine.
+
+    Begin with the machines with the fewest VMs to leave for each VM of the demand. Target machines
+    are not chosen.
     """
     gains = [
         gain
@@ -315,8 +342,10 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
 def _compute_gains(
     context: RepackContext, request: RepackRequest, host: RepackMachine
 ) -> Iterator[_Gain]:
-    """Yield the gains of a machine: VMs of the demand fitting if some VMs leave. There is one per cell. For a
-    multi-cell demand, or with unknown cells, there is one of the whole machine.
+    """Yield the gains of a machine: VMs of the demand fitting if some VMs leave.
+
+    There is one per cell. For a multi-cell demand, or with unknown cells, there is one of the whole
+    machine.
     """
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         yield from _compute_machine_gain(context, request, host)
@@ -344,8 +373,10 @@ def _compute_gains(
 def _compute_machine_gain(
     context: RepackContext, request: RepackRequest, host: RepackMachine
 ) -> list[_Gain]:
-    """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits. A VM needs its
-    share of one or several cells. A cell counts for one share, even if it has capacity for more.
+    """Compute how many requested VMs fit on a machine after all its movable VMs left.
+
+    [] if none fits. A VM needs its share of one or several cells. A cell counts for one share, even
+    if it has capacity for more.
     """
     if host.has_unknown_cells and not host.unknown_cell_vms:
         # `unknown_cell_vms` is empty: a VM in unknown cells is not movable, so no free cell is

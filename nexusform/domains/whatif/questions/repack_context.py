@@ -1,6 +1,7 @@
-"""Context of a repacking: capacity of every NUMA cell, movable VMs, and reasons for immovable ones. Feasible
-machines follow from the placement rule (scheduling/racks/profile.py) on the empty site; the share of a VM in
-a cell is arithmetic.
+"""Context of a repacking: capacity of every NUMA cell, movable VMs, and reasons for immovable ones.
+
+Feasible machines follow from the placement rule (scheduling/racks/profile.py) on the empty site;
+the share of a VM in a cell is arithmetic.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ NOTHING_LIFTED: Final[frozenset[Constraint]] = frozenset()
 
 
 class RepackRequest(Struct, frozen=True, kw_only=True):
-    """Request for capacity for `want` VMs of a SKU in these zones (None = all). At most `moves` VMs are
-    re-created, at most `window` at a time (None = no limit), never those of `excluded` (address, or
-    `ADDRESS:OBJECT`). `separation_rules` apply.
+    """Request for capacity for `want` VMs of a SKU in these zones (None = all).
+
+    At most `moves` VMs are re-created, at most `window` at a time (None = no limit), never those of
+    `excluded` (address, or `ADDRESS:OBJECT`). `separation_rules` apply.
     """
 
     sku: VmSku
@@ -85,7 +87,10 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     separation_rules: tuple[SeparationRule, ...] = ()
 
     def can_recreate(self, count: int) -> bool:
-        """Return True if this many re-creations are allowed: `moves` is the limit, None for no limit."""
+        """Return True if this many re-creations are allowed.
+
+        `moves` is the limit, None for no limit.
+        """
         return self.moves is None or count <= self.moves
 
     @property
@@ -133,10 +138,12 @@ class MovableVm(Struct, frozen=True):
 
 
 class RepackMachine(Struct, frozen=True):
-    """Machine open to VMs. `cells`: free capacity with all VMs in known cells. `movable_vms_by_cell`: movable VMs by
-    cell; a multi-cell VM is in each of its cells. With unknown cells, `unknown_cell_vms` are the VMs in unknown cells,
-    if all are movable, and `splits` the possible remains of its cells while they stay. `admitted`: classes
-    feasible on it. `admits_demand`: the demand is feasible.
+    """Machine open to VMs.
+
+    `cells`: free capacity with all VMs in known cells. `movable_vms_by_cell`: movable VMs by cell;
+    a multi-cell VM is in each of its cells. With unknown cells, `unknown_cell_vms` are the VMs in
+    unknown cells, if all are movable, and `splits` the possible remains of its cells while they
+    stay. `admitted`: classes feasible on it. `admits_demand`: the demand is feasible.
     """
 
     machine: Machine
@@ -151,9 +158,11 @@ class RepackMachine(Struct, frozen=True):
 
 
 class RepackContext(Struct, frozen=True, dict=True):
-    """Site as input of a repacking. `blocked_by`: constraint of every immovable VM by name. `limits`: maximum
-    VMs of a pool (by number) per rack afterwards, `existing` the current number. `pools` are in creation
-    order, `lifted` are the ignored constraints.
+    """Site as input of a repacking.
+
+    `blocked_by`: constraint of every immovable VM by name. `limits`: maximum VMs of a pool (by
+    number) per rack afterwards, `existing` the current number. `pools` are in creation order,
+    `lifted` are the ignored constraints.
     """
 
     site: SiteSnapshot
@@ -184,8 +193,10 @@ def build_repack_context(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
-    """Build the context of a site: its machines with their free cells, its movable VMs, and the constraint on each
-    other VM. Constraints in `lifted` are ignored. Pools and classes of VMs are numbered by their order.
+    """Build the context of a site.
+
+    Its machines with their free cells, its movable VMs, and the constraint on each other VM.
+    Constraints in `lifted` are ignored. Pools and classes of VMs are numbered by their order.
     """
     pools = site.pools
     # The cluster of each pool.
@@ -237,8 +248,10 @@ def build_repack_context(
 
 
 def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackScheduler:
-    """Build a scheduler of the site that ignores the `lifted` constraints: with CORDONED, machines closed to new VMs
-    are open; with PLANNED_RACK, machines of planned racks exist. VMs keep their handles (ids in a scheduler).
+    """Build a scheduler of the site that ignores the `lifted` constraints.
+
+    With CORDONED, machines closed to new VMs are open; with PLANNED_RACK, machines of planned racks
+    exist. VMs keep their handles (ids in a scheduler).
     """
     if not lifted & {Constraint.CORDONED, Constraint.PLANNED_RACK}:
         return site.scheduler.copy()
@@ -256,8 +269,10 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
 def rebuild_scheduler(
     scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
 ) -> RackScheduler:
-    """Return a scheduler with the same placement rule (spread, seed, profile) for these machines and VMs. With all VMs,
-    none of them released before, their handles (ids in the scheduler) stay the same.
+    """Return a scheduler with the same placement rule for these machines and VMs.
+
+    Spread, seed, profile. With all VMs, none of them released before, their handles (ids in the
+    scheduler) stay the same.
     """
     new = RackScheduler(
         list(machines),
@@ -278,8 +293,10 @@ def _compute_rack_limit(
     existing: Mapping[tuple[int, str], int],
     lifted: frozenset[Constraint],
 ) -> int:
-    """Compute the maximum VMs of a pool per rack after the repacking: as many as in its fullest rack now. It is more if
-    an even spread over the racks open to the pool needs more. `existing` counts VMs by number of the pool and rack.
+    """Compute the maximum VMs of a pool per rack after the repacking.
+
+    As many as in its fullest rack now. It is more if an even spread over the racks open to the pool
+    needs more. `existing` counts VMs by number of the pool and rack.
     """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
@@ -303,7 +320,10 @@ def _find_blocking_constraint(
     pods: ClusterPods,
     lifted: frozenset[Constraint],
 ) -> Constraint | None:
-    """Find the first constraint to keep a VM in place; None if it is movable. Ignore the `lifted` ones."""
+    """Find the first constraint to keep a VM in place; None if it is movable.
+
+    Ignore the `lifted` ones.
+    """
     address = str(pool.address)
     # The user excludes a resource (ADDRESS) or a VM by any of its names (ADDRESS:NAME).
     is_excluded = not request.excluded.isdisjoint(
@@ -346,8 +366,10 @@ def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
 def find_pods_without_resources(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
 ) -> list[tuple[ExistingPod, Constraint]]:
-    """Find the pods with hugepages or devices and no other node while `nodes` are down. Return a pair for each kind of
-    resource: the pod, and HUGEPAGES or DEVICES. Ignore pods of DaemonSets and bare Pods: they do not move.
+    """Find the pods with hugepages or devices and no other node while `nodes` are down.
+
+    Return a pair for each kind of resource: the pod, and HUGEPAGES or DEVICES. Ignore pods of
+    DaemonSets and bare Pods: they do not move.
     """
     recreated_workloads = {
         workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)
@@ -381,8 +403,10 @@ def _build_machines(
     vm_classes: Sequence[VmClass],
     demand: Demand,
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of one of `vm_classes`
-    (VMs of equal SKU and constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
+    """Build the machines of the repacking.
+
+    Those able to run, if empty, a VM of the demand or of one of `vm_classes` (VMs of equal SKU and
+    constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
     """
     empty_scheduler = RackScheduler(
         scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile
@@ -441,7 +465,10 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute free capacity by cell for every layout of VMs in unknown cells; () if no layout is legal or known."""
+    """Compute free capacity by cell for every layout of VMs in unknown cells.
+
+    () if no layout is legal or known.
+    """
     free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     # splits do not count VFs.

@@ -1,7 +1,9 @@
-"""Exact search of orders: VMs to re-create one after another, each with its machine. The integer program ignores order:
-a VM may need a cell freed by an earlier re-creation. On small sites this module tries every order, depth first, with a
-growing number of re-creations. Two or three VMs are down at once if they exchange machines. A branch ends if more VMs
-must leave than re-creations remain, or if an equal site was searched before.
+"""Exact search of orders: VMs to re-create one after another, each with its machine.
+
+The integer program ignores order: a VM may need a cell freed by an earlier re-creation. On small
+sites this module tries every order, depth first, with a growing number of re-creations. Two or
+three VMs are down at once if they exchange machines. A branch ends if more VMs must leave than
+re-creations remain, or if an equal site was searched before.
 """
 
 from collections import Counter
@@ -45,8 +47,10 @@ class _Relocation(Struct, frozen=True):
 
 
 class OrderSearchResult(Struct, frozen=True):
-    """Result of a search. `sequence`: None if no order was found. `searched`: no order with up to this many
-    re-creations exists. `cut_at`: re-creations at the end of an incomplete search, None for a complete one.
+    """Result of a search.
+
+    `sequence`: None if no order was found. `searched`: no order with up to this many re-creations
+    exists. `cut_at`: re-creations at the end of an incomplete search, None for a complete one.
     """
 
     sequence: RepackWindowSequence | None = None
@@ -71,7 +75,10 @@ def search_orders(
     time_budget: TimeBudget = NO_TIME_LIMIT,
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
-    """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources` (None: all movable VMs)."""
+    """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources`.
+
+    None: all movable VMs.
+    """
     search = _OrderSearch(
         context, request, time_budget, context.all_movable_vms if sources is None else sources
     )
@@ -88,6 +95,7 @@ def search_orders(
 
 class _MachineState(Struct):
     """Machine during a search: its free cells and disk, its VMs not re-created yet, and its re-created ones.
+
     `costs` and `key` are computed once per state.
     """
 
@@ -124,7 +132,10 @@ class _OrderSearch:
         time_budget: TimeBudget,
         sources: Sequence[MovableVm],
     ) -> None:
-        """Start a search at the current site. Only `sources` may be re-created; all other VMs stay."""
+        """Start a search at the current site.
+
+        Only `sources` may be re-created; all other VMs stay.
+        """
         self._context = context
         self._request = request
         self._time_budget = time_budget
@@ -160,15 +171,20 @@ class _OrderSearch:
         self._searched: dict[object, int] = {}
 
     def find_sequence(self, count: int) -> RepackWindowSequence | None:
-        """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
+        """Find an order with at most this many re-creations.
+
+        Raises _SearchLimitReached.
+        """
         self._searched = {}
         return self._extend_solution(count, order=[])
 
     def _extend_solution(
         self, remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once). Return the windows of
-        the first order with capacity for the demand, or None. Raises _SearchLimitReached.
+        """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once).
+
+        Return the windows of the first order with capacity for the demand, or None. Raises
+        _SearchLimitReached.
         """
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
@@ -211,7 +227,10 @@ class _OrderSearch:
     def _build_sequence(
         self, order: Sequence[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Build a window per group of VMs, in any order of the VMs in a group; None if no windows are possible."""
+        """Build a window per group of VMs, in any order of the VMs in a group.
+
+        None if no windows are possible.
+        """
         # The groups stay in order, the VMs of each in any order.
         for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
@@ -233,7 +252,10 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, the first of equal ones; none if too few re-creations remain afterwards."""
+        """List the machines for a VM, the first of equal ones.
+
+        None if too few re-creations remain afterwards.
+        """
         if not self._is_departure_useful(source, remaining):
             return
         old = self._remove_vm(source)
@@ -278,7 +300,10 @@ class _OrderSearch:
     def _try_exchanges(
         self, remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Try exchanges of up to `remaining` VMs after `order`. Return the first windows found, or None."""
+        """Try exchanges of up to `remaining` VMs after `order`.
+
+        Return the first windows found, or None.
+        """
         sources = [
             source
             for source in self._list_vms_to_recreate()
@@ -293,8 +318,10 @@ class _OrderSearch:
     def _list_exchanges(
         self, sources: Sequence[MovableVm], remaining: int
     ) -> Iterator[tuple[_Relocation, ...]]:
-        """List the groups of VMs to re-create together, because some fit only after others left: two or three VMs that
-        swap machines, or one VM and the two in its way. `remaining`: number of re-creations still allowed.
+        """List the groups of VMs to re-create together, because some fit only after others left.
+
+        Two or three VMs that swap machines, or one VM and the two in its way. `remaining`: number
+        of re-creations still allowed.
         """
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(
@@ -311,7 +338,10 @@ class _OrderSearch:
     def _list_rings_of_three(
         self, sources: Sequence[MovableVm]
     ) -> Iterator[tuple[_Relocation, ...]]:
-        """List the rings of three VMs: each fits on the machine of the next VM only after that VM has left."""
+        """List the rings of three VMs.
+
+        Each fits on the machine of the next VM only after that VM has left.
+        """
         # By handle of a VM: those on machines where it fits once they left.
         blockers: dict[int, list[MovableVm]] = {}
         for vm in sources:
@@ -356,7 +386,10 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply an exchange, search below, and undo it. Return None if it is not allowed, or leads to no order."""
+        """Apply an exchange, search below, and undo it.
+
+        Return None if it is not allowed, or leads to no order.
+        """
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
@@ -421,7 +454,10 @@ class _OrderSearch:
         self._states[location.machine].vms[source.handle] = source
 
     def _place_vm(self, source: MovableVm, location: Placement) -> None:
-        """Add a VM to the scheduler and the counts; the caller records it as re-created or not yet re-created."""
+        """Add a VM to the scheduler and the counts.
+
+        The caller records it as re-created or not yet re-created.
+        """
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location
@@ -430,7 +466,10 @@ class _OrderSearch:
     def _update_machine_counts(
         self, source: MovableVm, location: Placement, count: int
     ) -> _MachineState:
-        """Count a VM on its machine and rack (`count` is 1), or remove it from the counts (-1). Return the machine."""
+        """Count a VM on its machine and rack (`count` is 1), or remove it from the counts (-1).
+
+        Return the machine.
+        """
         sku, state = self._demands[source.handle].sku, self._states[location.machine]
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
@@ -454,8 +493,10 @@ class _OrderSearch:
         )
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key of a machine and its VMs, shared by equal machines: those in one rack, with equal free
-        capacity, and with VMs alike in pool, class and cells. With hints or rules no machines are equal.
+        """Build the key of a machine and its VMs, shared by equal machines.
+
+        Those in one rack, with equal free capacity, and with VMs alike in pool, class and cells.
+        With hints or rules no machines are equal.
         """
         # No machine equals another one.
         if not self._is_symmetric:
@@ -476,8 +517,10 @@ class _OrderSearch:
         return state.key
 
     def _compute_missing_departures(self) -> int:
-        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit. Machine by machine,
-        `best[n]` is the fewest departures to place n VMs of the demand on the machines so far.
+        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit.
+
+        Machine by machine, `best[n]` is the fewest departures to place n VMs of the demand on the
+        machines so far.
         """
         best = [0] + [_IMPOSSIBLE] * self._request.want
         # One per machine; its `vms` are not re-created yet.
@@ -500,7 +543,10 @@ class _OrderSearch:
         return best[-1]
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
-        """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ... VMs of the demand, while they fit."""
+        """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ...
+
+        VMs of the demand, while they fit.
+        """
         # Of VMs not re-created yet.
         skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:
@@ -535,10 +581,12 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand: (0, 0, 2) if one
-    fits now, and a second one after two departures. `cells` are (free capacity, shares of movable VMs); each VM of the
-    demand needs `share` in `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so
-    the sums are divided by `vm_cells`.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ...
+
+    `want` VMs of the demand: (0, 0, 2) if one fits now, and a second one after two departures.
+    `cells` are (free capacity, shares of movable VMs); each VM of the demand needs `share` in
+    `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so the
+    sums are divided by `vm_cells`.
     """
     # departures by number of slots (free shares) in the cells so far.
     total = [0]
@@ -561,8 +609,10 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. A
-    bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory, and for VFs alone.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible.
+
+    A bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory,
+    and for VFs alone.
     """
     shares = list(movable)
     costs = [0]

@@ -1,5 +1,6 @@
-"""Minimum number of VM re-creations to make a demand fit, with a proof (repack_search.py). Reasons if it is impossible:
-each constraint is lifted alone and the search repeated.
+"""Minimum number of VM re-creations to make a demand fit, with a proof (repack_search.py).
+
+Reasons if it is impossible: each constraint is lifted alone and the search repeated.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ class RepackStatus(StrEnum):
 
 
 class RepackResult(Struct, frozen=True):
-    """Result of a repacking. `bound`: lower bound of re-creations; None if impossible. `maximum`: largest
-    demand that fits if this one does not. `if_known`: re-creations with NUMA cells as in one sample; None if
-    cells are known, or if it is impossible. `has_no_order`: the program has a solution without a valid order
-    of steps. `minimum_windows`: lower bound of windows for these VMs. `searched_orders`: no order with up to
-    this many re-creations exists, if every order was searched; `orders_cut_at`: re-creations at the end of
-    an incomplete search; `movable_vms`: number of movable VMs.
+    """Result of a repacking.
+
+    `bound`: lower bound of re-creations; None if impossible. `maximum`: largest demand that fits if
+    this one does not. `if_known`: re-creations with NUMA cells as in one sample; None if cells are
+    known, or if it is impossible. `has_no_order`: the program has a solution without a valid order
+    of steps. `minimum_windows`: lower bound of windows for these VMs. `searched_orders`: no order
+    with up to this many re-creations exists, if every order was searched; `orders_cut_at`:
+    re-creations at the end of an incomplete search; `movable_vms`: number of movable VMs.
     """
 
     request: RepackRequest
@@ -113,8 +116,10 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Plan the fewest re-creations of VMs to make the demand fit: OPTIMAL if fewer are proved impossible, else GAP.
-    Without a solution, find the constraints in the way. A limited `time_budget` may change the answer.
+    """Plan the fewest re-creations of VMs to make the demand fit.
+
+    OPTIMAL if fewer are proved impossible, else GAP. Without a solution, find the constraints in
+    the way. A limited `time_budget` may change the answer.
     """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
@@ -172,7 +177,10 @@ def plan_repack(
 def _count_recreations_with_known_cells(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> int | None:
-    """Return the re-creations if the unknown cells are as in the reported sample; None without a solution."""
+    """Return the re-creations if the unknown cells are as in the reported sample.
+
+    None without a solution.
+    """
     scheduler = rebuild_scheduler(
         site.scheduler, site.scheduler.machines, site.scheduler.list_sampled_vms()
     )
@@ -193,8 +201,10 @@ _LOOSENINGS: Final[Mapping[Constraint, str]] = {
 
 
 class BlockingConstraint(Struct, frozen=True):
-    """A constraint, and the number of re-creations without it; None if there is no solution either, or (`undecided`)
-    if the time ended first. `loosened_by` describes how to lift it.
+    """A constraint, and the number of re-creations without it.
+
+    None if there is no solution either, or (`undecided`) if the time ended first. `loosened_by`
+    describes how to lift it.
     """
 
     constraint: Constraint
@@ -206,7 +216,10 @@ class BlockingConstraint(Struct, frozen=True):
 def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Search without each possibly blocking constraint in turn. Return all, with the re-creations without them."""
+    """Search without each possibly blocking constraint in turn.
+
+    Return all, with the re-creations without them.
+    """
     blocked_counts = Counter(context.blocked_by.values())
     # lifted constraint, its description, and request.
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
@@ -247,8 +260,9 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Search for an order of steps without one of the constraints, after a search with all of them found none. They are
-    -window, a part of the request, and max_unavailable, lifted by the search itself.
+    """Search for an order of steps without one of the constraints, after a search with all of them found none.
+
+    They are -window, a part of the request, and max_unavailable, lifted by the search itself.
     """
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.window is not None:
@@ -263,8 +277,10 @@ def _search_without_constraints(
     search: RepackSearch,
     attempts: Sequence[tuple[Constraint, str, RepackRequest]],
 ) -> Iterator[BlockingConstraint]:
-    """Search once per attempt (the constraint to lift, its description, and the request). Yield the constraint with the
-    number of re-creations, None without a solution. It is `undecided` if time runs out or the search proves nothing.
+    """Search once per attempt (the constraint to lift, its description, and the request).
+
+    Yield the constraint with the number of re-creations, None without a solution. It is `undecided`
+    if time runs out or the search proves nothing.
     """
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
@@ -292,8 +308,10 @@ def find_maximum_demand(
     pods: Mapping[str, ClusterPods],
     time_budget: TimeBudget,
 ) -> int | None:
-    """Find by bisection the largest demand of this SKU with a solution within -moves. Return None if the time is over,
-    or if the program proves neither a solution nor the lack of one.
+    """Find by bisection the largest demand of this SKU with a solution within -moves.
+
+    Return None if the time is over, or if the program proves neither a solution nor the lack of
+    one.
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     # numbers of VMs: there is a solution for `low`, and none for `high`.

@@ -1,6 +1,7 @@
-"""Minimum number of re-creations as an integer program for HiGHS (the extra `optimize`). Equal cells are one
-row with a count; their possible changes are columns. The optimum is a lower bound: omitted constraints
-(order, rules on single VMs) can only add cost.
+"""Minimum number of re-creations as an integer program for HiGHS (the extra `optimize`).
+
+Equal cells are one row with a count; their possible changes are columns. The optimum is a lower
+bound: omitted constraints (order, rules on single VMs) can only add cost.
 """
 
 from collections import Counter
@@ -42,7 +43,10 @@ WHOLE_MACHINE: Final = -1
 
 
 class OptionUse(Struct, frozen=True):
-    """Selected option for so many cells of a unit. `machines`: machine type of linked cells, or ANY_MACHINE."""
+    """Selected option for so many cells of a unit.
+
+    `machines`: machine type of linked cells, or ANY_MACHINE.
+    """
 
     machines: int
     cells: tuple[CellPosition, ...]
@@ -66,7 +70,10 @@ class PatternCount(Struct, frozen=True):
 
 
 class RepackSolution(Struct, frozen=True):
-    """Solution of the program. `bound`: lower bound of re-creations."""
+    """Solution of the program.
+
+    `bound`: lower bound of re-creations.
+    """
 
     recreations: int
     bound: int
@@ -77,7 +84,10 @@ class RepackSolution(Struct, frozen=True):
 
 
 class NoRepackSolution(Struct, frozen=True):
-    """No solution exists (`is_proved`), or none was found within the limits. `bound`: lower bound of re-creations."""
+    """No solution exists (`is_proved`), or none was found within the limits.
+
+    `bound`: lower bound of re-creations.
+    """
 
     is_proved: bool
     bound: int = 0
@@ -101,8 +111,9 @@ class LinearProgram(Struct):
     names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
-        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add it with these bounds if it
-        is new; an existing row keeps its bounds.
+        """Return the number of the row with this name, such as ("spread", 3, "rack-1").
+
+        Add it with these bounds if it is new; an existing row keeps its bounds.
         """
         number = self.names.get(name)
         if number is None:
@@ -114,7 +125,10 @@ class LinearProgram(Struct):
     def add_column(
         self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
     ) -> None:
-        """Add a column with `entries` (row number, coefficient), summed by row. `subject`: the objects it counts."""
+        """Add a column with `entries` (row number, coefficient), summed by row.
+
+        `subject`: the objects it counts.
+        """
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
@@ -122,7 +136,10 @@ class LinearProgram(Struct):
 
 
 class _CellGroup(Struct, frozen=True):
-    """Cells with equal contents. `machines`: machine type if cells of one machine are linked."""
+    """Cells with equal contents.
+
+    `machines`: machine type if cells of one machine are linked.
+    """
 
     key: CellKey
     cells: tuple[CellPosition, ...]
@@ -144,8 +161,11 @@ class RepackProgram:
         single_machines: frozenset[str] = frozenset(),
         is_fine: bool = False,
     ) -> None:
-        """Build all rows and columns. `tracked_pools` have rows for their spread over racks. `single_machines` are
-        modelled individually, with their disk; others with all equal ones. `is_fine`: minimize restarted pods, too.
+        """Build all rows and columns.
+
+        `tracked_pools` have rows for their spread over racks. `single_machines` are modelled
+        individually, with their disk; others with all equal ones. `is_fine`: minimize restarted
+        pods, too.
         """
         self._context = context
         self._request = request
@@ -174,7 +194,10 @@ class RepackProgram:
 
     @property
     def is_capped(self) -> bool:
-        """Whether options were left out, as there were too many. The bound is no proof then."""
+        """Whether options were left out, as there were too many.
+
+        The bound is no proof then.
+        """
         return self._catalogue.is_capped
 
     @property
@@ -188,7 +211,10 @@ class RepackProgram:
         return len(self._program.lower), len(self._program.columns)
 
     def _build_program(self) -> None:
-        """Build all rows and columns: by equal machines if they have linked or unknown cells, else by equal cells."""
+        """Build all rows and columns.
+
+        By equal machines if they have linked or unknown cells, else by equal cells.
+        """
         program = self._program
         program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
         for host in self._context.hosts:
@@ -220,8 +246,10 @@ class RepackProgram:
         self._add_rack_arrivals()
 
     def _build_machine_key(self, host: RepackMachine) -> Hashable:
-        """Build the key of a machine, the same for equal ones. Its disk only counts if cells of VMs are unknown: then
-        the machine is used as a whole. Numbers of pods only count if restarted pods are minimized (`_is_fine`).
+        """Build the key of a machine, the same for equal ones.
+
+        Its disk only counts if cells of VMs are unknown: then the machine is used as a whole.
+        Numbers of pods only count if restarted pods are minimized (`_is_fine`).
         """
         cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
         unknown_cell_groups = tuple(
@@ -237,7 +265,10 @@ class RepackProgram:
         return cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
-        """Build the key of a cell, equal for equal contents. Numbers of pods are 0 unless they are minimized, too."""
+        """Build the key of a cell, equal for equal contents.
+
+        Numbers of pods are 0 unless they are minimized, too.
+        """
         sources = host.movable_vms_by_cell[cell]
         # Of single-cell VMs by group.
         pod_counts: dict[Group, list[int]] = {}
@@ -292,9 +323,11 @@ class RepackProgram:
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines as type `number`: their cells, and their multi-cell VMs. A column counts how often such a
-        VM leaves, at the cost of one re-creation. It then leaves all of its cells: for each of them, a row "leaves"
-        requires equally many changes of the cell with the VM leaving.
+        """Add equal machines as type `number`: their cells, and their multi-cell VMs.
+
+        A column counts how often such a VM leaves, at the cost of one re-creation. It then leaves
+        all of its cells: for each of them, a row "leaves" requires equally many changes of the cell
+        with the VM leaving.
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
@@ -320,8 +353,9 @@ class RepackProgram:
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
         """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
-        A VM of the demand counts for the demand. Any other one is a slot for a re-created VM. `first` is any of the
-        machines. Entries are pairs of row number and coefficient.
+
+        A VM of the demand counts for the demand. Any other one is a slot for a re-created VM.
+        `first` is any of the machines. Entries are pairs of row number and coefficient.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
@@ -353,9 +387,10 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
-        The row limits the changes to the number of cells. For a cleared unit it is 0, raised by the column of emptied
-        machines: only their cells can change.
+        """Add the row of a unit (equal cells) and a column per option (change of a cell).
+
+        The number of cells with it. The row limits the changes to the number of cells. For a
+        cleared unit it is 0, raised by the column of emptied machines: only their cells can change.
         """
         program, size = self._program, len(unit.cells)
         unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
@@ -391,7 +426,10 @@ class RepackProgram:
             )
 
     def _build_vm_entries(self, unit: _CellGroup, option: CellChange) -> list[tuple[int, float]]:
-        """Build the entries (row, coefficient) of an option for the VMs that leave a cell and those that arrive."""
+        """Build the entries of an option for the VMs that leave a cell and those that arrive.
+
+        Row, coefficient.
+        """
         program = self._program
         entries: list[tuple[int, float]] = []
         for group, count in option.leaving:
@@ -422,8 +460,10 @@ class RepackProgram:
         return entries
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. A machine has two uses. It takes VMs that fit in
-        every possible layout of its cells. Or all VMs in unknown cells leave, and its cells are known then.
+        """Add equal machines with unknown cells as type `number`.
+
+        A machine has two uses. It takes VMs that fit in every possible layout of its cells. Or all
+        VMs in unknown cells leave, and its cells are known then.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
@@ -472,14 +512,19 @@ class RepackProgram:
         )
 
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
-        """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
+        """Find the capacity of a cell after all VMs in unknown cells left its machine.
+
+        None without capacity.
+        """
         key = self._build_cell_key(host, cell)
         # One possible layout, of one cell.
         return self._catalogue.find_cell_capacity(((key.free,),), key)
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
-        """Return the row of a capacity, added on first use. Each cell of this capacity gets the VMs of one pattern, so
-        the row limits the patterns to the number of these cells (set by `_add_cell_capacity`).
+        """Return the row of a capacity, added on first use.
+
+        Each cell of this capacity gets the VMs of one pattern, so the row limits the patterns to
+        the number of these cells (set by `_add_cell_capacity`).
         """
         row = self._capacity_rows.get(capacity)
         if row is None:
@@ -489,7 +534,10 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the row entries of a changed cell: one less with capacity `before` (+1), one more with `after` (-1)."""
+        """Build the row entries of a changed cell.
+
+        One less with capacity `before` (+1), one more with `after` (-1).
+        """
         if before == after:
             return []
         entries = []
@@ -502,7 +550,10 @@ class RepackProgram:
     def _build_departure_entries(
         self, group: Group, count: int, host: RepackMachine
     ) -> list[tuple[int, float]]:
-        """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
+        """Build the row entries of `count` VMs of a group that leave `host`.
+
+        Row number, coefficient.
+        """
         # In row "comes", arrivals less departures are at least 0: each leaving VM arrives
         # somewhere.
         entries = [
@@ -523,8 +574,10 @@ class RepackProgram:
         )
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
-        """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
-        this pattern. A pattern adds slots (entries below 0) and uses disk.
+        """Add a column for each pattern of a capacity (slots of each size in one cell).
+
+        The number of its cells with this pattern. A pattern adds slots (entries below 0) and uses
+        disk.
         """
         program = self._program
         capacity_row = self._get_cell_capacity_row(capacity)
@@ -546,8 +599,10 @@ class RepackProgram:
             )
 
     def _add_rack_arrivals(self) -> None:
-        """Add a column per group of VMs and kind of slots: the number of its re-created VMs that get such a slot. Slots
-        of a kind have one rack, set of admitted classes, and size.
+        """Add a column per group of VMs and kind of slots.
+
+        The number of its re-created VMs that get such a slot. Slots of a kind have one rack, set of
+        admitted classes, and size.
         """
         program = self._program
         class_by_group = {
@@ -573,8 +628,10 @@ class RepackProgram:
                 program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 
     def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
-        """Solve for the fewest re-creations. If these are proved, `_is_fine` also minimizes restarted pods. `seconds`
-        limits each search (None: node limit only). If columns were dropped, nothing is proved: the bound is 0.
+        """Solve for the fewest re-creations.
+
+        If these are proved, `_is_fine` also minimizes restarted pods. `seconds` limits each search
+        (None: node limit only). If columns were dropped, nothing is proved: the bound is 0.
         """
         answer = run_solver(
             self._program.columns, self._program.lower, self._program.upper, seconds
@@ -616,8 +673,10 @@ class RepackProgram:
     def _reduce_pods(
         self, recreations: int, values: Sequence[int], seconds: float | None
     ) -> Sequence[int]:
-        """Find the solution with the fewest restarted pods, then affected pools, and at most `recreations`. Return its
-        values by column, those of additional columns last. If the solver finds none, return `values` unchanged.
+        """Find the solution with the fewest restarted pods, then affected pools, and at most `recreations`.
+
+        Return its values by column, those of additional columns last. If the solver finds none,
+        return `values` unchanged.
         """
         # pools, since the fine mode tracks each of them.
         groups = sorted(set(self._groups.values()))
@@ -680,8 +739,10 @@ def run_solver(
     upper: Sequence[float],
     seconds: float | None = None,
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows. `seconds` None means the node
-    limit only. A result without values proves the lack of a solution if `is_finished`. Without columns there is none.
+    """Run HiGHS with one thread and a fixed seed.
+
+    `lower` and `upper` bound the rows. `seconds` None means the node limit only. A result without
+    values proves the lack of a solution if `is_finished`. Without columns there is none.
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)

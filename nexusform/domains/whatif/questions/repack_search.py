@@ -1,8 +1,10 @@
-"""Search for the fewest re-creations to free capacity. An integer program (repack_program.py) gives a lower bound and a
-choice of VMs (repack_choice.py). The placement rule checks it window by window (repack_windows.py); a rejected choice
-refines the program. On small sites every order is searched (repack_orders.py) before a gap is reported. Of the windows
-found, the pods are simulated: a node is drained before its VM is re-created, pods with hugepages or devices need
-another node meanwhile, and separation rules over workloads must hold.
+"""Search for the fewest re-creations to free capacity.
+
+An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py).
+The placement rule checks it window by window (repack_windows.py); a rejected choice refines the
+program. On small sites every order is searched (repack_orders.py) before a gap is reported. Of the
+windows found, the pods are simulated: a node is drained before its VM is re-created, pods with
+hugepages or devices need another node meanwhile, and separation rules over workloads must hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,9 +75,12 @@ _SEARCH_SHARE: Final = 0.85
 
 
 class RepackAttempt(Struct, frozen=True):
-    """Result of one search. `found`: its windows free the capacity. `bound` None: proved to be impossible;
-    `undecided`: neither solution nor proof. `searched_orders`: no order with up to this many re-creations
-    exists (None: orders were not searched); `orders_cut_at`: re-creations at the end of an incomplete search.
+    """Result of one search.
+
+    `found`: its windows free the capacity. `bound` None: proved to be impossible; `undecided`:
+    neither solution nor proof. `searched_orders`: no order with up to this many re-creations exists
+    (None: orders were not searched); `orders_cut_at`: re-creations at the end of an incomplete
+    search.
     """
 
     context: RepackContext
@@ -107,9 +112,11 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this `share` of the remaining time, without the `lifted` constraints. If pods of re-created VMs
-        would lack resources or violate a separation rule, search again with these VMs in place. Without `is_verified`,
-        no exact orders are tried and no samples are counted.
+        """Search with this `share` of the remaining time, without the `lifted` constraints.
+
+        If pods of re-created VMs would lack resources or violate a separation rule, search again
+        with these VMs in place. Without `is_verified`, no exact orders are tried and no samples are
+        counted.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -148,7 +155,10 @@ class RepackSearch(Struct, frozen=True):
 
 
 class _ProgramRefinement:
-    """Program with growing detail: `tracked_pools` have rows for their spread, `single_machines` are modelled each."""
+    """Program with growing detail.
+
+    `tracked_pools` have rows for their spread, `single_machines` are modelled each.
+    """
 
     def __init__(
         self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget
@@ -168,7 +178,10 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Return the attempt, and windows or None. With `searches_orders`, also try all orders on a small site."""
+        """Return the attempt, and windows or None.
+
+        With `searches_orders`, also try all orders on a small site.
+        """
         # With a limit: have an answer if time runs out.
         if self._time_budget.seconds_left is not None:
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
@@ -193,8 +206,10 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until the chosen VMs have an order. Return its windows, or None if none is
-        found. Also return True with a proof: no choice of VMs makes the demand fit.
+        """Solve and refine the program until the chosen VMs have an order.
+
+        Return its windows, or None if none is found. Also return True with a proof: no choice of
+        VMs makes the demand fit.
         """
         for _ in range(_MAX_ROUNDS):
             solution = self._solve_program(self._request)
@@ -226,7 +241,10 @@ class _ProgramRefinement:
         return None, False
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
-        """Solve the program in its present detail; return a choice of VMs and the lower bound of re-creations."""
+        """Solve the program in its present detail.
+
+        Return a choice of VMs and the lower bound of re-creations.
+        """
         program = RepackProgram(
             self._context,
             request,
@@ -245,7 +263,10 @@ class _ProgramRefinement:
         ), solution.bound
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows without a proof: solve the program for more VMs than requested, else choose VMs greedily."""
+        """Find windows without a proof.
+
+        Solve the program for more VMs than requested, else choose VMs greedily.
+        """
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break
@@ -271,7 +292,10 @@ def simulate_window_pods(
     windows: Sequence[RepackWindow],
     separation_rules: Sequence[SeparationRule] = (),
 ) -> tuple[list[RepackWindow], frozenset[int]]:
-    """Drain the nodes of every window; return the windows with pods, and the VMs with violated pod constraints."""
+    """Drain the nodes of every window.
+
+    Return the windows with pods, and the VMs with violated pod constraints.
+    """
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends
     # on pods.
     workload_rules = [
@@ -305,8 +329,10 @@ class _PodSimulation:
         self.violating: set[int] = set()
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
-        """Run one window: its nodes go down, then up on their targets. Return it with the moved pods; add its VMs to
-        `violating` if a constraint on pods is violated.
+        """Run one window: its nodes go down, then up on their targets.
+
+        Return it with the moved pods; add its VMs to `violating` if a constraint on pods is
+        violated.
         """
         steps_by_cluster = group_by(
             window.steps, lambda step: self._context.clusters[step.source.pool].id
@@ -324,8 +350,10 @@ class _PodSimulation:
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster, then bring them up on their targets. Return the moved pods, without those of
-        DaemonSets. Add VMs to `violating` if a pod finds no other node with its hugepages or devices meanwhile.
+        """Drain the nodes of one cluster, then bring them up on their targets.
+
+        Return the moved pods, without those of DaemonSets. Add VMs to `violating` if a pod finds no
+        other node with its hugepages or devices meanwhile.
         """
         # drained ones by name.
         nodes = {step.source.vm.name: step for step in steps}
@@ -358,7 +386,10 @@ class _PodSimulation:
         return moved
 
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
-        """Find machines and racks shared by groups to be separated: (number of their rule, location)."""
+        """Find machines and racks shared by groups to be separated.
+
+        (number of their rule, location).
+        """
         if not self._separation_rules:
             return frozenset()
         vm_locations: list[VmLocation] = []

@@ -40,7 +40,10 @@ class VmLocation(Struct, frozen=True):
 
 
 class SeparationRuleGroup(Struct, frozen=True):
-    """Group of a rule: pools, and pods by selector; `nodes` are the VMs of these pods before the repacking."""
+    """Group of a rule: pools, and pods by selector.
+
+    `nodes` are the VMs of these pods before the repacking.
+    """
 
     pools: frozenset[PoolKey] = frozenset()
     selector: PodSelector | None = None
@@ -67,7 +70,10 @@ class SeparationRule(Struct, frozen=True):
     groups: tuple[SeparationRuleGroup, ...]
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks with VMs of other groups: forbidden for a VM in a group. Empty for other VMs."""
+        """Find the machines or racks with VMs of other groups: forbidden for a VM in a group.
+
+        Empty for other VMs.
+        """
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         # The VM is in no group.
         if len(other_groups) == len(self.groups):
@@ -125,7 +131,10 @@ def build_separation_rules(
 
 
 class _GroupResolver:
-    """Resolver of groups to pools and nodes. `_pools` are by pool id, `_pods` are existing pods, each with its VM."""
+    """Resolver of groups to pools and nodes.
+
+    `_pools` are by pool id, `_pods` are existing pods, each with its VM.
+    """
 
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         """Collect the pools by id and by cluster, and the existing pods with their VMs."""
@@ -146,7 +155,10 @@ class _GroupResolver:
             self._pods += [(nodes[pod.node], pod.spec) for pod in existing if pod.node in nodes]
 
     def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
-        """Resolve a group (ids of clusters and pools, perhaps a selector of pods) to its pools and selected nodes."""
+        """Resolve a group to its pools and selected nodes.
+
+        Ids of clusters and pools, perhaps a selector of pods.
+        """
         pools: set[PoolKey] = set()
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())

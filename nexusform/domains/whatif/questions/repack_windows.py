@@ -1,6 +1,7 @@
 """Order of a repacking: VMs re-created together, cordons meanwhile, and target machines under all samples.
-A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number, with their
-own machine as last choice.
+
+A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number,
+with their own machine as last choice.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class RepackStep(Struct, frozen=True):
 
 class MovedPod(Struct, frozen=True):
     """Pod of a re-created node: its node `meanwhile` and afterwards (`final_node`), "" for none.
+
     `is_certain`: every scheduler run has this result.
     """
 
@@ -87,9 +89,11 @@ def find_window_sequence(
     choice: RepackChoice,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackWindowSequence | None:
-    """Find an order of windows with all VMs placed and the demand fitting. First, VMs may use any machine not reserved
-    for the demand. Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the
-    first certain order, else the one with the highest certainty, or None without one.
+    """Find an order of windows with all VMs placed and the demand fitting.
+
+    First, VMs may use any machine not reserved for the demand. Then they are steered (by cordons)
+    to the target machines of the choice, if it has any. Return the first certain order, else the
+    one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
     # strict: targets hold in every NUMA layout.
@@ -116,8 +120,9 @@ def find_window_sequence(
 def build_ordered_sequence(
     context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
 ) -> RepackWindowSequence | None:
-    """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine. Return None
-    if no cordons lead a VM to its target, or the demand does not fit afterwards.
+    """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine.
+
+    Return None if no cordons lead a VM to its target, or the demand does not fit afterwards.
     """
     targets: dict[int, str] = {}
     for group in order:
@@ -140,7 +145,10 @@ def build_ordered_sequence(
 def _list_window_strategies(
     context: RepackContext, choice: RepackChoice
 ) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, as pairs with `is_strict`: True if targets must hold in every NUMA layout."""
+    """List the strategies to try, as pairs with `is_strict`.
+
+    True if targets must hold in every NUMA layout.
+    """
     # No targets, or some exceed the limit of a rack: not used.
     if choice.crowding_pools or not choice.targets:
         return [(_WindowStrategy.FREE, True)]
@@ -153,9 +161,11 @@ def _list_window_strategies(
 
 
 class _WindowStrategy(Enum):
-    """Strategy of an order search: free placement, or steering to target machines. The others are for machines emptied
-    because of unknown cells: `BY_TURNS` moves other VMs first, then returning VMs at once, then the rest; `AT_ONCE`
-    moves all VMs allowed to be down together; `LARGEST` moves large VMs first to avoid fragmented cells.
+    """Strategy of an order search: free placement, or steering to target machines.
+
+    The others are for machines emptied because of unknown cells: `BY_TURNS` moves other VMs first,
+    then returning VMs at once, then the rest; `AT_ONCE` moves all VMs allowed to be down together;
+    `LARGEST` moves large VMs first to avoid fragmented cells.
     """
 
     FREE = "free"
@@ -205,7 +215,10 @@ class _RepackSequenceBuilder:
         *,
         is_strict: bool,
     ) -> None:
-        """Start before the first window. With `is_strict`, VMs must reach their targets in every NUMA layout."""
+        """Start before the first window.
+
+        With `is_strict`, VMs must reach their targets in every NUMA layout.
+        """
         self._context = context
         self._request = request
         self._choice = choice
@@ -265,8 +278,10 @@ class _RepackSequenceBuilder:
     def _select_vms(
         self, remaining: Sequence[MovableVm], time_budget: TimeBudget
     ) -> list[MovableVm]:
-        """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
-        on a machine after the ones before it, as VMs may move one by one.
+        """Select the VMs of the next window.
+
+        Those of the lowest turn, as many as may be down together. Each must fit on a machine after
+        the ones before it, as VMs may move one by one.
         """
         # Without turns, and without this test.
         if self._strategy is _WindowStrategy.AT_ONCE:
@@ -294,8 +309,10 @@ class _RepackSequenceBuilder:
         )
 
     def _compute_turn(self, source: MovableVm) -> float:
-        """Return the turn of a VM: the lowest moves first. LARGEST starts with the largest VMs. BY_TURNS has three
-        turns: most VMs, then VMs returning to their own machine, then VMs with targets on emptied machines.
+        """Return the turn of a VM: the lowest moves first.
+
+        LARGEST starts with the largest VMs. BY_TURNS has three turns: most VMs, then VMs returning
+        to their own machine, then VMs with targets on emptied machines.
         """
         if self._strategy is _WindowStrategy.LARGEST:
             return -self._context.vm_classes[source.vm_class].sku.memory_gib
@@ -309,7 +326,10 @@ class _RepackSequenceBuilder:
         return _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM able to move to a machine other than its target, and give up this target; [] for none."""
+        """Select one VM able to move to a machine other than its target, and give up this target.
+
+        [] for none.
+        """
         # VMs without targets were tried on all machines.
         if not self._is_steered:
             return []
@@ -334,7 +354,10 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build a window: all VMs leave, then each is placed. If one does not fit, try half of the VMs, and so on."""
+        """Build a window: all VMs leave, then each is placed.
+
+        If one does not fit, try half of the VMs, and so on.
+        """
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -346,7 +369,10 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
+        """Remove all `sources`, then place each of them in their order.
+
+        None if one cannot be placed.
+        """
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -356,7 +382,10 @@ class _RepackSequenceBuilder:
         return window
 
     def _apply_window(self, window: _RepackWindowBuilder) -> RepackWindow:
-        """Apply the window; the next one starts from its result. Return its steps and cordons."""
+        """Apply the window; the next one starts from its result.
+
+        Return its steps and cordons.
+        """
         self._scheduler = window.scheduler
         steps = []
         for source, handle, location in window.placements.values():
@@ -367,8 +396,10 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on the best machine allowed for it, with cordons on all better ones. If none is allowed, or if a
-        cordon would be on the target of another VM of the window, put it back on its own machine and return False.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones.
+
+        If none is allowed, or if a cordon would be on the target of another VM of the window, put
+        it back on its own machine and return False.
         """
         # Not yet released with the whole window.
         if source.handle in window.handles:
@@ -397,7 +428,9 @@ class _RepackSequenceBuilder:
         cordons: set[str],
     ) -> str:
         """Return the first allowed machine for a VM, in the order of the ranking, and add all better ones to `cordons`.
-        Return "" if there is none, or if a cordon would be on the target of another VM of the window.
+
+        Return "" if there is none, or if a cordon would be on the target of another VM of the
+        window.
         """
         # Returning to the own machine is useless, unless it was emptied because of unknown cells.
         excluded = set() if self._is_returning_vm(source) else {source.vm.placement.machine}
@@ -425,8 +458,10 @@ class _RepackSequenceBuilder:
     def _place_on_target(
         window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its target; add the machines of higher rank to `cordons`. Return its handle and location.
-        Return None if it fits nowhere, or if another VM needs a machine of higher rank as its target.
+        """Place a VM on its target; add the machines of higher rank to `cordons`.
+
+        Return its handle and location. Return None if it fits nowhere, or if another VM needs a
+        machine of higher rank as its target.
         """
         while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
             handle, location = answer
@@ -439,8 +474,10 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a returning VM, to get its own machine in every NUMA layout. The own machine
-        is its last choice, so these are all other machines chosen in some layout. Only needed for `_is_strict`.
+        """Find the machines to cordon for a returning VM, to get its own machine in every NUMA layout.
+
+        The own machine is its last choice, so these are all other machines chosen in some layout.
+        Only needed for `_is_strict`.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -459,8 +496,10 @@ class _RepackSequenceBuilder:
     def _choose_target_machine(
         self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]
     ) -> str:
-        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target, unless
-        it has given it up (`_unsteered`). Separation rules and the limits of racks always apply.
+        """Choose one of the `best` machines for a VM, "" if none is allowed.
+
+        A steered VM must go to its target, unless it has given it up (`_unsteered`). Separation
+        rules and the limits of racks always apply.
         """
         # machines and racks, by separation rules.
         forbidden: set[str] = set()
@@ -507,14 +546,20 @@ class _RepackSequenceBuilder:
         return count + 1 <= limit
 
     def _is_returning_vm(self, source: MovableVm) -> bool:
-        """Return True if a VM must return to its own machine. Targets only count with a steering strategy."""
+        """Return True if a VM must return to its own machine.
+
+        Targets only count with a steering strategy.
+        """
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
     def _must_wait_for_target(
         self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand
     ) -> bool:
-        """Return True if a steered VM cannot go to its target now: it has no target, or there is no capacity yet."""
+        """Return True if a steered VM cannot go to its target now.
+
+        It has no target, or there is no capacity yet.
+        """
         if not self._is_steered or source.handle in self._unsteered:
             return False
         target = self._choice.targets.get(source.handle, "")
@@ -524,9 +569,10 @@ class _RepackSequenceBuilder:
 def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
-    """Return True if one more VM may be down at the same time as the selected ones. -window and the limit of its pool
-    apply. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of hugepages or
-    devices.
+    """Return True if one more VM may be down at the same time as the selected ones.
+
+    -window and the limit of its pool apply. The nodes of its cluster down together may not violate
+    a PodDisruptionBudget, nor starve pods of hugepages or devices.
     """
     # The limit of -window is reached.
     if request.window is not None and len(selected) >= request.window:
@@ -551,7 +597,10 @@ def can_be_down_together(
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
-    """Return the demand with a hint against `machines`, as if they were cordoned; unchanged without machines."""
+    """Return the demand with a hint against `machines`, as if they were cordoned.
+
+    Unchanged without machines.
+    """
     names = frozenset(machines)
     if not names:
         return demand
@@ -569,7 +618,10 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
 
 
 def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
-    """Compute the maximum VMs of a pool down at once, at least 1: by its quorum or max_unavailable, unless lifted."""
+    """Compute the maximum VMs of a pool down at once, at least 1.
+
+    By its quorum or max_unavailable, unless lifted.
+    """
     pool = context.pools[pool_number]
     count = len(pool.vms)
     if pool.is_control_plane:
@@ -596,8 +648,10 @@ def compute_minimum_windows(
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Return the windows with verified steps. A step counts the samples (runs with other random choices) with its VM on
-    the target. A window has 100 samples, or fewer if time runs out.
+    """Return the windows with verified steps.
+
+    A step counts the samples (runs with other random choices) with its VM on the target. A window
+    has 100 samples, or fewer if time runs out.
     """
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
@@ -626,8 +680,10 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices). `base` has
-    the machines and VMs of the site at the start of the window, without its leaving VMs.
+    """Yield the steps with counts.
+
+    A VM is on its target in `hits` of `runs` samples (other random choices). `base` has the
+    machines and VMs of the site at the start of the window, without its leaving VMs.
     """
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
@@ -649,7 +705,10 @@ def _count_target_hits(
 
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
-    """Return True if only the planned target is best for every VM of the window: one run then covers all samples."""
+    """Return True if only the planned target is best for every VM of the window.
+
+    One run then covers all samples.
+    """
     # Unknown cells differ from sample to sample.
     if base.is_sampled:
         return False

@@ -1,6 +1,7 @@
-"""Runtime upgrade: rack by rack, machines go down with their VMs and come up under the same name. Source:
-"Placement during a runtime upgrade" of the placement document, and the platform's upgrade strategies (Rack,
-PauseAfterRack, max unavailable).
+"""Runtime upgrade: rack by rack, machines go down with their VMs and come up under the same name.
+
+Source: "Placement during a runtime upgrade" of the placement document, and the platform's upgrade
+strategies (Rack, PauseAfterRack, max unavailable).
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,9 +50,12 @@ class UpgradeStrategy(StrEnum):
 
 
 class UpgradeOptions(Struct, frozen=True):
-    """Options of the upgrade. `max_unavailable` None means all machines of a rack at once. `drain`: nodes are drained
-    before their machine is shut down. The upgrade continues once `threshold` of a rack's machines are back (per cent
-    with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not requested are from the site.
+    """Options of the upgrade.
+
+    `max_unavailable` None means all machines of a rack at once. `drain`: nodes are drained before
+    their machine is shut down. The upgrade continues once `threshold` of a rack's machines are back
+    (per cent with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not
+    requested are from the site.
     """
 
     strategy: UpgradeStrategy = UpgradeStrategy.RACK
@@ -63,7 +67,10 @@ class UpgradeOptions(Struct, frozen=True):
     is_from_site: bool = False
 
     def compute_max_failed(self, machines: int) -> int | None:
-        """Compute the maximum failed machines of a rack without an abort of the upgrade; None if unknown."""
+        """Compute the maximum failed machines of a rack without an abort of the upgrade.
+
+        None if unknown.
+        """
         if self.threshold is None:
             return None
         required = (
@@ -80,7 +87,10 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     drain: bool = True
 
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
-        """Resolve the options of a site: each as requested, else the site's, else whole racks one after another."""
+        """Resolve the options of a site.
+
+        Each as requested, else the site's, else whole racks one after another.
+        """
         site_strategy = site.update_strategy
         # The site does not state one.
         if site_strategy is None:
@@ -103,9 +113,10 @@ class RequestedUpgradeOptions(Struct, frozen=True):
 
 
 class UpgradeWave(Struct, frozen=True):
-    """Machines down together; `batch` of `batches` in their rack, from 1. `pools`: pools with VMs down; the
-    VMs return to the same machines. `unmanaged_vms`: VMs not managed by nexusform. `workloads`: those with
-    lost pods, if pods are known.
+    """Machines down together; `batch` of `batches` in their rack, from 1.
+
+    `pools`: pools with VMs down; the VMs return to the same machines. `unmanaged_vms`: VMs not
+    managed by nexusform. `workloads`: those with lost pods, if pods are known.
     """
 
     number: int
@@ -138,7 +149,10 @@ class PoolOutcome(StrEnum):
 
 
 class PoolUpgradeVerdict(Struct, frozen=True):
-    """Result for a pool over the whole upgrade: minimum VMs up, and waves with VMs down or the pool lost."""
+    """Result for a pool over the whole upgrade.
+
+    Minimum VMs up, and waves with VMs down or the pool lost.
+    """
 
     cluster_id: str
     cluster: str
@@ -153,7 +167,10 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
     @property
     def outcome(self) -> PoolOutcome:
-        """Result for the pool. A VM outside of clusters is never lost: a wave interrupts it."""
+        """Result for the pool.
+
+        A VM outside of clusters is never lost: a wave interrupts it.
+        """
         if self.lost_in_waves:
             return PoolOutcome.LOST
         if not self.waves:
@@ -162,7 +179,10 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
 
 class UpgradeStop(Struct, frozen=True):
-    """Rack stopping the upgrade now: more unhealthy machines than `max_failed`. `waves`: those done by then."""
+    """Rack stopping the upgrade now: more unhealthy machines than `max_failed`.
+
+    `waves`: those done by then.
+    """
 
     rack: str
     # name and reason.
@@ -173,8 +193,10 @@ class UpgradeStop(Struct, frozen=True):
 
 
 class RuntimeUpgrade(Struct, frozen=True):
-    """Upgrade of one site. `unexpected_order`: two racks in byte order against their numeric order (r10
-    before r2), or (). `runtime`: current version and offered upgrades. `stop`: predicted stop.
+    """Upgrade of one site.
+
+    `unexpected_order`: two racks in byte order against their numeric order (r10 before r2), or ().
+    `runtime`: current version and offered upgrades. `stop`: predicted stop.
     """
 
     site_id: str
@@ -213,7 +235,10 @@ class RuntimeUpgrade(Struct, frozen=True):
 def simulate_runtime_upgrade(
     site: SiteSnapshot, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> RuntimeUpgrade:
-    """Simulate the upgrade, rack after rack in byte order of their names. `pods` are the known pods by cluster id."""
+    """Simulate the upgrade, rack after rack in byte order of their names.
+
+    `pods` are the known pods by cluster id.
+    """
     racks = site.active_racks
     waves: list[UpgradeWave] = []
     for rack in racks:
@@ -253,7 +278,10 @@ def simulate_runtime_upgrade(
 def _predict_stop(
     site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]
 ) -> UpgradeStop | None:
-    """Find the first rack with more unhealthy machines than may fail: the upgrade stops there. None for no stop."""
+    """Find the first rack with more unhealthy machines than may fail: the upgrade stops there.
+
+    None for no stop.
+    """
     # number of the last wave of each rack.
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():

@@ -205,12 +205,18 @@ def _build_node_deletion_section(failure: Failure) -> Section:
 
 
 def build_failure_runbook(failure: Failure) -> list[str]:
-    """Build the steps of an operator, from the failure to the final check; none if no machine or no VM is lost."""
+    """Build the steps of an operator, from the failure to the final check.
+
+    None if no machine or no VM is lost.
+    """
     return list(_build_runbook_steps(failure)) if failure.machines and failure.vm_count else []
 
 
 def _build_runbook_steps(failure: Failure) -> Iterator[str]:
-    """Yield the steps. Deleting nodes comes after a check: a machine back soon restarts its VMs."""
+    """Yield the steps.
+
+    Deleting nodes comes after a check: a machine back soon restarts its VMs.
+    """
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
     yield (
@@ -252,7 +258,10 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
-    """Build a row per re-created node with its old and new location. One without capacity is a finding."""
+    """Build a row per re-created node with its old and new location.
+
+    One without capacity is a finding.
+    """
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement

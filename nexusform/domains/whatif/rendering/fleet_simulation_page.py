@@ -43,8 +43,10 @@ def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
 
 
 def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange]) -> Part:
-    """Render matrices of placements before and after, with a column for each member. In a large fleet, only affected
-    members have one. If even these are too many, list the changed bindings in `rows`. Return None without placements.
+    """Render matrices of placements before and after, with a column for each member.
+
+    In a large fleet, only affected members have one. If even these are too many, list the changed
+    bindings in `rows`. Return None without placements.
     """
     if not simulation.placements:
         return None
@@ -92,7 +94,10 @@ def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ..
 
 
 def _build_cells_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
-    """Build the cells of current bindings, by placement and cluster: kept, without reasons and scores."""
+    """Build the cells of current bindings, by placement and cluster.
+
+    Kept, without reasons and scores.
+    """
     cells: dict[tuple[str, str], MatrixCell] = {}
     for placement in simulation.placements:
         for row in _list_binding_rows(placement):

@@ -95,7 +95,10 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
-    """Build sentences about warnings, and about placements waiting for a staged update run (strategy External)."""
+    """Build sentences about warnings, and about placements waiting for a staged update run.
+
+    Strategy External.
+    """
     for warning in simulation.warnings:
         prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
@@ -157,8 +160,10 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
 
 
 def _build_placement_row(placement: PlacementOutcome) -> Row:
-    """Build the row of a placement: key, policy, number of clusters (`3 -> 2` if some are added or removed), and these
-    clusters. The last cell is "", or a note if the placement is not fulfilled.
+    """Build the row of a placement.
+
+    Key, policy, number of clusters (`3 -> 2` if some are added or removed), and these clusters. The
+    last cell is "", or a note if the placement is not fulfilled.
     """
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = (

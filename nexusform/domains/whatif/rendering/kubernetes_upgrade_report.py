@@ -45,7 +45,10 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
 
 
 def _build_summary(upgrade: KubernetesUpgrade) -> str:
-    """Build the summary: the first problem, else success. The upgrade may fit in some samples of NUMA cells only."""
+    """Build the summary: the first problem, else success.
+
+    The upgrade may fit in some samples of NUMA cells only.
+    """
     samples = upgrade.samples
     if (
         samples is not None
@@ -108,7 +111,10 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
-    """Format the VMs replaced at once: `+2` (new ones first), `-1` (old ones deleted first), `+2 (surge 10%)`."""
+    """Format the VMs replaced at once.
+
+    `+2` (new ones first), `-1` (old ones deleted first), `+2 (surge 10%)`.
+    """
     text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
         text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
@@ -284,7 +290,10 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
 
 
 def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
-    """Describe a hop (one upgrade): blockers by capacity or budgets, losses, and problems of its version."""
+    """Describe a hop (one upgrade).
+
+    Blockers by capacity or budgets, losses, and problems of its version.
+    """
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
         yield f"{prefix}{pool.pool}: {pool.reason}"

@@ -58,7 +58,10 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 
 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
-    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere."""
+    """Build the three steps of a failure.
+
+    Before it, with VMs down, and with VMs re-created elsewhere.
+    """
     placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
         placements_after.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
@@ -94,8 +97,10 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 
 
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
-    """Build the steps of a Kubernetes upgrade on the site map: a step for each batch of nodes, with its VMs replaced.
-    A batch without capacity changes nothing; the title of its step has a remark.
+    """Build the steps of a Kubernetes upgrade on the site map.
+
+    A step for each batch of nodes, with its VMs replaced. A batch without capacity changes nothing;
+    the title of its step has a remark.
     """
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)
@@ -131,7 +136,10 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
 
 
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
-    """Build the steps of a repacking, one per window. The map has every VM at its first and its final location."""
+    """Build the steps of a repacking, one per window.
+
+    The map has every VM at its first and its final location.
+    """
     placements_after: dict[_VmKey, Placement | None] = {}
     # By number of the pool.
     clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
@@ -165,8 +173,10 @@ def _build_site_map(
     placements_after: Mapping[_VmKey, Placement | None],
     lost: frozenset[str] = frozenset(),
 ) -> SiteMap:
-    """Build the map of a site before and after. `placements_after` has the new locations of VMs of pools that move,
-    None if they are down. VMs without a pool on `lost` machines are down, too. Other VMs stay.
+    """Build the map of a site before and after.
+
+    `placements_after` has the new locations of VMs of pools that move, None if they are down. VMs
+    without a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [
@@ -182,7 +192,10 @@ def _build_site_map(
 def _build_map_vms(
     site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str]
 ) -> Iterator[MapVm]:
-    """Build the VMs of pools, then those without a pool, with locations before and after (None: not placed or lost)."""
+    """Build the VMs of pools, then those without a pool, with locations before and after.
+
+    None: not placed or lost.
+    """
     pool_handles: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:

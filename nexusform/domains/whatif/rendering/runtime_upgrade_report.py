@@ -1,5 +1,6 @@
-"""Report of `simulate runtime-upgrade`, as text and as data; and workloads with lost pods, for the reports of upgrades,
-failures and drains.
+"""Report of `simulate runtime-upgrade`, as text and as data.
+
+And workloads with lost pods, for the reports of upgrades, failures and drains.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,7 +80,10 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    """Build the summary: losses of pools and workloads, or else Pending pods. Predicted stops of upgrades follow."""
+    """Build the summary: losses of pools and workloads, or else Pending pods.
+
+    Predicted stops of upgrades follow.
+    """
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
@@ -249,7 +253,10 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
 def _build_vms_up_section(
     upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str
 ) -> Section:
-    """Build the section of VMs up by pool and wave. `.` means all of them, and `!` a lost quorum or pool."""
+    """Build the section of VMs up by pool and wave.
+
+    `.` means all of them, and `!` a lost quorum or pool.
+    """
     # Of each wave: texts by cluster id and name of the pool.
     count_texts: list[dict[tuple[str, str], str]] = []
     for wave in upgrade.waves:
@@ -310,7 +317,10 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """Build the upgrades as JSON data. The forms `_SITE` and `_WAVE` list the members of the objects."""
+    """Build the upgrades as JSON data.
+
+    The forms `_SITE` and `_WAVE` list the members of the objects.
+    """
     sites = []
     for upgrade in upgrades:
         waves = []

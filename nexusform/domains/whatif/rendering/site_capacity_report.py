@@ -114,7 +114,10 @@ def _format_share(free: float, total: float, unit: str) -> str:
 
 
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
-    """Build the sections of a site: mix, capacity by SKU, zone and lost rack, other resources, fragmented cells."""
+    """Build the sections of a site.
+
+    Mix, capacity by SKU, zone and lost rack, other resources, fragmented cells.
+    """
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
     # Build the section with a row per SKU: additional VMs, and unusable capacity.
@@ -158,7 +161,10 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
-    """Build the row of a SKU: counts, worst rack, unusable capacity. A requested SKU without capacity is a finding."""
+    """Build the row of a SKU: counts, worst rack, unusable capacity.
+
+    A requested SKU without capacity is a finding.
+    """
     planned = (f"{sku_capacity.with_planned}",) if answer.planned_racks else ()
     unusable = f"{sku_capacity.unusable_vcpus} vCPUs, {sku_capacity.unusable_memory_gib} GiB"
     counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")
@@ -169,7 +175,10 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
 
 
 def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
-    """Build a table with a row per SKU. All columns after the SKU are figures."""
+    """Build a table with a row per SKU.
+
+    All columns after the SKU are figures.
+    """
     return Table(("SKU", *heads), rows, number_columns=frozenset(range(1, len(heads) + 1)))
 
 

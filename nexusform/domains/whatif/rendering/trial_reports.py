@@ -45,8 +45,9 @@ _EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 class PlacementFeasibility(Struct, frozen=True):
-    """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to
-    run beside it. `candidates` are the rejected clusters with known nodes, `missing` describes the requested
+    """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to run beside it.
+
+    `candidates` are the rejected clusters with known nodes, `missing` describes the requested
     clusters without a binding ("" = none).
     """
 
@@ -67,9 +68,11 @@ class PlacementFeasibility(Struct, frozen=True):
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
-    """Select the rows of a plan about the simulated placement (named NAME): its bindings and rejected clusters. Also
-    select bindings of other placements unable to run. `missing` describes requested clusters without a binding: by name
-    if the placement lists clusters, by number if it has a count.
+    """Select the rows of a plan about the simulated placement (named NAME).
+
+    Its bindings and rejected clusters. Also select bindings of other placements unable to run.
+    `missing` describes requested clusters without a binding: by name if the placement lists
+    clusters, by number if it has a count.
     """
     # names of clusters.
     selected = {
@@ -146,12 +149,18 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
 
 
 def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about missing pods and objects of clusters: the answer counts them as absent."""
+    """Return the warnings about missing pods and objects of clusters.
+
+    The answer counts them as absent.
+    """
     return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
-    """Build the row of a cluster, with "" for an unknown number. It is a finding unless all pods run there."""
+    """Build the row of a cluster, with "" for an unknown number.
+
+    It is a finding unless all pods run there.
+    """
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     # For the missing nodes.
@@ -199,7 +208,10 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
 def build_rebalance_report(
     result: RebalanceResult, evictions: str, taints: str, path: str
 ) -> Report:
-    """Build the report. `evictions` and `taints` are HCL texts, written to `path` ("": to no file)."""
+    """Build the report.
+
+    `evictions` and `taints` are HCL texts, written to `path` ("": to no file).
+    """
     sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
     # pods wait, and no evictions help.
     has_no_help = bool(result.waiting_bindings) and result.trial is None
@@ -230,7 +242,10 @@ def _format_verdict(result: RebalanceResult) -> str:
 def _build_rebalance_sections(
     result: RebalanceResult, evictions: str, taints: str, path: str
 ) -> Iterator[Section]:
-    """Build the sections: evictions with proof and HCL, or else reasons. Waiting and unknown bindings follow."""
+    """Build the sections: evictions with proof and HCL, or else reasons.
+
+    Waiting and unknown bindings follow.
+    """
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):

@@ -74,8 +74,11 @@ _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
 
 class SimulationInput(Struct, frozen=True):
-    """Input of a what-if question. `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all
-    objects, with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`: warnings.
+    """Input of a what-if question.
+
+    `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all objects,
+    with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`:
+    warnings.
     """
 
     snapshot: Snapshot
@@ -94,13 +97,19 @@ class UnreadableInput(DiagnosticsError):
     def __init__(
         self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None
     ) -> None:
-        """Create the error. `sources` are files to quote in the diagnostics, by name."""
+        """Create the error.
+
+        `sources` are files to quote in the diagnostics, by name.
+        """
         super().__init__(*diagnostics)
         self.sources = sources or {}
 
 
 def build_fleet(source: SimulationInput) -> FleetSnapshot:
-    """Build the fleet of an input. Raises DiagnosticsError if there is none."""
+    """Build the fleet of an input.
+
+    Raises DiagnosticsError if there is none.
+    """
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
     fleet = build_fleet_snapshot(
@@ -117,7 +126,10 @@ def build_fleet(source: SimulationInput) -> FleetSnapshot:
 
 
 def open_observed_clusters(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read the clusters listed by kubectl and their pods, in the state or after a plan. Raises UnreadableInput."""
+    """Read the clusters listed by kubectl and their pods, in the state or after a plan.
+
+    Raises UnreadableInput.
+    """
     source = read_input(location, plan_path)
     pods = build_observed_pods(
         source.objects, source.snapshot, build_registries(), source.observations
@@ -126,7 +138,10 @@ def open_observed_clusters(location: CommandContext, plan_path: str) -> Simulati
 
 
 def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read sites and pods; warn about nodes without a VM. Raises UnreadableInput, also without a site."""
+    """Read sites and pods; warn about nodes without a VM.
+
+    Raises UnreadableInput, also without a site.
+    """
     source = read_input(location, plan_path)
     if not source.snapshot.sites:
         problem = build_error(
@@ -142,7 +157,10 @@ def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
 def locate_diagnostics(
     location: CommandContext, problems: Iterable[Diagnostic]
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Add the declaring block, if still there, to diagnostics about an object. Return them with the source files."""
+    """Add the declaring block, if still there, to diagnostics about an object.
+
+    Return them with the source files.
+    """
     problems = list(problems)
     if not any(problem.address and problem.subject is None for problem in problems):
         # Every location is known, or there is no object.
@@ -178,12 +196,18 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
 
 
 def read_input(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read the input after the saved plan at this path, or from the state if the path is "". Raises UnreadableInput."""
+    """Read the input after the saved plan at this path, or from the state if the path is "".
+
+    Raises UnreadableInput.
+    """
     return _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
 
 
 def _read_state_input(location: CommandContext) -> SimulationInput:
-    """Read the input from the state, with observed pods. Raises UnreadableInput."""
+    """Read the input from the state, with observed pods.
+
+    Raises UnreadableInput.
+    """
     backend, problems, sources = find_backend(location)
     if backend is None:
         raise UnreadableInput(problems, sources)
@@ -214,8 +238,10 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after the saved plan at a path: its planned objects, and the clusters of its data blocks. Raises
-    UnreadableInput, also if variables differ from those of the plan.
+    """Read the input after the saved plan at a path.
+
+    Its planned objects, and the clusters of its data blocks. Raises UnreadableInput, also if
+    variables differ from those of the plan.
     """
     saved, problems = read_plan(path, location)
     if saved is None:
@@ -286,7 +312,10 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 def _read_planned_clusters(
     location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]
 ) -> _NodeReading:
-    """Read the clusters in data blocks of a saved plan. References are evaluated from `objects` (after the plan)."""
+    """Read the clusters in data blocks of a saved plan.
+
+    References are evaluated from `objects` (after the plan).
+    """
     # Its data sources read no file, so no output of kubectl.
     if not saved.plan.basis.data_files:
         return {}, []
@@ -332,7 +361,10 @@ def _read_observed_nodes(
     state: State,
     now: str,
 ) -> _NodeReading:
-    """Read clusters as listed by kubectl, by id, and warnings. An error becomes a warning about a cluster left out."""
+    """Read clusters as listed by kubectl, by id, and warnings.
+
+    An error becomes a warning about a cluster left out.
+    """
     request = PlanRequest(
         configuration=configuration,
         variables=variables,

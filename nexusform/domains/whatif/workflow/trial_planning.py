@@ -70,7 +70,10 @@ class RebalanceAnswer(Struct, frozen=True):
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the fewest evictions by plans of the configuration. Raises UnreadableInput, also if it has errors."""
+    """Find the fewest evictions by plans of the configuration.
+
+    Raises UnreadableInput, also if it has errors.
+    """
     with _begin_trial_run(context) as (run, sources):
         members = find_member_blocks(run.project.configuration)
         candidates = tuple(_list_candidate_bindings(run))
@@ -110,8 +113,10 @@ def check_output_path(path: str) -> list[Diagnostic]:
 def write_rebalancing(
     path: str, rebalancing: RebalanceAnswer, context: CommandContext
 ) -> list[Diagnostic]:
-    """Write the evictions to `path`, and their taints to its override file. If the second file fails, remove the first
-    one. Return problems, also a warning if nexusform does not read the file there.
+    """Write the evictions to `path`, and their taints to its override file.
+
+    If the second file fails, remove the first one. Return problems, also a warning if nexusform
+    does not read the file there.
     """
     problems = write_new_file(path, rebalancing.evictions)
     if rebalancing.taints and not problems:
@@ -131,10 +136,16 @@ def write_rebalancing(
 
 
 class _EvictionTrials:
-    """Plans with evictions, each made once. `problems` are errors of the base: the plan without evictions."""
+    """Plans with evictions, each made once.
+
+    `problems` are errors of the base: the plan without evictions.
+    """
 
     def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
-        """Start without plans. `members` are the blocks that can get taints, by cluster name."""
+        """Start without plans.
+
+        `members` are the blocks that can get taints, by cluster name.
+        """
         self.run = run
         self.project = run.project
         self.members = members
@@ -144,14 +155,19 @@ class _EvictionTrials:
         self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
 
     def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
-        """Return the outcome of a plan with these evictions and taints; equal trials are planned once."""
+        """Return the outcome of a plan with these evictions and taints.
+
+        Equal trials are planned once.
+        """
         if trial not in self._outcomes:
             self._outcomes[trial] = self._plan_trial(trial)
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        """Plan the project with the blocks of a trial. Errors with evictions only reject the trial. Errors without any
-        eviction are kept in `problems`: the configuration itself is invalid.
+        """Plan the project with the blocks of a trial.
+
+        Errors with evictions only reject the trial. Errors without any eviction are kept in
+        `problems`: the configuration itself is invalid.
         """
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
@@ -181,7 +197,10 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings to evict: of cluster-scoped placements, not being deleted. Provider "" is the default."""
+    """Yield the bindings to evict: of cluster-scoped placements, not being deleted.
+
+    Provider "" is the default.
+    """
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
         # Another object, or a namespaced placement.
@@ -227,7 +246,10 @@ def _build_unknown_name_errors(
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
 ) -> SimulatedPlacement:
-    """Read the manifests of a placement on `count` clusters, `clusters` or all. Raises UnreadableInput."""
+    """Read the manifests of a placement on `count` clusters, `clusters` or all.
+
+    Raises UnreadableInput.
+    """
     try:
         text = read_file(
             path, SIZE_CAP, context.confinement.get_operator_confinement(path)
@@ -246,7 +268,10 @@ def read_trial_manifests(
 
 
 def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> Plan:
-    """Plan the directory with the placement, without reading providers. Raises UnreadableInput."""
+    """Plan the directory with the placement, without reading providers.
+
+    Raises UnreadableInput.
+    """
     with _begin_trial_run(context, build_trial_configuration(trial)) as (run, sources):
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(_select_errors(plan.diagnostics))
@@ -259,7 +284,10 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
 def _begin_trial_run(
     context: CommandContext, *added_files: SourceFile
 ) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
-    """Begin a run with additional files, without a lock; yield it and the source files. Raises UnreadableInput."""
+    """Begin a run with additional files, without a lock; yield it and the source files.
+
+    Raises UnreadableInput.
+    """
     opened = open_project(context, added_files)
     if opened.project is None:
         raise UnreadableInput(opened.diagnostics, opened.sources)

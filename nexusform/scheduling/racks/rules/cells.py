@@ -1,7 +1,8 @@
-"""NUMA cells: enough of them with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs), those with
-the least free memory first. A VM never straddles cells unless its SKU spans more than one. Only VMs of pools with
-`sriov_vfs` take VFs: 30 per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA cell, 30
-for tenants). It is inferred: a VM takes them of its own cells.
+"""NUMA cells: enough of them with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs), those with the least free memory first.
+
+A VM never straddles cells unless its SKU spans more than one. Only VMs of pools with `sriov_vfs`
+take VFs: 30 per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA
+cell, 30 for tenants). It is inferred: a VM takes them of its own cells.
 """
 
 from collections import Counter
@@ -37,7 +38,10 @@ def get_free_memory(capacity: FreeCapacity, cell: int) -> int:
 
 
 def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
-    """Build a check of a capacity: its shortage, or None if as many cells as needed by the SKU have capacity."""
+    """Build a check of a capacity.
+
+    Its shortage, or None if as many cells as needed by the SKU have capacity.
+    """
     share, needed = Share.compute(sku), sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -67,7 +71,10 @@ def _describe_fits_remaining(demand: Demand, remaining: Interval, _before: Inter
 
 
 def _describe_fits_shortage(context: ShortageContext) -> str:
-    """Explain the lack of cells of the requested size: no machine is large enough, or small VMs fragment the cells."""
+    """Explain the lack of cells of the requested size.
+
+    No machine is large enough, or small VMs fragment the cells.
+    """
     sku = context.demand.sku
     size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell:g} GiB"
     if sku.numa_cells > 1:
@@ -88,7 +95,9 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
 
 def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -> Counter[PoolKey]:
     """Count the cells of `machines` with too little left for the demand, because of smaller VMs only.
-    Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then by the vCPUs.
+
+    Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then by
+    the vCPUs.
     """
     sku = context.demand.sku
     share = Share.compute(sku)
@@ -119,7 +128,10 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
 
 
 def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
-    """Describe the number of fragmented cells, in total and by pool: most cells first, then by name."""
+    """Describe the number of fragmented cells, in total and by pool.
+
+    Most cells first, then by name.
+    """
     ranked = sorted(
         cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0])
     )
@@ -142,7 +154,10 @@ FITS = CapacityFilter(
 
 
 def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
-    """Build a check of a capacity: its missing VFs, or None if enough cells with capacity have them."""
+    """Build a check of a capacity.
+
+    Its missing VFs, or None if enough cells with capacity have them.
+    """
     # The needs of a VM in each of its cells.
     share = Share.compute(sku)
 

@@ -1,4 +1,7 @@
-"""Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs: affinity to machines or racks, or against."""
+"""Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs.
+
+Affinity to machines or racks, or against.
+"""
 
 from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage
 from nexusform.scheduling.racks.rule import (
@@ -12,7 +15,10 @@ from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
 def is_hint_violated(hint: Hint, machine: str, rack: str) -> bool:
-    """Return whether a machine violates the hint: by its name, or for a hint over racks by its rack."""
+    """Return whether a machine violates the hint.
+
+    By its name, or for a hint over racks by its rack.
+    """
     is_target = machine in hint.machines if hint.scope is HintScope.MACHINE else rack in hint.racks
     return is_target is not hint.is_affinity
 

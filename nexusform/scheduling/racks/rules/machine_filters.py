@@ -1,5 +1,6 @@
-"""Machines: their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral disk
-must hold the VM's root disk (disk). A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
+"""Machines: their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral disk must hold the VM's root disk (disk).
+
+A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
 """
 
 from collections import Counter
@@ -18,7 +19,10 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 
 def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interval, Interval], str]:
-    """Return a description of the remaining machines: `12 have the disk`; "" if the filter rejects none."""
+    """Return a description of the remaining machines: `12 have the disk`.
+
+    "" if the filter rejects none.
+    """
     return lambda _demand, remaining, before: (
         f"{remaining} {verb_phrase}" if remaining != before else ""
     )
@@ -50,7 +54,10 @@ SCHEDULABLE = MachineFilter(
 
 
 def _build_hardware_check(sku: VmSku) -> CapacityCheck:
-    """Build a check of a capacity: why its hardware cannot run the SKU, None if it can, or has no machine SKU."""
+    """Build a check of a capacity.
+
+    Why its hardware cannot run the SKU, None if it can, or has no machine SKU.
+    """
     supported_hardware = sku.machine_skus
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -99,7 +106,10 @@ HARDWARE = CapacityFilter(
 
 
 def _build_disk_check(sku: VmSku) -> CapacityCheck:
-    """Build a check of a capacity for a VM of the SKU: a text about missing disk, None if there is enough."""
+    """Build a check of a capacity for a VM of the SKU.
+
+    A text about missing disk, None if there is enough.
+    """
     needed = sku.disk_gib
 
     def find_rejection(capacity: FreeCapacity) -> str | None:

@@ -1,6 +1,4 @@
-"""Spread: racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the least memory
-used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then the least memory used.
-"""
+"""Spread: racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the least memory used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then the least memory used."""
 
 from nexusform.scheduling.racks.layout import Figure, Usage
 from nexusform.scheduling.racks.rule import MEMORY_BITS, KeyDependence, RankingKey
@@ -73,8 +71,10 @@ MACHINE_MEMORY_USED = RankingKey(
 
 
 def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
-    """Return the figure of a machine by number: 0 (preferred) with an extra-large VM of another cluster, else 1. For
-    other SKUs return None: all machines are equal.
+    """Return the figure of a machine by number.
+
+    0 (preferred) with an extra-large VM of another cluster, else 1. For other SKUs return None: all
+    machines are equal.
     """
     if not demand.sku.extra_large:
         return None
@@ -83,7 +83,10 @@ def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
 
 
 def _describe(demand: Demand, is_alone: int) -> str:
-    """Describe the figure of a machine: 1 (`is_alone`) without an extra-large VM of another cluster, else 0."""
+    """Describe the figure of a machine.
+
+    1 (`is_alone`) without an extra-large VM of another cluster, else 0.
+    """
     if not demand.sku.extra_large:
         return ""
     return (

@@ -1,5 +1,6 @@
-"""Tie-break: the lowest 8-byte BLAKE2b digest of `seed|cluster|pool|number|candidate`. A sample draws one digest
-per VM instead, and indexes the candidates with it.
+"""Tie-break: the lowest 8-byte BLAKE2b digest of `seed|cluster|pool|number|candidate`.
+
+A sample draws one digest per VM instead, and indexes the candidates with it.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,18 @@ DIGEST_BYTES = 8
 
 
 def start_pool_digest(seed: int, vm: VmName) -> blake2b:
-    """Return the unfinished digest of `SEED|CLUSTER|POOL|`. Copies are extended by the VM's number and a candidate."""
+    """Return the unfinished digest of `SEED|CLUSTER|POOL|`.
+
+    Copies are extended by the VM's number and a candidate.
+    """
     return blake2b(f"{seed}|{vm.cluster}|{vm.pool}|".encode(), digest_size=DIGEST_BYTES)
 
 
 def build_vm_digest(seed: int, vm: VmName) -> blake2b:
-    """Return the unfinished digest of a VM: `SEED|CLUSTER|POOL|NUMBER|`. A candidate's name completes it."""
+    """Return the unfinished digest of a VM: `SEED|CLUSTER|POOL|NUMBER|`.
+
+    A candidate's name completes it.
+    """
     text = start_pool_digest(seed, vm)
     text.update(f"{vm.number}|".encode())
     return text
@@ -47,8 +54,10 @@ def select_tied_machine(drawn_number: int, count: int) -> int:
 def break_rack_tie(
     vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool
 ) -> int:
-    """Choose one of the tied racks for a VM, and return its position in `tied` (indices into `names`). A sample draws
-    one at random; else the lowest digest of VM and rack decides.
+    """Choose one of the tied racks for a VM, and return its position in `tied`.
+
+    Indices into `names`. A sample draws one at random; else the lowest digest of VM and rack
+    decides.
     """
     if is_sample:
         return select_tied_rack(draw_sample_number(vm_text), len(tied))
@@ -65,7 +74,10 @@ def break_machine_tie(
 
 
 def find_lowest_digest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
-    """Return the position in `tied` of the candidate with the lowest digest. `tied` are indices into `names`."""
+    """Return the position in `tied` of the candidate with the lowest digest.
+
+    `tied` are indices into `names`.
+    """
     # Copying the digest of the text so far takes half the time of digesting the whole text.
     copy = vm_text.copy
     digests = []

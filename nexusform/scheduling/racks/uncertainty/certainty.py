@@ -1,6 +1,8 @@
-"""Certainty of a plan's placements: the same operations repeated in samples. The placement pass of a plan is kept as a
-list of operations. `repeat_with_samples` repeats it from the situation before the pass in the samples 0, 1, 2, ... and
-compares every VM's location with the plan's.
+"""Certainty of a plan's placements: the same operations repeated in samples.
+
+The placement pass of a plan is kept as a list of operations. `repeat_with_samples` repeats it from
+the situation before the pass in the samples 0, 1, 2, ... and compares every VM's location with the
+plan's.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ PoolId = tuple[str, str]
 
 
 class PlaceOperation(Struct, frozen=True):
-    """Placement of a VM. `token` identifies it in later operations and in the result."""
+    """Placement of a VM.
+
+    `token` identifies it in later operations and in the result.
+    """
 
     token: Token
     demand: Demand
@@ -37,8 +42,10 @@ class ReleaseOperation(Struct, frozen=True):
 
 
 class OccupyOperation(Struct, frozen=True):
-    """Placement of a VM on a machine not chosen by the plan (a pinned one). With `uses_rule_cells` it takes the cells
-    assigned by the rule there, otherwise those of `placement`. It has no certainty of its own.
+    """Placement of a VM on a machine not chosen by the plan (a pinned one).
+
+    With `uses_rule_cells` it takes the cells assigned by the rule there, otherwise those of
+    `placement`. It has no certainty of its own.
     """
 
     token: Token
@@ -52,9 +59,11 @@ Operation = PlaceOperation | ReleaseOperation | OccupyOperation
 
 
 class PoolCertainty(Struct, frozen=True):
-    """Certainty of the VMs placed by the plan for one pool. `vms_on_certain_machines` VMs had the same machine in every
-    run. `counts` are VMs per rack in the plan, `certain_racks` the racks with the same count in every run.
-    `tied_machines` are the machines allowed by the rule in any run, () after too few runs; `is_tie_certain`: no earlier
+    """Certainty of the VMs placed by the plan for one pool.
+
+    `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in
+    the plan, `certain_racks` the racks with the same count in every run. `tied_machines` are the
+    machines allowed by the rule in any run, () after too few runs; `is_tie_certain`: no earlier
     certain prediction was wrong.
     """
 
@@ -73,9 +82,11 @@ class PoolCertainty(Struct, frozen=True):
 
 
 class SamplingResult(Struct, frozen=True):
-    """Result of repetitions. `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on
-    request. `fits[run]`: every VM was placed. On `uncertain_machines` the unknown cells of VMs decide if one of the VMs
-    fits.
+    """Result of repetitions.
+
+    `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request.
+    `fits[run]`: every VM was placed. On `uncertain_machines` the unknown cells of VMs decide if one
+    of the VMs fits.
     """
 
     vms: Mapping[Token, PlacementCertainty]
@@ -93,8 +104,10 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, or less often for large plans. If a plan is
-    too large even for MIN_RUNS, return 0.
+    """Return how often to repeat a plan of this many VMs.
+
+    MAX_RUNS times, or less often for large plans. If a plan is too large even for MIN_RUNS, return
+    0.
     """
     if vms <= 0:
         return 0
@@ -109,9 +122,10 @@ def run_operations(
     split_choice: SplitChoice | None = None,
     tied_machines: dict[PoolId, set[int]] | None = None,
 ) -> dict[Token, Placement | None]:
-    """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of each VM
-    to place, None if it did not fit. `split_choice` selects the assumed cells of VMs in unknown cells. `tied_machines`
-    collects the tied machines by pool.
+    """Run the operations on a copy of `base`, in the sample with this number if given.
+
+    Return the placement of each VM to place, None if it did not fit. `split_choice` selects the
+    assumed cells of VMs in unknown cells. `tied_machines` collects the tied machines by pool.
     """
     scheduler = base.copy(sample, split_choice)
     scheduler.tied_machines = tied_machines
@@ -143,11 +157,13 @@ def repeat_with_samples(
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> SamplingResult:
-    """Run the operations of a plan again in `runs` samples (numbers from `first` on), and compare each with the plan.
-    A sample breaks ties between machines by another random number, and assumes other cells for VMs in unknown cells.
-    `base` is the scheduler before the first operation, and is not changed. A VM without a place in the plan has no
-    certainty. A VM without a place in a sample counts as different there. With `keep_outcomes` the result has the
-    placements of every sample. `on_progress` gets the number of finished runs.
+    """Run the operations of a plan again in `runs` samples, and compare each with the plan.
+
+    Numbers from `first` on. A sample breaks ties between machines by another random number, and
+    assumes other cells for VMs in unknown cells. `base` is the scheduler before the first
+    operation, and is not changed. A VM without a place in the plan has no certainty. A VM without a
+    place in a sample counts as different there. With `keep_outcomes` the result has the placements
+    of every sample. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return SamplingResult(vms={}, pools=())
@@ -191,8 +207,10 @@ def repeat_with_samples(
 
 
 class _UnknownCells:
-    """Machines with VMs in unknown cells and an effect on the result. A machine has no effect if it fits every VM of
-    the plan in every split, with all VMs placed there by any run. A machine without capacity for any has none either.
+    """Machines with VMs in unknown cells and an effect on the result.
+
+    A machine has no effect if it fits every VM of the plan in every split, with all VMs placed
+    there by any run. A machine without capacity for any has none either.
     """
 
     def __init__(
@@ -255,7 +273,10 @@ class _SampleMatches:
     def __init__(
         self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]
     ) -> None:
-        """Start to compare runs with the planned placements, by token of the VM; None is a VM without a machine."""
+        """Start to compare runs with the planned placements, by token of the VM.
+
+        None is a VM without a machine.
+        """
         self._pool_by_token = {
             token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
         }
@@ -317,9 +338,9 @@ class _SampleMatches:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
-        """Return by VM, in plan order, the shares of runs with its planned rack and machine, and with the planned
-        number of its pool's VMs on that rack. `tied` are the numbers of different racks, machines and such numbers in
-        all runs.
+        """Return by VM, in plan order, the shares of runs with its planned rack and machine, and with the planned number of its pool's VMs on that rack.
+
+        `tied` are the numbers of different racks, machines and such numbers in all runs.
         """
         shares: dict[Token, PlacementCertainty] = {}
         for token, placement in self._planned.items():

@@ -1,6 +1,8 @@
-"""Splits: possible assignments of VMs in unknown NUMA cells to the cells of their machine. A split gives the free
-resources of each cell. It is legal if some assignment of those VMs to cells gives it within every cell's bounds. Splits
-are enumerated, not assignments: VM after VM, each split once. A swap of cells with equal resources gives the same one.
+"""Splits: possible assignments of VMs in unknown NUMA cells to the cells of their machine.
+
+A split gives the free resources of each cell. It is legal if some assignment of those VMs to cells
+gives it within every cell's bounds. Splits are enumerated, not assignments: VM after VM, each split
+once. A swap of cells with equal resources gives the same one.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ RULE_DESCRIPTIONS: Final = {
 
 
 def format_split_choice(choice: SplitChoice) -> int | str:
-    """Return a choice for a document: the number of a sample, or ROOMIEST for the split with most capacity."""
+    """Return a choice for a document.
+
+    The number of a sample, or ROOMIEST for the split with most capacity.
+    """
     return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
 
@@ -57,13 +62,18 @@ _Cell = TypeVar("_Cell", bound=tuple[int, ...])
 
 
 class CellSplits:
-    """Legal splits of one machine. `shares` are those of its VMs in unknown cells. `legal_splits` has the free cells of
-    each split, in a fixed order; empty: no split is legal. `is_known` is False if there are too many to enumerate; then
-    `legal_splits` is empty, too.
+    """Legal splits of one machine.
+
+    `shares` are those of its VMs in unknown cells. `legal_splits` has the free cells of each split,
+    in a fixed order; empty: no split is legal. `is_known` is False if there are too many to
+    enumerate; then `legal_splits` is empty, too.
     """
 
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
-        """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
+        """Enumerate the splits (assignments to cells) of VMs with `shares`.
+
+        `base`: the cells left by other VMs.
+        """
         self.shares = shares
         self._base = base
         cells_by_capacity: dict[tuple[int, int], list[int]] = {}
@@ -79,9 +89,11 @@ class CellSplits:
         )
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many. A
-        layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of the
-        last VM, so an assignment can be read backwards from any split.
+        """Yield the splits of no VM, of the first VM, of the first two, and so on.
+
+        End early if there are too many. A layer has all splits of as many VMs. Each split has its
+        predecessor (without the last VM) and the cells of the last VM, so an assignment can be read
+        backwards from any split.
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
@@ -104,7 +116,10 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """Yield the choices of cells for a share. `split` has their free capacity. Equal cells are taken in order."""
+        """Yield the choices of cells for a share.
+
+        `split` has their free capacity. Equal cells are taken in order.
+        """
         # By capacity at first and now.
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
         for cell, (cpus, memory) in enumerate(split):
@@ -113,8 +128,10 @@ class CellSplits:
         return _iterate_cell_choices(list(equal_cells.values()), share.cells)
 
     def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
-        """Sort cells with equal base resources by their free resources. Such cells are interchangeable: of the splits
-        that differ in their order, one is left. `cells` is changed.
+        """Sort cells with equal base resources by their free resources.
+
+        Such cells are interchangeable: of the splits that differ in their order, one is left.
+        `cells` is changed.
         """
         for positions in self._equal_cells:
             sorted_resources = sorted([cells[position] for position in positions])
@@ -123,9 +140,11 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in a random split; None without a split, or if none is found. Random: the
-        split with the lowest digest of `prefix` (it has the number of the sample) and the split as text. `vm_names` are
-        in the order of `shares`. They are read only if there are too many splits to enumerate.
+        """Return the cells of each share in a random split.
+
+        None without a split, or if none is found. Random: the split with the lowest digest of
+        `prefix` (it has the number of the sample) and the split as text. `vm_names` are in the
+        order of `shares`. They are read only if there are too many splits to enumerate.
         """
         # search one assignment, with VMs and cells in the order of their digests.
         if not self.is_known:
@@ -148,9 +167,11 @@ class CellSplits:
     def assign_cells_in_order(
         self, order: Sequence[int], *, packed: bool
     ) -> tuple[Cells, ...] | None:
-        """Return the cells of each VM if they arrive in this order (positions in `shares`); None if none was found.
-        Each VM takes the cells with the least free memory if `packed`, else those with the most. If a later VM does not
-        fit then, an earlier one takes other cells (backtracking).
+        """Return the cells of each VM if they arrive in this order (positions in `shares`).
+
+        None if none was found. Each VM takes the cells with the least free memory if `packed`, else
+        those with the most. If a later VM does not fit then, an earlier one takes other cells
+        (backtracking).
         """
         if self.is_known and not self.legal_splits:
             return None
@@ -172,7 +193,10 @@ class CellSplits:
         )
 
     def _format_taken_resources(self, split: FreeCells) -> str:
-        """Format the resources taken by a split from each cell: `12:56,36:168` are vCPUs and GiB of two cells."""
+        """Format the resources taken by a split from each cell.
+
+        `12:56,36:168` are vCPUs and GiB of two cells.
+        """
         return ",".join(
             f"{base_cpus - free_cpus}:{convert_to_gib(base_memory - free_memory)}"
             for (base_cpus, base_memory), (free_cpus, free_memory) in zip(
@@ -207,8 +231,10 @@ _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
 def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
-    """Yield every choice of `count` cells, as far as they differ: `kinds` are lists of equal cells, and of equal cells
-    the first ones are chosen. With kinds [[0, 1], [2]] and 2 cells: (0, 1), (0, 2). Nothing if there are too few.
+    """Yield every choice of `count` cells, as far as they differ.
+
+    `kinds` are lists of equal cells, and of equal cells the first ones are chosen. With kinds [[0,
+    1], [2]] and 2 cells: (0, 1), (0, 2). Nothing if there are too few.
     """
     if count == 0:
         yield ()
@@ -239,12 +265,18 @@ _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
 class _SplitSearch:
-    """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
+    """Search for one legal assignment, VM by VM in this `order`, with backtracking.
+
+    Positions in `shares`.
+    """
 
     def __init__(
         self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked
     ) -> None:
-        """Prepare a search. `order` are the positions of VMs in `shares`, `ranked` sorts the cells, preferred first."""
+        """Prepare a search.
+
+        `order` are the positions of VMs in `shares`, `ranked` sorts the cells, preferred first.
+        """
         self._shares = shares
         self._order = order
         self._ranked = ranked
@@ -279,7 +311,10 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
-        """Yield possible cells of the VM at `index` of the order, preferred first. `split`: free capacity of each."""
+        """Yield possible cells of the VM at `index` of the order, preferred first.
+
+        `split`: free capacity of each.
+        """
         share = self._shares[self._order[index]]
         fitting = []
         for cell in self._ranked(split):
@@ -290,10 +325,12 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Return safe bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to
-    count. VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk by these too.
-    A part is the share of a VM in one cell. For the maximum, VMs in unknown cells take from the machine as a whole, not
-    from single cells. For the minimum, each blocks as many parts as it can.
+    """Return safe bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count.
+
+    VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk
+    by these too. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
+    take from the machine as a whole, not from single cells. For the minimum, each blocks as many
+    parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
@@ -325,7 +362,10 @@ def count_blocked_vms(other: Share, share: Share) -> int:
 
 
 def _count_blocked_parts(other: Share, share: Share) -> int:
-    """Return how many parts of VMs (shares in one cell) at most lose their capacity to one `other` VM in its cells."""
+    """Return how many parts of VMs at most lose their capacity to one `other` VM in its cells.
+
+    Shares in one cell.
+    """
     # Rounded up: a part with only some of its vCPUs or memory taken is blocked, too.
     blocked_by_cpus = -(-other.cpus // max(share.cpus, 1))
     blocked_by_memory = -(-other.memory // max(share.memory, 1))

@@ -1,4 +1,7 @@
-"""Tests of exports of az networkcloud: both forms, joins, states, cells, and all kinds of invalid content."""
+"""Tests of exports of az networkcloud.
+
+Both forms, joins, states, cells, and all kinds of invalid content.
+"""
 
 from __future__ import annotations
 

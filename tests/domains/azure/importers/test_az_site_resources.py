@@ -1,4 +1,7 @@
-"""Tests of networks and storage of an export: lists of REST and of `az`, complete, partial and invalid."""
+"""Tests of networks and storage of an export.
+
+Lists of REST and of `az`, complete, partial and invalid.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of plans of other tools with one part replaced: they are read or rejected, without an exception."""
+"""Tests of plans of other tools with one part replaced.
+
+They are read or rejected, without an exception.
+"""
 
 from __future__ import annotations
 

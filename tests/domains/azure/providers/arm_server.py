@@ -1,11 +1,13 @@
-"""Small Azure Resource Manager on this machine: the operations of provider azure over TLS, with the faults of real
-servers.
+"""Small Azure Resource Manager on this machine.
 
-Sources: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and If-None-Match, 409
-during another operation), the rules of Azure Resource Manager for long-running operations, and recordings of the
-Azure CLI's networkcloud extension: status of an operation in progress and at its end (`properties` null or an
-object), signed addresses, a new one with each 202, pages of lists. `recorded_answers.json` summarizes these
-recordings, and a test compares this server with it.
+The operations of provider azure over TLS, with the faults of real servers.
+
+Sources: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and
+If-None-Match, 409 during another operation), the rules of Azure Resource Manager for long-running
+operations, and recordings of the Azure CLI's networkcloud extension: status of an operation in
+progress and at its end (`properties` null or an object), signed addresses, a new one with each 202,
+pages of lists. `recorded_answers.json` summarizes these recordings, and a test compares this server
+with it.
 """
 
 from __future__ import annotations
@@ -126,7 +128,10 @@ class Operation:
 
 @dataclass
 class Site:
-    """Resources and a record of changes. `place` returns the machine of a node or VM by its pool and number."""
+    """Resources and a record of changes.
+
+    `place` returns the machine of a node or VM by its pool and number.
+    """
 
     faults: Faults = field(default_factory=Faults)
     # By id in lower case.
@@ -392,8 +397,11 @@ class ClientKilled(Exception):
 
 
 class ArmServer:
-    """Server of a site. `at_request(number, after)` is called for every request except those for tokens, before and
-    after its execution by the site."""
+    """Server of a site.
+
+    `at_request(number, after)` is called for every request except those for tokens, before and
+    after its execution by the site.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.site = Site()
@@ -567,7 +575,10 @@ class _Handler(BaseHTTPRequestHandler):
         return {"value": bodies[skipped:rest], **({"nextLink": more} if len(bodies) > rest else {})}
 
     def poll(self, name: str) -> tuple[int, Any, dict[str, str]]:
-        """Return the status of an operation as in recordings. An address without its original signature is rejected."""
+        """Return the status of an operation as in recordings.
+
+        An address without its original signature is rejected.
+        """
         site = self.arm.site
         if self.query.get("s") != compute_signature(name, self.query.get("t", "")):
             return 403, build_error("InvalidAuthenticationToken", "The address is not signed."), {}

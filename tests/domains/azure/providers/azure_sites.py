@@ -107,8 +107,10 @@ resource "nexus_virtual_machine" "v" {
 
 
 def build_existing_site() -> Site:
-    """Build a site with six machines in two racks and a cluster `c`: a control plane of one, a System pool `np1` and
-    a User pool `web` of two each."""
+    """Build a site with six machines in two racks and a cluster `c`.
+
+    A control plane of one, a System pool `np1` and a User pool `web` of two each.
+    """
     site = Site()
     add_hardware(site)
     plane = {"count": 1, "vmSkuName": "NC_P10_56_v1"}
@@ -146,8 +148,11 @@ def write_configuration(configuration: str) -> None:
 
 
 class CommandRunner:
-    """Run commands and keep their output on one line. The server chooses machines freely: a complete apply with
-    wrong certain predictions counts as successful, and is `alarmed`."""
+    """Run commands and keep their output on one line.
+
+    The server chooses machines freely: a complete apply with wrong certain predictions counts as
+    successful, and is `alarmed`.
+    """
 
     def __init__(self, server: ArmServer, capsys: pytest.CaptureFixture[str]) -> None:
         self.server = server

@@ -1,5 +1,7 @@
-"""Comparison of request bodies with the models of azure-mgmt-networkcloud: unknown members, wrong types, missing
-members."""
+"""Comparison of request bodies with the models of azure-mgmt-networkcloud.
+
+Unknown members, wrong types, missing members.
+"""
 
 from __future__ import annotations
 

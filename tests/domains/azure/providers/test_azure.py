@@ -31,7 +31,10 @@ TYPES = {
 
 
 class RecordedTransport(HttpTransport):
-    """Transport with lists from the bodies of a recorded site, two per page; `status` applies to all responses."""
+    """Transport with lists from the bodies of a recorded site, two per page.
+
+    `status` applies to all responses.
+    """
 
     def __init__(self, status: int = 200) -> None:
         self.status = status

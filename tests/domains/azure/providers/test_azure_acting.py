@@ -126,7 +126,10 @@ def test_failed_operation_is_reported_and_retried_by_next_apply(
 def test_failure_message_of_azure_is_reported_at_once(
     faults: Faults, outcome: str, rollback: bool, nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    """The message is that of the operation or, if it is unknown, of the resource; a rollback is no change."""
+    """The message is that of the operation or, if it is unknown, of the resource.
+
+    A rollback is no change.
+    """
     write_configuration(SCALED)
     server.site.faults = dataclasses.replace(faults, outcome=outcome, rollback=rollback)
     server.site.asked.clear()
@@ -433,7 +436,10 @@ def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> 
 
 @pytest.mark.usefixtures("server")
 def test_resource_group_known_after_apply(nexusform: CommandRunner) -> None:
-    """Apply creates the objects in it. A later plan compares it with the current group at apply only."""
+    """Apply creates the objects in it.
+
+    A later plan compares it with the current group at apply only.
+    """
     later = NEW.replace(
         'resource_group = "tenants"', 'resource_group = substr("tenants${timestamp()}", 0, 7)'
     )

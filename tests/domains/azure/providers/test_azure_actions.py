@@ -1,4 +1,7 @@
-"""Tests of lifecycle actions of machines with provider azure: each is executed once, and its result is recorded."""
+"""Tests of lifecycle actions of machines with provider azure.
+
+Each is executed once, and its result is recorded.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,10 @@ def test_resumed_apply_awaits_started_action(
 def test_action_beyond_its_time_limit_is_resumed(
     is_answered: bool, acting: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure's limit ends the wait, not the action: its machine gets no VM until a resumed apply has read the end."""
+    """Azure's limit ends the wait, not the action.
+
+    Its machine gets no VM until a resumed apply has read the end.
+    """
     limit = {"Restart": MachineActionKind("Restart", 0)}
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", limit)
     write_action()

@@ -1,5 +1,7 @@
-"""Tests of an Azure or key vault server with no response, a very slow one, or an invalid one: every command ends,
-and names the server."""
+"""Tests of an Azure or key vault server with no response, a very slow one, or an invalid one.
+
+Every command ends, and names the server.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Tests of failures in Azure: each is reported with Azure's message, unfinished changes are pending, nothing is sent
-twice, and no existing object is tainted. The terminal output for each is in `histories.txt`."""
+"""Tests of failures in Azure.
+
+Each is reported with Azure's message, unfinished changes are pending, nothing is sent twice, and no
+existing object is tainted. The terminal output for each is in `histories.txt`.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +59,12 @@ BUSY = Faults(conflicts=2, polls=2)
 
 
 class FailureScenario(Struct, frozen=True, kw_only=True):
-    """One failure. `faults` are those of Azure during the first apply, `said` the expected output of this apply,
-    `sent` the number of its changes accepted by Azure, `words` the error of failed operations, `waits` the time
-    limit in seconds for conflicts."""
+    """One failure.
+
+    `faults` are those of Azure during the first apply, `said` the expected output of this apply,
+    `sent` the number of its changes accepted by Azure, `words` the error of failed operations,
+    `waits` the time limit in seconds for conflicts.
+    """
 
     change: str
     faults: Faults

@@ -1,5 +1,8 @@
-"""Tests of changes started in Azure by a killed apply: no command reports "nothing to do" while they are in
-progress; their result is reported, and only failed ones are sent again."""
+"""Tests of changes started in Azure by a killed apply.
+
+No command reports "nothing to do" while they are in progress; their result is reported, and only
+failed ones are sent again.
+"""
 
 from __future__ import annotations
 

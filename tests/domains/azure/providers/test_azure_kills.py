@@ -1,5 +1,4 @@
-"""Tests of applies with provider azure killed at any request, before or after its execution by Azure: the next apply
-continues, nothing is sent twice, nothing is lost.
+"""Tests of applies with provider azure killed at any request, before or after its execution by Azure: the next apply continues, nothing is sent twice, nothing is lost.
 
 Every run tries some points; with NEXUSFORM_CRASH_POINTS=all, every one is tried.
 """
@@ -81,8 +80,11 @@ class KilledChange:
         self.runner.load(self.begin("loaded", Faults()), "apply", "-auto-approve")
 
     def run(self, where: Path, *words: str) -> tuple[int, str]:
-        """Return exit code and output. The server chooses machines freely: a complete apply with wrong certain
-        predictions counts as successful."""
+        """Return exit code and output.
+
+        The server chooses machines freely: a complete apply with wrong certain predictions counts
+        as successful.
+        """
         code, told = self.runner.run(where, *words)
         return 0 if code == 2 and words[
             0
@@ -203,7 +205,10 @@ def test_killed_apply_is_resumed(story: KilledChange) -> None:
 
 @pytest.mark.parametrize("story", [RESTARTED], ids=["restart"], indirect=True)
 def test_killed_machine_action_is_resumed(story: KilledChange) -> None:
-    """Azure has the request, or its operation is in progress: it is awaited, and never requested again."""
+    """Azure has the request, or its operation is in progress.
+
+    It is awaited, and never requested again.
+    """
     faults = Faults(polls=3)
     methods = story.requests(faults)
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")

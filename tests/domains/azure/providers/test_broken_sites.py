@@ -1,8 +1,9 @@
-"""Tests of real sites with 1 to 6 machines out of service: no VM is placed there, a scale-out is sent, and each
-machine recovers.
+"""Tests of real sites with 1 to 6 machines out of service.
 
-NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit tests an eighth
-of the sites, `.ci/crashes` all.
+No VM is placed there, a scale-out is sent, and each machine recovers.
+
+NEXUSFORM_AZURE_BODIES names a folder with more sites: `sites/NNN` and `clusters/NNN`. Each commit
+tests an eighth of the sites, `.ci/crashes` all.
 """
 
 from __future__ import annotations

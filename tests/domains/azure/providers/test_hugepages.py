@@ -1,4 +1,7 @@
-"""Tests of hugepages of agent pools with provider azure: Azure sets them only when it creates a pool."""
+"""Tests of hugepages of agent pools with provider azure.
+
+Azure sets them only when it creates a pool.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,10 @@ BODIES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "sites-00
 def test_export_without_networks_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: CommandRunner
 ) -> None:
-    """The bodies of most sites have no list of networks: nothing was checked, and the plan reports it."""
+    """The bodies of most sites have no list of networks.
+
+    Nothing was checked, and the plan reports it.
+    """
     (tmp_path / "exported").mkdir()
     monkeypatch.chdir(tmp_path / "exported")
     assert nexusform("import", f"-from={BODIES}", "-generate-config-out=site.nf.hcl") == 0, (

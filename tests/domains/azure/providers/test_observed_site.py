@@ -195,7 +195,10 @@ def test_plan_without_refresh_names_what_it_did_not_read(
 def test_node_to_recreate_waits_for_its_deletion(
     *, is_evacuated: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is sent: apply prints the commands and waits. Meanwhile its prediction is no wrong one."""
+    """Nothing is sent: apply prints the commands and waits.
+
+    Meanwhile its prediction is no wrong one.
+    """
     address = "nexus_kubernetes_cluster.ssh-test-3d38"
     _, text = run_command(capsys, "show", "-json", "-no-color")
     resources = json.loads(text)["values"]["root_module"]["resources"]

@@ -1,5 +1,7 @@
-"""Tests of platforms that follow the placement rule, choose at random, or pack: the alarm of apply, and the
-certainty of the next plan."""
+"""Tests of platforms that follow the placement rule, choose at random, or pack.
+
+The alarm of apply, and the certainty of the next plan.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,9 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
 
 
 class Platform:
-    """Azure's choice of machines. VMs are triples of cluster, pool and machine; a cluster begins with its
-    control plane.
+    """Azure's choice of machines.
+
+    VMs are triples of cluster, pool and machine; a cluster begins with its control plane.
     """
 
     def __init__(self, seed: int) -> None:
@@ -80,8 +83,10 @@ class Platform:
 
 
 class FollowingPlatform(Platform):
-    """Choose the rack with the fewest VMs of the pool, then VMs; the machine with the fewest of the cluster, the
-    pool, VMs."""
+    """Choose the rack with the fewest VMs of the pool, then VMs.
+
+    The machine with the fewest of the cluster, the pool, VMs.
+    """
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:
         racks = {MACHINES[name] for name in free}
@@ -136,8 +141,7 @@ def import_hardware(nexusform: CommandRunner, server: ArmServer) -> None:
 def runs(
     tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was
-    raised."""
+    """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was raised."""
 
     def run(kind: type[Platform], seed: int) -> bool:
         where = tmp_path / f"{kind.__name__}-{seed}"

@@ -1,4 +1,7 @@
-"""Tests of the updateStrategy of a Nexus cluster: import with its site, and use in a simulated upgrade."""
+"""Tests of the updateStrategy of a Nexus cluster.
+
+Import with its site, and use in a simulated upgrade.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,10 @@ def name_network(directory: Path) -> None:
 
 
 def add_networks(directory: Path, prefix: str) -> None:
-    """Write lists of networks and storage for the site of the cluster; its nodes are on the network."""
+    """Write lists of networks and storage for the site of the cluster.
+
+    Its nodes are on the network.
+    """
     cluster = read_bodies(directory / "kubernetes_clusters.json")[0]
     properties = cluster.get("properties") or cluster
     network_id = properties["networkConfiguration"]["cniNetworkId"]

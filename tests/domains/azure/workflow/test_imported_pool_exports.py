@@ -1,5 +1,6 @@
-"""Tests of imported pools with networks, hugepages and keys: every export changes only their count, or is rejected
-by name.
+"""Tests of imported pools with networks, hugepages and keys.
+
+Every export changes only their count, or is rejected by name.
 
 NEXUSFORM_AZURE_BODIES names a folder with more of them.
 """

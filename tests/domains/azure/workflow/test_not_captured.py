@@ -1,4 +1,7 @@
-"""Tests of exports without one kind of object: an uncaptured object counts as existing, and readers are warned."""
+"""Tests of exports without one kind of object.
+
+An uncaptured object counts as existing, and readers are warned.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of `predict -arm-what-if` and `-deployment-stack`: the same answers as for a Terraform plan."""
+"""Tests of `predict -arm-what-if` and `-deployment-stack`.
+
+The same answers as for a Terraform plan.
+"""
 
 from __future__ import annotations
 

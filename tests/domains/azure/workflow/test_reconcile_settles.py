@@ -1,5 +1,7 @@
-"""Tests of `reconcile`: it verifies open predictions on a platform with the placement rule, a packing one, and a
-random one. A broken certain prediction is an alarm."""
+"""Tests of `reconcile`: it verifies open predictions on a platform with the placement rule, a packing one, and a random one.
+
+A broken certain prediction is an alarm.
+"""
 
 from __future__ import annotations
 
@@ -157,8 +159,10 @@ def test_invalid_record_is_no_prediction(operator: Operator) -> None:
 
 
 def test_changes_by_others_are_verified_once_they_exist(operator: Operator) -> None:
-    """The provider sends no requests: the plan is applied, another user scales the pool, and `reconcile` verifies
-    it."""
+    """The provider sends no requests.
+
+    The plan is applied, another user scales the pool, and `reconcile` verifies it.
+    """
     operator.make(0)
     operator.export("follows")
     for name in ("site.nf.hcl", "c0.nf.hcl"):

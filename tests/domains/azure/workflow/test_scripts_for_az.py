@@ -1,7 +1,7 @@
 """Tests of scripts of `az` commands: the real `az` parses each argument as intended.
 
-NEXUSFORM_AZ names a real `az` with the extension networkcloud. It is never signed in: it parses a command before it
-checks the credentials.
+NEXUSFORM_AZ names a real `az` with the extension networkcloud. It is never signed in: it parses a
+command before it checks the credentials.
 """
 
 from __future__ import annotations

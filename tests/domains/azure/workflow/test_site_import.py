@@ -439,7 +439,10 @@ def test_import_keeps_its_file_if_only_the_lock_is_not_released(
 def test_import_keeps_its_file_if_the_state_may_have_the_objects(
     is_written: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The backend fails with or without having written the state. The journal has the objects in both cases."""
+    """The backend fails with or without having written the state.
+
+    The journal has the objects in both cases.
+    """
     write = LocalBackend.write_merged_state
 
     def fail(backend: LocalBackend, document: bytes, preserved_lines: list[bytes]) -> None:

@@ -111,7 +111,10 @@ resource "fleet_cluster_staged_update_run" "{name}" {{
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Told]:
-    """Return a function that writes a configuration and runs a command on it: exit code, stdout, stderr."""
+    """Return a function that writes a configuration and runs a command on it.
+
+    Exit code, stdout, stderr.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 

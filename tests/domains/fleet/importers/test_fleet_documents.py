@@ -1,4 +1,7 @@
-"""Tests of fleet manifests: a rejected field is an error at its line; lenient parsing lists its corrections."""
+"""Tests of fleet manifests: a rejected field is an error at its line.
+
+Lenient parsing lists its corrections.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of snapshots and bindings of a hub export: indexes, parts, owners, and readiness of clusters."""
+"""Tests of snapshots and bindings of a hub export.
+
+Indexes, parts, owners, and readiness of clusters.
+"""
 
 from __future__ import annotations
 

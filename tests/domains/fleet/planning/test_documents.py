@@ -1,4 +1,7 @@
-"""Tests of the product documents' YAML as printed: each slip is a warning with its line, and the picks match."""
+"""Tests of the product documents' YAML as printed.
+
+Each slip is a warning with its line, and the picks match.
+"""
 
 from __future__ import annotations
 

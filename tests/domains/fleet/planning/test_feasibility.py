@@ -205,7 +205,10 @@ def test_override_sets_requested_replicas_of_a_cluster_without_known_nodes(
 def test_waiting_cluster_without_known_nodes_requests_replicas_of_newest_snapshot(
     plan: Callable[..., Answer], tmp_path: Path
 ) -> None:
-    """Example: a cluster is added to a placement that is rolled out by staged runs. It waits for the next run."""
+    """Example: a cluster is added to a placement that is rolled out by staged runs.
+
+    It waits for the next run.
+    """
     plan(replicas=2)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     strategy = (

@@ -1,4 +1,7 @@
-"""Compare feasibility answers with a running kube-scheduler. The nightly run compares more fleets."""
+"""Compare feasibility answers with a running kube-scheduler.
+
+The nightly run compares more fleets.
+"""
 
 from __future__ import annotations
 

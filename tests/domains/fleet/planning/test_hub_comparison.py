@@ -1,5 +1,8 @@
-"""Iterations of random fleets, compared with a running hub: a plan from the earlier dump predicts the bindings and
-every message of the later status, and a plan from the later dump predicts no change."""
+"""Iterations of random fleets, compared with a running hub.
+
+A plan from the earlier dump predicts the bindings and every message of the later status, and a plan
+from the later dump predicts no change.
+"""
 
 from __future__ import annotations
 

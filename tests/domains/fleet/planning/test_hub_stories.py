@@ -1,4 +1,7 @@
-"""Each prefix of a recorded hub story is a dump: it plans, and the plan predicts the later behaviour of the hub."""
+"""Each prefix of a recorded hub story is a dump.
+
+It plans, and the plan predicts the later behaviour of the hub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recorded states of a running hub while a member leaves, with its bindings: every state predicts the last one."""
+"""Recorded states of a running hub while a member leaves, with its bindings.
+
+Every state predicts the last one.
+"""
 
 from __future__ import annotations
 

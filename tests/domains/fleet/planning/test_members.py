@@ -1,4 +1,7 @@
-"""Tests of members from clusters of the configuration: figures from nodes, iterations, warnings and order."""
+"""Tests of members from clusters of the configuration.
+
+Figures from nodes, iterations, warnings and order.
+"""
 
 from __future__ import annotations
 

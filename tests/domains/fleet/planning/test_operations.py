@@ -1,4 +1,7 @@
-"""Tests of operations on placements: evictions and budgets, overrides, staged runs, strategies, deletion."""
+"""Tests of operations on placements.
+
+Evictions and budgets, overrides, staged runs, strategies, deletion.
+"""
 
 from __future__ import annotations
 
@@ -391,7 +394,10 @@ def test_external_placements_wait_for_a_staged_run() -> None:
 
 
 def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
-    """Observed on a running hub, nine times: under External, a cluster picked again gets no new status."""
+    """Observed on a running hub, nine times.
+
+    Under External, a cluster picked again gets no new status.
+    """
     text = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES + build_run()
     state = build_state(text)
     said = attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]

@@ -1,4 +1,7 @@
-"""Messages of a running hub for failing patches, word for word: each was written there as an override."""
+"""Messages of a running hub for failing patches, word for word.
+
+Each was written there as an override.
+"""
 
 from __future__ import annotations
 

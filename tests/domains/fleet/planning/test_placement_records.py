@@ -1,4 +1,7 @@
-"""Tests of recorded cluster content: snapshots with their objects, pruned ones, blocked rollouts, imports."""
+"""Tests of recorded cluster content.
+
+Snapshots with their objects, pruned ones, blocked rollouts, imports.
+"""
 
 from __future__ import annotations
 

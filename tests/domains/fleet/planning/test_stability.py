@@ -1,4 +1,6 @@
-"""Tests of random fleets with repeated edits: stable bindings do not move, and a plan after apply is empty.
+"""Tests of random fleets with repeated edits.
+
+Stable bindings do not move, and a plan after apply is empty.
 
 NF_TEST_FLEETS sets the number of fleets.
 """

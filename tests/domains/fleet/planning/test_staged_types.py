@@ -1,4 +1,7 @@
-"""Tests of staged runs in a namespace, and of approval requests as objects: an approval resumes the run."""
+"""Tests of staged runs in a namespace, and of approval requests as objects.
+
+An approval resumes the run.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,10 @@ def build_binding(cluster: str, snapshot: int = 3) -> dict[str, Any]:
 
 
 def build_hub(*clusters: str) -> list[dict[str, Any]]:
-    """Return four members with a placement on these; by current labels, a fresh schedule picks others."""
+    """Return four members with a placement on these.
+
+    By current labels, a fresh schedule picks others.
+    """
     placement = build_object(
         "ClusterResourcePlacement",
         "web",

@@ -1,4 +1,7 @@
-"""Tests of data kubernetes_manifests: objects of files by kind, members as on a hub, and no ignored input."""
+"""Tests of data kubernetes_manifests.
+
+Objects of files by kind, members as on a hub, and no ignored input.
+"""
 
 from __future__ import annotations
 

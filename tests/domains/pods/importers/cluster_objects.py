@@ -28,7 +28,10 @@ def build_pod(
     phase: str = "Running",
     **more: Any,
 ) -> dict[str, Any]:
-    """Return a pod with one container; `owner` is kind and name of its controller, `started` its start time."""
+    """Return a pod with one container.
+
+    `owner` is kind and name of its controller, `started` its start time.
+    """
     started = more.pop("started", "")
     metadata: dict[str, Any] = {
         "name": name,

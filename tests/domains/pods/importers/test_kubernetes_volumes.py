@@ -1,4 +1,7 @@
-"""Tests of volumes and pod placement, by kubernetes.io/docs/concepts/storage (volumes, classes, access modes)."""
+"""Tests of volumes and pod placement, by kubernetes.io/docs/concepts/storage.
+
+Volumes, classes, access modes.
+"""
 
 from __future__ import annotations
 

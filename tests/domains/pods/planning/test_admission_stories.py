@@ -1,4 +1,7 @@
-"""Tests of pods rewritten by webhooks, mirrors and VPA, in dumps of kubectl: no rewriting is a template change."""
+"""Tests of pods rewritten by webhooks, mirrors and VPA, in dumps of kubectl.
+
+No rewriting is a template change.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +273,10 @@ def test_new_image_in_manifest_is_a_template_change(kind: str, has_live: bool) -
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_new_pods_of_rewritten_workload_equal_the_others(kind: str, has_live: bool) -> None:
-    """The third pod of 3 CPUs after admission fits on one node only. Without live objects the reason is unknown."""
+    """The third pod of 3 CPUs after admission fits on one node only.
+
+    Without live objects the reason is unknown.
+    """
     spec = build_template()
     there = print_pods(kind, [rewrite(spec, image=MIRRORED, cpu="3")] * 2)
     there[1]["spec"]["nodeName"] = "a-np-0"
@@ -421,7 +427,10 @@ def test_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_sidecar_init_container_is_added_to_new_pods(kind: str, has_live: bool) -> None:
-    """Pods of half a CPU have an injected sidecar of 5 CPUs: the third pod does not fit next to them."""
+    """Pods of half a CPU have an injected sidecar of 5 CPUs.
+
+    The third pod does not fit next to them.
+    """
     spec = build_template()
     injected = deepcopy(spec)
     injected["initContainers"] = [

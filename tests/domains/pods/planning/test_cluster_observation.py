@@ -332,7 +332,10 @@ def test_quotas_and_priorities_of_the_cluster_apply() -> None:
 
 
 def test_objects_missing_in_a_complete_dump_do_not_exist() -> None:
-    """A claim or a PriorityClass is not defined: with a dump of nodes and pods alone it might exist."""
+    """A claim or a PriorityClass is not defined.
+
+    With a dump of nodes and pods alone it might exist.
+    """
     claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     told = read_current_pods(
         build_state_after(

@@ -1,5 +1,8 @@
-"""Tests of controllers besides rollouts: scale-in among equal pods, adoption, rollbacks, Jobs, autoscalers, and
-slowly terminating pods. Each case was compared with the controllers of Kubernetes."""
+"""Tests of controllers besides rollouts.
+
+scale-in among equal pods, adoption, rollbacks, Jobs, autoscalers, and slowly terminating pods. Each
+case was compared with the controllers of Kubernetes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of ten dumps, each damaged in several ways: a certain pod has the same node as in the undamaged dump."""
+"""Tests of ten dumps, each damaged in several ways.
+
+A certain pod has the same node as in the undamaged dump.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of plans on incomplete dumps: missing data is named, and no prediction depending on it is certain."""
+"""Tests of plans on incomplete dumps.
+
+Missing data is named, and no prediction depending on it is certain.
+"""
 
 from __future__ import annotations
 
@@ -457,7 +460,10 @@ def test_missing_namespace_of_objects_without_pods_is_named() -> None:
 def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(
     replicas: int, assumption: str | None
 ) -> None:
-    """On a running cluster its pods land elsewhere in half of the runs: the time of readiness decides on the steps."""
+    """On a running cluster its pods land elsewhere in half of the runs.
+
+    The time of readiness decides on the steps.
+    """
     labels = {"pod-template-hash": "5d", "app": "web"}
     pods = [
         build_pod(

@@ -1,4 +1,7 @@
-"""Tests of plans with NoExecute taints: pods on VNF workers and on nodes from kubectl output are evicted."""
+"""Tests of plans with NoExecute taints.
+
+Pods on VNF workers and on nodes from kubectl output are evicted.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ def build_exclusive_workload(name: str, cpu: int, replicas: int = 1, **more: Any
 
 
 def test_failed_pod_is_replaced_by_new_sample() -> None:
-    """Of two equal workers the sampled one has a split cell. The other one takes the pod."""
+    """Of two equal workers the sampled one has a split cell.
+
+    The other one takes the pod.
+    """
     for seed in range(4):
         small = build_exclusive_workload("small", 1, spec={"nodeName": f"a-np-{seed % 2}"})
         # Both workers have the same free capacity, but on one of them it is split between two
@@ -73,7 +76,10 @@ def test_failed_pod_is_replaced_by_new_sample() -> None:
 
 
 def test_failed_pod_without_feasible_node_is_pending_at_once() -> None:
-    """No cell is large enough. Later pods then use the capacity seen by the scheduler."""
+    """No cell is large enough.
+
+    Later pods then use the capacity seen by the scheduler.
+    """
     text = (
         SITE
         + build_manifest("m", build_exclusive_workload("big", 4))
@@ -157,8 +163,10 @@ def test_second_plan_is_empty_with_pending_failed_and_evicted_pods(seed: int) ->
 
 
 def build_manifests(seed: int, step: int) -> str:
-    """Return three manifests, each planned after the previous one. Replicas, images and workloads change with every
-    step."""
+    """Return three manifests, each planned after the previous one.
+
+    Replicas, images and workloads change with every step.
+    """
     chance = Random(10 * seed + step)
     blocks = []
     for name in "xyz":

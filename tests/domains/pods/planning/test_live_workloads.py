@@ -1,4 +1,7 @@
-"""Tests of plans next to live Deployments: fields owned by other managers, and templates changed on admission."""
+"""Tests of plans next to live Deployments.
+
+Fields owned by other managers, and templates changed on admission.
+"""
 
 from __future__ import annotations
 

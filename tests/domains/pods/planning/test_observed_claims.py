@@ -1,6 +1,9 @@
-"""Tests of observed claims in the output of kubectl: lost ones, those of others, and those kept by a StatefulSet.
+"""Tests of observed claims in the output of kubectl.
 
-The reasons are those of kube-scheduler 1.34.4 with the controllers of its version for the same objects.
+Lost ones, those of others, and those kept by a StatefulSet.
+
+The reasons are those of kube-scheduler 1.34.4 with the controllers of its version for the same
+objects.
 """
 
 from __future__ import annotations

@@ -347,7 +347,10 @@ GOLD = json.dumps(
 
 
 def test_placement_pods_evict_pods_of_objects_planned_earlier() -> None:
-    """The manifest of the evicted pod is planned in an earlier phase; its value is updated nevertheless."""
+    """The manifest of the evicted pod is planned in an earlier phase.
+
+    Its value is updated nevertheless.
+    """
     low = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "low"}})
     first = build_deployment("first", 1, cpu="3", namespace="low")
     base = RACKS + CLUSTERS + MEMBERS + build_manifest("z", low, GOLD, first)
@@ -389,7 +392,10 @@ def test_member_without_cluster_id_has_the_nodes_read_by_its_name(figures: str) 
 
 
 def test_class_of_a_later_placement_applies_to_the_pods_of_an_earlier_one() -> None:
-    """Controllers create the pods when their PriorityClass exists. The class is on the clusters in later plans, too."""
+    """Controllers create the pods when their PriorityClass exists.
+
+    The class is on the clusters in later plans, too.
+    """
     classes = """
 resource "fleet_cluster_resource_placement" "classes" {
   resource_selector {

@@ -55,7 +55,10 @@ def build_deployment(
     spec: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> str:
-    """Return the object as JSON, a subset of YAML. `apart` is the topology key of its anti-affinity."""
+    """Return the object as JSON, a subset of YAML.
+
+    `apart` is the topology key of its anti-affinity.
+    """
     labels = {"app": name}
     container: dict[str, Any] = {"name": "c", "image": image}
     if cpu:

@@ -1,4 +1,7 @@
-"""Tests of certainty on small clusters: results of rare arrival orders, observed on a running kube-scheduler."""
+"""Tests of certainty on small clusters.
+
+Results of rare arrival orders, observed on a running kube-scheduler.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ _SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnav
 
 
 def test_node_with_one_deviation_in_thirty_runs_is_not_certain() -> None:
-    """In most runs two pods of the Job ran on n1. In one run, pods of two other workloads arrived before the second
-    one."""
+    """In most runs two pods of the Job ran on n1.
+
+    In one run, pods of two other workloads arrived before the second one.
+    """
     assert find_certain_nodes(795434609, "default/Job/c") == ["n0", "n1"]
 
 
@@ -35,8 +40,11 @@ def find_certain_nodes(seed: int, workload: str) -> list[str]:
 
 
 def test_tie_of_slowly_terminating_pods_is_not_certain() -> None:
-    """The unhealthy pod on n3 is deleted first. If it still holds its capacity, n0 and n3 are equal for the new pod:
-    5 of 24 runs with kube-scheduler 1.34.4 had it on n0."""
+    """The unhealthy pod on n3 is deleted first.
+
+    If it still holds its capacity, n0 and n3 are equal for the new pod: 5 of 24 runs with
+    kube-scheduler 1.34.4 had it on n0.
+    """
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((13, 6, 6, 13))]
     pods = [
         _build_replica("web-5d-a", "n3", is_ready=False),
@@ -54,8 +62,7 @@ def test_tie_of_slowly_terminating_pods_is_not_certain() -> None:
 
 
 def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> None:
-    """kube-controller-manager 1.34.4 left three new pods on n0 in 21 of 24 runs, and none on n1 in some of them: it
-    counts new pods when it ranks nodes, and reacts to each ready pod or to several at once."""
+    """kube-controller-manager 1.34.4 left three new pods on n0 in 21 of 24 runs, and none on n1 in some of them: it counts new pods when it ranks nodes, and reacts to each ready pod or to several at once."""
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((3, 2, 2))]
     pods = [
         _build_replica(f"web-5d-{name}", f"n{name[0]}", is_ready=True)
@@ -98,8 +105,9 @@ def test_scaled_deployment_with_a_stuck_template_keeps_the_ready_pods() -> None:
     [(20, "image sizes", "n2 if the smallest size of its image counts"), (900, "", "")],
 )
 def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alternative: str) -> None:
-    """kube-scheduler uses the size on the first node read since its start. 1.35.3 read the nodes of a new cluster in
-    another order: 5 of 36 pods ran elsewhere.
+    """kube-scheduler uses the size on the first node read since its start.
+
+    1.35.3 read the nodes of a new cluster in another order: 5 of 36 pods ran elsewhere.
     """
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((12, 1, 13))]
     for node, size in zip(nodes, (900, other_size), strict=False):

@@ -208,7 +208,10 @@ def test_stateful_set_does_not_repair_pod_of_broken_template() -> None:
 
 
 def depends_on_max_unavailable(version: str, maximum: str | int, *pods: dict[str, Any]) -> bool:
-    """Plan a new image of a Parallel set on two nodes; return whether it depends on maxUnavailable being in force."""
+    """Plan a new image of a Parallel set on two nodes.
+
+    Return whether it depends on maxUnavailable being in force.
+    """
     update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": maximum}}
     changed = build_stateful_set(
         3, "redis:2", podManagementPolicy="Parallel", updateStrategy=update
@@ -227,7 +230,10 @@ def depends_on_max_unavailable(version: str, maximum: str | int, *pods: dict[str
     [("1.34.4", False), ("1.35.4", True), ("1.36.1", False), ("1.37.0", False), ("", True)],
 )
 def test_unready_pod_may_hold_back_rollout_of_parallel_set(version: str, *, depends: bool) -> None:
-    """Kubernetes 1.35.0 to 1.35.3 replace no pod of the set then. The patch version of the cluster is not used."""
+    """Kubernetes 1.35.0 to 1.35.3 replace no pod of the set then.
+
+    The patch version of the cluster is not used.
+    """
     there = [build_db_pod(0, waiting="CrashLoopBackOff"), build_db_pod(1), build_db_pod(2)]
     assert depends_on_max_unavailable(version, 1, *there) == depends
     # Without an unready pod, one pod after the other is replaced by all versions.

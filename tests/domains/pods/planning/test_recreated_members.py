@@ -128,7 +128,10 @@ def test_untargeted_placement_is_updated_by_next_plan(state: State) -> None:
 
 
 def test_pods_of_stuck_binding_are_lost_with_their_member() -> None:
-    """No other cluster has capacity, so the binding is blocked in Unscheduled. No pods run there."""
+    """No other cluster has capacity, so the binding is blocked in Unscheduled.
+
+    No pods run there.
+    """
     text = BASE + build_placement(more=STUCK)
     state = build_state(text)
     without_a = text.replace(MEMBERS.split("\nresource")[0] + "\n", "")
@@ -195,7 +198,10 @@ def test_forgotten_pods_are_lost_with_their_member(state: State) -> None:
 
 
 def test_pods_keep_running_on_forgotten_member(state: State) -> None:
-    """It stays a member on the hub. If its cluster is deleted too, no pods run there."""
+    """It stays a member on the hub.
+
+    If its cluster is deleted too, no pods run there.
+    """
     member_a = MEMBERS.split("\nresource")[0] + "\n"
     forgotten = ALL.replace(member_a, "") + FORGET.format(A)
     assert forgotten != ALL + FORGET.format(A)

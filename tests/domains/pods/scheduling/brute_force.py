@@ -1,7 +1,7 @@
 """Brute-force rules of kube-scheduler, evaluated pod by pod and node by node without any bookkeeping.
 
-Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`, `holds` and
-`tolerates`, tested separately.
+Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`,
+`holds` and `tolerates`, tested separately.
 """
 
 from __future__ import annotations
@@ -352,7 +352,10 @@ Guard = tuple[str, Any, int]
 def find_victims(
     nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, node: Node, guards: list[Guard]
 ) -> tuple[list[Tenant], int] | None:
-    """Return the pods kube-scheduler would evict on a node and the number of budget violations; None for no victims."""
+    """Return the pods kube-scheduler would evict on a node and the number of budget violations.
+
+    None for no victims.
+    """
 
     def fits(present: list[Tenant]) -> bool:
         return not Cluster(nodes, [(spec, name) for _, spec, name, _ in present]).reasons(pod, node)

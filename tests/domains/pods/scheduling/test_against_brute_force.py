@@ -1,4 +1,7 @@
-"""Tests of the engine against a brute-force scheduler: they agree on every reason, score and choice."""
+"""Tests of the engine against a brute-force scheduler.
+
+They agree on every reason, score and choice.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +280,10 @@ def test_pending_pods_fit_nowhere_and_placed_pods_fit(case: Case, replicas: int)
 @quick
 @given(cases, st.integers(1, 6))
 def test_buckets_by_counts_choose_like_buckets_by_domain(case: Case, replicas: int) -> None:
-    """Keys with many domains are grouped by counts, keys with few by domain. The result is the same."""
+    """Keys with many domains are grouped by counts, keys with few by domain.
+
+    The result is the same.
+    """
     workloads = [
         Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec)
         for at, spec in enumerate(case.specs)

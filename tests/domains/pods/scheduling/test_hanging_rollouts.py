@@ -1,7 +1,10 @@
-"""Tests of Deployments with pending pods during a template change: number of running and pending pods per template.
+"""Tests of Deployments with pending pods during a template change.
 
-Each scenario was run on a real kube-controller-manager and kube-scheduler (1.34.4) with three nodes of four CPUs. If
-the figures depend on timing, no pod was ready before the next pass of the controller.
+Number of running and pending pods per template.
+
+Each scenario was run on a real kube-controller-manager and kube-scheduler (1.34.4) with three nodes
+of four CPUs. If the figures depend on timing, no pod was ready before the next pass of the
+controller.
 """
 
 from __future__ import annotations
@@ -27,8 +30,11 @@ NODES = tuple(Node(f"n{at}", cpu=4000, memory=16 << 30) for at in range(3))
 
 
 def parse_deployment(text: str) -> Workload:
-    """Return a Deployment from text: `6 a 100` is six pods of template a with 100 milli-CPUs each, `6 b hung` six
-    unschedulable pods. A trailing `0%` sets a surge of half and no unavailable pods."""
+    """Return a Deployment from text.
+
+    `6 a 100` is six pods of template a with 100 milli-CPUs each, `6 b hung` six unschedulable pods.
+    A trailing `0%` sets a surge of half and no unavailable pods.
+    """
     replicas, template, size, *more = text.split()
     count = int(replicas)
     asked = 99_000 if size == "hung" else int(size)
@@ -57,7 +63,10 @@ def summarize_pods(workload: Workload, found: PodsPrediction) -> str:
 
 
 def run_steps(steps: str) -> list[str]:
-    """Return the summary of each step. Repeating a step must not change anything. A leading `-` removes a node."""
+    """Return the summary of each step.
+
+    Repeating a step must not change anything. A leading `-` removes a node.
+    """
     standing: list[ExistingPod] = []
     before: Workload | None = None
     tale: list[str] = []

@@ -1,4 +1,7 @@
-"""Tests of NoExecute taints: pods without a toleration are evicted at once, others after tolerationSeconds."""
+"""Tests of NoExecute taints.
+
+Pods without a toleration are evicted at once, others after tolerationSeconds.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,10 @@ def test_unmanaged_pods_leave_after_their_toleration() -> None:
 
 
 def test_outdated_pod_leaves_after_its_toleration() -> None:
-    """Pods of a former template are evicted like all others; a pod below the partition keeps its template."""
+    """Pods of a former template are evicted like all others.
+
+    A pod below the partition keeps its template.
+    """
     tolerant = build_workload(
         "db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60)
     )

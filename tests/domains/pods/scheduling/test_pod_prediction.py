@@ -369,7 +369,10 @@ def test_rolling_update_without_surge_capacity_is_blocked() -> None:
 
 
 def test_restored_template_leaves_no_surplus_pod() -> None:
-    """A blocked rollout is reverted. One pod beyond the replicas existed because of the rollout."""
+    """A blocked rollout is reverted.
+
+    One pod beyond the replicas existed because of the rollout.
+    """
     old = build_workload(replicas=1, template="1", max_surge=1)
     new = replace(old, pod=replace(old.pod, template="2"))
     pods = (*build_existing_pods(old, "n1", "n1"), ExistingPod(old.key, 2, "n1", new.pod))

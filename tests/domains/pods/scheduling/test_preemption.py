@@ -1,4 +1,7 @@
-"""Tests of kube-scheduler's default preemption: manual cases and comparison with a brute-force scheduler."""
+"""Tests of kube-scheduler's default preemption.
+
+Manual cases and comparison with a brute-force scheduler.
+"""
 
 from __future__ import annotations
 

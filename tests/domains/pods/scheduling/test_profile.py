@@ -1,4 +1,7 @@
-"""Tests of the scheduler profile: without any one of its entries, the feasible or best nodes of some pod change."""
+"""Tests of the scheduler profile.
+
+Without any one of its entries, the feasible or best nodes of some pod change.
+"""
 
 from __future__ import annotations
 

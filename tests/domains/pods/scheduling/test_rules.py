@@ -515,7 +515,10 @@ def test_node_affinity_ors_terms_and_ands_expressions() -> None:
 
 
 def test_unsatisfiable_terms_are_reported_without_node_count() -> None:
-    """The term requires two node names at once. With an alternative term there is no conflict."""
+    """The term requires two node names at once.
+
+    With an alternative term there is no conflict.
+    """
     both = NodeSelectorTerm(
         (),
         (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",))),

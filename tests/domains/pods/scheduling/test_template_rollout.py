@@ -237,7 +237,10 @@ def test_pod_below_partition_is_created_again_with_its_former_template(is_ordere
 
 
 def test_new_pods_below_partition_get_the_former_template() -> None:
-    """A partition above the replicas stages a new template: scaling out creates pods of the former one."""
+    """A partition above the replicas stages a new template.
+
+    Scaling out creates pods of the former one.
+    """
     old, new = build_partitioned_set(2, 4)
     out = predict(
         build_cluster(3), build_existing_pods(old, "n1", "n1"), [replace(new, replicas=5)]

@@ -1,9 +1,10 @@
 """Upstream test cases of filtering nodes by required pod affinity and anti-affinity, in short forms.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/interpodaffinity/filtering_test.go
-(TestRequiredAffinitySingleNode, TestRequiredAffinityMultipleNodes), scoring_test.go (default score of required
-affinity of existing pods), and pkg/registry/core/pod/strategy_test.go (mutatePodAffinity). Left out: label values
-rejected by the API server, internal counters, another hardPodAffinityWeight.
+(TestRequiredAffinitySingleNode, TestRequiredAffinityMultipleNodes), scoring_test.go (default score
+of required affinity of existing pods), and pkg/registry/core/pod/strategy_test.go
+(mutatePodAffinity). Left out: label values rejected by the API server, internal counters, another
+hardPodAffinityWeight.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Upstream test cases of scoring by topology spread and inter-pod affinity, in short forms.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/podtopologyspread/scoring_test.go and
-interpodaffinity/scoring_test.go. Left out: nodes scored there although the scheduler would have rejected them
-before, and arguments outside the default profile (another hardPodAffinityWeight,
+interpodaffinity/scoring_test.go. Left out: nodes scored there although the scheduler would have
+rejected them before, and arguments outside the default profile (another hardPodAffinityWeight,
 ignorePreferredTermsOfExistingPods).
 """
 

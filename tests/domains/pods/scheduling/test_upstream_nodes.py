@@ -1,9 +1,9 @@
 """Upstream test cases of filtering nodes by node affinity and resources, in short forms.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity_test.go (TestNodeAffinity) and
-noderesources/fit_test.go (TestEnoughRequests, TestNotEnoughRequests, TestStorageRequests,
-TestRestartableInitContainers). Left out: affinity added for a whole profile, ignored resources, extended resources
-of device classes, and effects of switched-off feature gates.
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity_test.go
+(TestNodeAffinity) and noderesources/fit_test.go (TestEnoughRequests, TestNotEnoughRequests,
+TestStorageRequests, TestRestartableInitContainers). Left out: affinity added for a whole profile,
+ignored resources, extended resources of device classes, and effects of switched-off feature gates.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ def parse_amounts(text: str) -> dict[str, str]:
 
 
 def parse_containers(texts: str, prefix: str) -> list[dict[str, Any]]:
-    """Parse `1 1; 2 1` as one container per part. A leading `*` marks a sidecar."""
+    """Parse `1 1; 2 1` as one container per part.
+
+    A leading `*` marks a sidecar.
+    """
     made: list[dict[str, Any]] = []
     for at, text in enumerate(texts.split(";")):
         asked = parse_amounts(text.strip().lstrip("*"))
@@ -178,7 +181,10 @@ def parse_containers(texts: str, prefix: str) -> list[dict[str, Any]]:
 def build_requesting_pod(
     texts: str = "", first: str = "", overhead: str = "", whole: str = ""
 ) -> PodSpec:
-    """Return a pod of these containers, with init containers `first`; `whole` is its pod-level request."""
+    """Return a pod of these containers, with init containers `first`.
+
+    `whole` is its pod-level request.
+    """
     spec: dict[str, Any] = {"containers": parse_containers(texts, "c")}
     if first:
         spec["initContainers"] = parse_containers(first, "i")

@@ -1,9 +1,10 @@
 """Upstream test cases of preemption, in short forms: eligible preemptors, nodes and victims.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/defaultpreemption/default_preemption_test.go
-(TestPostFilter, TestDryRunPreemption, TestPodEligibleToPreemptOthers, TestPreempt; TestSelectBestCandidate is in
-test_upstream_tables.py). Left out: failing plugins, extenders, filters with constant results, and numbers of
-examined nodes under other arguments.
+Source: kubernetes v1.34.4,
+pkg/scheduler/framework/plugins/defaultpreemption/default_preemption_test.go (TestPostFilter,
+TestDryRunPreemption, TestPodEligibleToPreemptOthers, TestPreempt; TestSelectBestCandidate is in
+test_upstream_tables.py). Left out: failing plugins, extenders, filters with constant results, and
+numbers of examined nodes under other arguments.
 """
 
 from __future__ import annotations
@@ -156,7 +157,10 @@ def test_unresolvable_rejections_are_no_candidates() -> None:
 
 
 def test_reasons_of_mixed_nodes() -> None:
-    """Of three nodes, two have capacity for one pod each, taken by an important pod; one is too small."""
+    """Of three nodes, two have capacity for one pod each, taken by an important pod.
+
+    One is too small.
+    """
     nodes = (
         *build_one_pod_nodes("n1"),
         Node("n2", cpu=200, memory=400),
@@ -192,9 +196,11 @@ def build_budget(name: str, label: str, **more: Any) -> PodDisruptionBudget:
 
 
 def test_budget_violation_outweighs_priorities() -> None:
-    """One pod has to leave either node: one of high priority under a budget without limits, or one of middle
-    priority under a budget with no allowed evictions. On the first node there is a second pod under the strict
-    budget."""
+    """One pod has to leave either node.
+
+    One of high priority under a budget without limits, or one of middle priority under a budget
+    with no allowed evictions. On the first node there is a second pod under the strict budget.
+    """
     budgets = (
         build_budget("strict", "pdb=strict", min_available="100%"),
         build_budget("loose", "pdb=loose", min_available="0"),

@@ -1,9 +1,10 @@
 """Upstream test cases of filtering nodes by hard topology spread constraints, in short forms.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/podtopologyspread/filtering_test.go
-(TestSingleConstraint, TestMultipleConstraints; TestPreFilterState and scoring_test.go for the selection by
-matchLabelKeys) and pkg/registry/core/pod/strategy_test.go (mutateTopologySpreadConstraints). Left out: internal
-counters, feature gates locked to on, and defaults other than those of a cluster.
+(TestSingleConstraint, TestMultipleConstraints; TestPreFilterState and scoring_test.go for the
+selection by matchLabelKeys) and pkg/registry/core/pod/strategy_test.go
+(mutateTopologySpreadConstraints). Left out: internal counters, feature gates locked to on, and
+defaults other than those of a cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def build_constraint(
 
 
 def parse_nodes(text: str) -> list[Node]:
-    """Parse nodes: `a/1` in zone 1, `b/-` in none; `+` adds the label foo, `~` a taint, `?` removes the name label."""
+    """Parse nodes: `a/1` in zone 1, `b/-` in none.
+
+    `+` adds the label foo, `~` a taint, `?` removes the name label.
+    """
     nodes = []
     for word in text.split():
         name, _, zone = word.rstrip("+~?").partition("/")

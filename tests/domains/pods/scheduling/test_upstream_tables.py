@@ -1,7 +1,8 @@
 """Upstream test cases of the scheduler, in short forms: input and expected result.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named at each table. Left out:
-everything outside the default profile (other weights or resources, MostAllocated, added affinity).
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named at each table.
+Left out: everything outside the default profile (other weights or resources, MostAllocated, added
+affinity).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Upstream test cases of volumes, in short forms: pods, claims, volumes, and the feasible nodes of the pod.
+"""Upstream test cases of volumes, in short forms.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}_test.go and
-volumezone/volume_zone_test.go. Left out: capacities of CSI drivers and migration to them (unknown to plans), the
-score by capacity (off by default), and generic ephemeral claims of another pod.
+Pods, claims, volumes, and the feasible nodes of the pod.
+
+Source: kubernetes v1.34.4,
+pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}_test.go and
+volumezone/volume_zone_test.go. Left out: capacities of CSI drivers and migration to them (unknown
+to plans), the score by capacity (off by default), and generic ephemeral claims of another pod.
 """
 
 from __future__ import annotations

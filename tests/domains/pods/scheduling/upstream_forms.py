@@ -68,8 +68,10 @@ def evaluate_rule(
 
 
 def format_rejections(refusals: dict[str, list[Rejection]]) -> str:
-    """Return a summary such as `a !b !!c`: a is feasible, b is rejected because of existing pods, c regardless of
-    pods."""
+    """Return a summary such as `a !b !!c`.
+
+    A is feasible, b is rejected because of existing pods, c regardless of pods.
+    """
     words = []
     for name, against in sorted(refusals.items()):
         mark = "".join("!" if can_preempt(each) else "!!" for each in against[:1])

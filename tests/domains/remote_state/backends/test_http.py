@@ -1,4 +1,7 @@
-"""Tests of state over Terraform's HTTP protocol, beyond the contract of all backends (tests/contracts)."""
+"""Tests of state over Terraform's HTTP protocol, beyond the contract of all backends.
+
+tests/contracts.
+"""
 
 import json
 import shutil
@@ -282,7 +285,10 @@ def test_unverified_server_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Plan, apply and a remote state of another configuration warn; a verified server has no warning."""
+    """Plan, apply and a remote state of another configuration warn.
+
+    A verified server has no warning.
+    """
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*create_certificate(tmp_path))
     monkeypatch.chdir(tmp_path)

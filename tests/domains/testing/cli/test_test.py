@@ -397,7 +397,10 @@ def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixt
 
 
 def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixture[str]) -> None:
-    """As in Terraform 1.11 (override_during) and 1.13 (functions); modules and data are known in each plan."""
+    """As in Terraform 1.11 (override_during) and 1.13 (functions).
+
+    Modules and data are known in each plan.
+    """
     Path("more.nf.hcl").write_text(
         'resource "nexus_bare_metal_machine_action" "restart" {\n'
         '  machine_id = "${nexus_rack.r[0].id}/r0-bm01"\n  action = "Restart"\n'

@@ -1,4 +1,7 @@
-"""Fuzz tests of VNFD and HOT files: any input is parsed or rejected with a message, never with a crash."""
+"""Fuzz tests of VNFD and HOT files.
+
+Any input is parsed or rejected with a message, never with a crash.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of VNF packages as folders and zip files: the documents found in them, and rejected packages."""
+"""Tests of VNF packages as folders and zip files.
+
+The documents found in them, and rejected packages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of VNFD and HOT parsing: each case is a directory with its documents and the expected result."""
+"""Tests of VNFD and HOT parsing.
+
+Each case is a directory with its documents and the expected result.
+"""
 
 from __future__ import annotations
 

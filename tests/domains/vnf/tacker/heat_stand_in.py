@@ -1,4 +1,7 @@
-"""Fakes of Keystone, Heat and the Nova zones with the endpoints used by Tacker; servers are records."""
+"""Fakes of Keystone, Heat and the Nova zones with the endpoints used by Tacker.
+
+Servers are records.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ class Stack:
 
 
 class OpenStackStandIn(ThreadingHTTPServer):
-    """Fake of OpenStack. `full` are zones without a valid host; while `is_held`, operations stay in progress."""
+    """Fake of OpenStack.
+
+    `full` are zones without a valid host; while `is_held`, operations stay in progress.
+    """
 
     daemon_threads = True
 

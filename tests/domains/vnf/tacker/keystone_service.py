@@ -35,7 +35,10 @@ def run_command(path: Path, *words: str) -> None:
 
 
 def main() -> None:
-    """Create keys, database and administrator (password `secret`), and serve until the process ends."""
+    """Create keys, database and administrator, and serve until the process ends.
+
+    Password `secret`.
+    """
     directory, port = Path(sys.argv[1]), int(sys.argv[2])
     path, keys = directory / "keystone.conf", directory / "keys"
     path.write_text(CONFIGURATION.format(directory=directory))

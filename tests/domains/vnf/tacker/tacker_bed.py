@@ -117,7 +117,10 @@ class TackerBed:
             return json.load(answer)
 
     def post(self, path: str, body: Any, seconds: float = 0) -> Any:
-        """Send a request and return its content. Retry for `seconds` while the lock of the last operation is held."""
+        """Send a request and return its content.
+
+        Retry for `seconds` while the lock of the last operation is held.
+        """
         headers = {"Version": "2.0.0", "Content-Type": "application/json"}
         request = urllib.request.Request(
             f"{self.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers

@@ -1,8 +1,8 @@
 # ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN202, ARG001
 """A complete Tacker in one process, run by the python of its environment: API, conductor, SQLite.
 
-Arguments: directory, port, NFVO address, Keystone address, then settings of [v2_vnfm] as name=value. It prints
-"ready" after its start.
+Arguments: directory, port, NFVO address, Keystone address, then settings of [v2_vnfm] as
+name=value. It prints "ready" after its start.
 """
 
 from __future__ import annotations

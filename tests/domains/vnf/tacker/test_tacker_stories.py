@@ -55,7 +55,10 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: Tack
 
 
 def check_equal(story: Scenario, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Check that the state has the VNFCs of Tacker on the hosts used by Heat; return the VNF in the state."""
+    """Check that the state has the VNFCs of Tacker on the hosts used by Heat.
+
+    Return the VNF in the state.
+    """
     vnf = story.read_vnf(capfd)
     (instance,) = [i for i in story.bed.list_instances() if i["vnfInstanceName"] == story.spec.name]
     assert vnf["vnf_instance_id"] == instance["id"]
@@ -137,8 +140,10 @@ def test_missing_valid_host_is_rolled_back_and_planned_again(
 def test_failed_operation_is_resumed_as_planned(
     bed: TackerBed, capfd: pytest.CaptureFixture[str], on_failure: str
 ) -> None:
-    """`apply -resume` repeats the operation under the same plan, after several failures; other operations get no
-    second grant."""
+    """`apply -resume` repeats the operation under the same plan, after several failures.
+
+    Other operations get no second grant.
+    """
     spec = PackageSpec(f"resumed-{on_failure}", {"worker": VduSpec(2, 1, 3)}, SPREAD)
     story = Scenario(bed, spec, provider=f'on_failure = "{on_failure}"')
     story.configure(worker_scale=0)

@@ -116,7 +116,10 @@ def test_missing_capacity_is_a_finding(run_simulate: Any) -> None:
 def test_headline_of_a_mix_names_sets_created_one_after_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The cluster of three racks of four machines fits twice: a third one is placed after the smaller VMs of two."""
+    """The cluster of three racks of four machines fits twice.
+
+    A third one is placed after the smaller VMs of two.
+    """
     monkeypatch.chdir(tmp_path)
     site, _, _ = MAIN.partition('resource "nexus_kubernetes_cluster"')
     (tmp_path / "main.nf.hcl").write_text(re.sub("machine_count = .*", "machine_count = 4", site))

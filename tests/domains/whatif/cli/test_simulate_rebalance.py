@@ -1,4 +1,7 @@
-"""Tests of `simulate rebalance`: the fewest evictions to schedule all pods; plan and apply execute them."""
+"""Tests of `simulate rebalance`: the fewest evictions to schedule all pods.
+
+Plan and apply execute them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random sites with a history: clusters are created and deleted until machines are as full as requested."""
+"""Random sites with a history.
+
+Clusters are created and deleted until machines are as full as requested.
+"""
 
 from __future__ import annotations
 

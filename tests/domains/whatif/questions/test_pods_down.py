@@ -133,7 +133,10 @@ def build_small_site(*machines: int, workers: int = 3) -> State:
 
 
 def test_deployment_on_cluster_a_rack_by_rack() -> None:
-    """24 replicas, one per worker of pool1, three workers per rack: three replicas are down per wave."""
+    """24 replicas, one per worker of pool1, three workers per rack.
+
+    Three replicas are down per wave.
+    """
     text = render_web(24, "40", ALONE)
     found = simulate_upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
     verdict = get_only_verdict(found.workloads)

@@ -1,4 +1,7 @@
-"""Tests of orders of re-creations: if the program alone finds none, a search does, and the result is as predicted."""
+"""Tests of orders of re-creations.
+
+If the program alone finds none, a search does, and the result is as predicted.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ def build_site(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
 
 
 def replay(site: SiteSnapshot, result: RepackResult) -> int:
-    """Re-create the VMs with all machines but the target cordoned; return how many requested VMs fit then."""
+    """Re-create the VMs with all machines but the target cordoned.
+
+    Return how many requested VMs fit then.
+    """
     context = build_repack_context(site, result.request)
     scheduler = context.scheduler.copy()
     machines = {machine.name for machine in scheduler.machines}
@@ -83,8 +89,10 @@ def test_no_order_with_fewer_steps_exists(seed: int) -> None:
 
 
 def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
-    """Build three full racks: only a cyclic exchange of their first VMs frees 12 vCPUs in the first. Their second
-    VMs stay."""
+    """Build three full racks: only a cyclic exchange of their first VMs frees 12 vCPUs in the first.
+
+    Their second VMs stay.
+    """
     scheduler = RackScheduler(build_machines(4, 1))
     pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}
     g6, g12, g18, g24 = (SKUS[f"NC_{size}_v1"] for size in ("G6_28", "G12_56", "G18_74", "G24_112"))

@@ -1,4 +1,7 @@
-"""Tests of repacking against exhaustive search: no smaller choice of VMs frees the capacity, and the steps free it."""
+"""Tests of repacking against exhaustive search.
+
+No smaller choice of VMs frees the capacity, and the steps free it.
+"""
 
 from __future__ import annotations
 
@@ -207,7 +210,8 @@ def test_emptied_machines_are_empty_before_vms_arrive(seed: int, recreations: in
 def test_constraint_without_valid_order_is_named() -> None:
     """Two VMs of one pool block each other, and the pool allows one unavailable VM at a time.
 
-    The choice among equal optima depends on the version of the solver, and so does the existence of an order.
+    The choice among equal optima depends on the version of the solver, and so does the existence of
+    an order.
     """
     plans = [plan_repack(*build_small_site_with_unknown_cells(seed)) for seed in (33, 59, 62, 85)]
     without_order = [made for made in plans if made.has_no_order]
@@ -368,8 +372,10 @@ def test_deterministic_steps_are_predicted_without_sampling(
 
 
 def test_order_with_certain_targets_is_preferred() -> None:
-    """A VM moved to a machine not yet empty fits in only half of the splits; another order empties the machine
-    first."""
+    """A VM moved to a machine not yet empty fits in only half of the splits.
+
+    Another order empties the machine first.
+    """
     site = build_site_with_history(711, 2, 3, filled=0.765, zoned=0.3, known=False)
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
@@ -382,7 +388,10 @@ def test_order_with_certain_targets_is_preferred() -> None:
 
 @pytest.mark.parametrize("seed", [10, 20, 24, 36])
 def test_returning_vm_avoids_machines_feasible_only_in_some_splits(seed: int) -> None:
-    """Its own machine is tried last: another machine with capacity in an unsampled split gets a cordon, too."""
+    """Its own machine is tried last.
+
+    Another machine with capacity in an unsampled split gets a cordon, too.
+    """
     site = build_site_with_history(
         seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False
     )
@@ -496,7 +505,10 @@ def test_constraints_unchecked_for_lack_of_time_are_undecided() -> None:
 
 
 def test_multi_cell_vms_arrive_in_any_cells_of_a_larger_machine() -> None:
-    """The VM of two cells has to leave m1 for the demand of four; on m2 only the last two of four cells are free."""
+    """The VM of two cells has to leave m1 for the demand of four.
+
+    On m2 only the last two of four cells are free.
+    """
     one, wide, whole = (
         VmSku(
             name=f"of-{cells}",

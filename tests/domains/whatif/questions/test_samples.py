@@ -1,4 +1,7 @@
-"""Tests of simulations with unknown NUMA cells of VMs: the number of samples with sufficient capacity."""
+"""Tests of simulations with unknown NUMA cells of VMs.
+
+The number of samples with sufficient capacity.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests of random sites with a history, exported without NUMA cells: every interval contains the true value.
+"""Tests of random sites with a history, exported without NUMA cells.
+
+Every interval contains the true value.
 
 NEXUSFORM_HISTORIES=40 checks forty sites of 128 machines; the suite checks two small ones.
 """

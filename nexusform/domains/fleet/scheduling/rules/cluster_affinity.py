@@ -1,5 +1,7 @@
-"""Cluster affinity: required terms reject clusters that match none; preferred terms add to the score. A property is
-read only if all labels and earlier properties match, so an unreadable value stops the cycle only if reached.
+"""Cluster affinity: required terms reject clusters that match none.
+
+Preferred terms add to the score. A property is read only if all labels and earlier properties
+match, so an unreadable value stops the cycle only if reached.
 """
 
 import math
@@ -70,8 +72,9 @@ def _match_terms(
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member. The
-    errors are an unreadable value or an invalid selector, and each stops the cycle.
+    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member.
+
+    The errors are an unreadable value or an invalid selector, and each stops the cycle.
     """
     members = member_list.members
     selected_members = member_list.select_by_labels(term.label_selector)
@@ -98,7 +101,10 @@ def _match_term(
 def _find_matching_members(
     requirement: PropertyRequirement, member_list: MemberList
 ) -> tuple[Mask, dict[int, str]]:
-    """Compare every member with a requirement; return the mask of matching ones, and errors by position."""
+    """Compare every member with a requirement.
+
+    Return the mask of matching ones, and errors by position.
+    """
     bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
@@ -172,7 +178,10 @@ def _score_terms(
 def _score_term(
     term: PreferredTerm, member_list: MemberList
 ) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return the points of one term by position of the member (0 if not selected), and errors by position."""
+    """Return the points of one term by position of the member, and errors by position.
+
+    0 if not selected.
+    """
     size = len(member_list.members)
     selected_members = member_list.select_by_labels(term.preference.label_selector)
     if isinstance(selected_members, str):
@@ -203,8 +212,10 @@ def _score_term(
 def interpolate_score(
     value: Quantity, extremes: PropertyExtremes, sort_order: str
 ) -> float | str | None:
-    """Interpolate the share of a term's weight, 0..1; None if no or equal values in the fleet, a text on failure.
-    Computed in doubles like KubeFleet, since rounding is visible.
+    """Interpolate the share of a term's weight, 0..1.
+
+    None if no or equal values in the fleet, a text on failure. Computed in doubles like KubeFleet,
+    since rounding is visible.
     """
     minimum, maximum = extremes.minimum, extremes.maximum
     if minimum is None or maximum is None:

@@ -1,5 +1,7 @@
-"""Cluster eligibility: departed, disconnected and long unhealthy clusters are rejected. Two reasons with
-minutes on a real hub read "more than 5" here: a configuration declares a state, not a time.
+"""Cluster eligibility: departed, disconnected and long unhealthy clusters are rejected.
+
+Two reasons with minutes on a real hub read "more than 5" here: a configuration declares a state,
+not a time.
 """
 
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, PlacementRequest

@@ -1,4 +1,7 @@
-"""Same placement: a bound cluster is no candidate. Ties: see `MemberRanking` in scheduling_cycle.py."""
+"""Same placement: a bound cluster is no candidate.
+
+Ties: see `MemberRanking` in scheduling_cycle.py.
+"""
 
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList

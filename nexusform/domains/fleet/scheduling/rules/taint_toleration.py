@@ -33,7 +33,10 @@ def find_untolerated_taint(
 def find_eligible(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
 ) -> Mask:
-    """Return the members with all taints tolerated. Masks of different lists of taints are disjoint, so add them."""
+    """Return the members with all taints tolerated.
+
+    Masks of different lists of taints are disjoint, so add them.
+    """
     tolerations = request.policy.tolerations
     return member_list.get_cached(
         ("tolerated", tolerations),

@@ -1,5 +1,7 @@
-"""Topology spread: picks are spread evenly over the values of a label. The skew is the largest minus the smallest count
-over all domains of the fleet. A candidate violates a constraint if the skew after its pick exceeds max_skew.
+"""Topology spread: picks are spread evenly over the values of a label.
+
+The skew is the largest minus the smallest count over all domains of the fleet. A candidate violates
+a constraint if the skew after its pick exceeds max_skew.
 """
 
 from itertools import product
@@ -14,8 +16,10 @@ PENALTY = 1000
 
 
 class SpreadVerdict(Struct, frozen=True):
-    """Verdict of the spread constraints. `rejected_by_constraint`: constraint in order of evaluation ->
-    members first rejected by it. `members_by_score`: topology spread score -> members, without rejected ones.
+    """Verdict of the spread constraints.
+
+    `rejected_by_constraint`: constraint in order of evaluation -> members first rejected by it.
+    `members_by_score`: topology spread score -> members, without rejected ones.
     """
 
     rejected_by_constraint: tuple[tuple[TopologySpreadConstraint, Mask], ...]
@@ -63,9 +67,11 @@ def build_topology_domains(
 def evaluate_constraints(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> SpreadVerdict:
-    """Return the rejected members by constraint, and the other members by topology spread score. Sets of members are
-    bit masks. Each constraint changes the scores: by minus the change of the skew, or by a penalty if it is violated
-    and soft. A violated hard constraint rejects the member, so it has no score.
+    """Return the rejected members by constraint, and the other members by topology spread score.
+
+    Sets of members are bit masks. Each constraint changes the scores: by minus the change of the
+    skew, or by a penalty if it is violated and soft. A violated hard constraint rejects the member,
+    so it has no score.
     """
     rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
@@ -107,14 +113,20 @@ def evaluate_constraints(
 def find_eligible(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> Mask:
-    """Return the bit mask of members violating no hard constraint. Each has one score, so add the masks by score."""
+    """Return the bit mask of members violating no hard constraint.
+
+    Each has one score, so add the masks by score.
+    """
     return sum(evaluate_constraints(request, member_list, binding_masks).members_by_score.values())
 
 
 def explain_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> str:
-    """Return the text of the first hard constraint violated by the member at `position`; "" without one."""
+    """Return the text of the first hard constraint violated by the member at `position`.
+
+    "" without one.
+    """
     for constraint, members in evaluate_constraints(
         request, member_list, binding_masks
     ).rejected_by_constraint:

@@ -1,1 +1,4 @@
-"""One module per rule: pure functions that return a reason or a figure. profile.py orders them."""
+"""One module per rule: pure functions that return a reason or a figure.
+
+profile.py orders them.
+"""

@@ -1,6 +1,7 @@
-"""ImageLocality: prefers nodes with more of a pod's images. The value of an image is its size times the share
-of nodes with the image, so that pods do not all follow the first one. Source: kubernetes
-pkg/scheduler/framework/plugins/imagelocality.
+"""ImageLocality: prefers nodes with more of a pod's images.
+
+The value of an image is its size times the share of nodes with the image, so that pods do not all
+follow the first one. Source: kubernetes pkg/scheduler/framework/plugins/imagelocality.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +35,10 @@ def add_default_tag(image: str) -> str:
 def compute_image_values(
     sizes: Sequence[Mapping[str, int] | None],
 ) -> list[Mapping[str, int] | None]:
-    """Return the images of each node (None if unknown) with their values: the size in bytes, times the share of nodes
-    with the image. The size on the first of these nodes counts for all.
+    """Return the images of each node (None if unknown) with their values.
+
+    The size in bytes, times the share of nodes with the image. The size on the first of these nodes
+    counts for all.
     """
     value_by_image = {
         image: _compute_value(own_sizes[0], len(own_sizes), len(sizes))
@@ -50,9 +53,9 @@ def compute_image_values(
 def compute_extreme_image_values(
     sizes: Sequence[Mapping[str, int] | None],
 ) -> tuple[Mapping[str, int], ...]:
-    """Return the lowest and highest possible values (size times the share of nodes with the image) of images with
-    different sizes on nodes: two mappings by image, or () without such images. `sizes` has the sizes of each node's
-    images, by image (None if unknown).
+    """Return the lowest and highest possible values (size times the share of nodes with the image) of images with different sizes on nodes: two mappings by image, or () without such images.
+
+    `sizes` has the sizes of each node's images, by image (None if unknown).
     """
     node_count = len(sizes)
     lowest: dict[str, int] = {}
@@ -72,7 +75,10 @@ def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
 
 
 def _collect_sizes_by_image(sizes: Iterable[Mapping[str, int] | None]) -> dict[str, list[int]]:
-    """Return the sizes of each image, one per node with the image; nodes with unknown images (None) do not count."""
+    """Return the sizes of each image, one per node with the image.
+
+    Nodes with unknown images (None) do not count.
+    """
     sizes_by_image: dict[str, list[int]] = {}
     for images in filter(None, sizes):
         for image, size in images.items():

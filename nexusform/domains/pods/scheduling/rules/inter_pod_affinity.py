@@ -11,8 +11,10 @@ EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def find_rejection(counts: TopologyCounts, node: int) -> str | None:
-    """Return the first applicable of the three rejection reasons for a node. Affinity requires every term's
-    key on the node. A node without the key of an anti-affinity term is never rejected by that term.
+    """Return the first applicable of the three rejection reasons for a node.
+
+    Affinity requires every term's key on the node. A node without the key of an anti-affinity term
+    is never rejected by that term.
     """
     if counts.affinity and not _is_affinity_satisfied(counts, node):
         return AFFINITY
@@ -22,7 +24,10 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 
 def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
-    """Return whether one of these counters has a pod in the domain of a node. Without a domain (-1) the count is 0."""
+    """Return whether one of these counters has a pod in the domain of a node.
+
+    Without a domain (-1) the count is 0.
+    """
     return any(counter.counts[counter.domain_by_node[node]] for counter in counters)
 
 
@@ -40,7 +45,10 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 
 
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
-    """Return the sum of the weights of preferred terms in a node's domains: of the new pod, and of existing pods."""
+    """Return the sum of the weights of preferred terms in a node's domains.
+
+    Of the new pod, and of existing pods.
+    """
     return sum(
         [counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity]
     )

@@ -1,4 +1,7 @@
-"""NodeName and NodeAffinity: node name, nodeSelector and required terms filter, preferred terms add their weights."""
+"""NodeName and NodeAffinity.
+
+Node name, nodeSelector and required terms filter, preferred terms add their weights.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,12 +21,18 @@ def find_node_name_rejection(pod: PodSpec, node: Node) -> str | None:
 
 
 def find_contradictory_terms(pod: PodSpec) -> str | None:
-    """Return a reason if every required term contradicts itself about node names: then no node is checked."""
+    """Return a reason if every required term contradicts itself about node names.
+
+    Then no node is checked.
+    """
     return CONFLICT if _collect_named_nodes(pod) == set() else None
 
 
 def find_unnamed_node_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if every required term names nodes and none names this one: the node is not checked."""
+    """Return a reason if every required term names nodes and none names this one.
+
+    The node is not checked.
+    """
     named_nodes = _collect_named_nodes(pod)
     return None if named_nodes is None or node.name in named_nodes else EXCLUDED
 
@@ -76,7 +85,10 @@ def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def score(pod: PodSpec, node: Node) -> int:
-    """Return the summed weights of the matching preferred terms; one without expressions never matches."""
+    """Return the summed weights of the matching preferred terms.
+
+    One without expressions never matches.
+    """
     return sum(weight for weight, term in pod.preferred_nodes if is_term_satisfied(term, node))
 
 

@@ -22,8 +22,9 @@ def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | No
 
 
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
-    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit); None if the
-    pod fits. Ephemeral storage is compared only with a node with a known amount.
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit); None if the pod fits.
+
+    Ephemeral storage is compared only with a node with a known amount.
     """
     shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
@@ -42,7 +43,10 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 
 
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
-    """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
+    """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it.
+
+    VolumeRestrictions.
+    """
     pairs = product(pod.disks, usage.disks)
     has_conflict = any(
         own.name == used.name and not (own.is_read_only and used.is_read_only)
@@ -52,7 +56,10 @@ def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | No
 
 
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return the mean percentage of CPU and memory free after the placement, 0..100 (LeastAllocated)."""
+    """Return the mean percentage of CPU and memory free after the placement, 0..100.
+
+    LeastAllocated.
+    """
     total = resource_count = 0
     for requested, capacity in (
         # No request counts as 100m and 200 MiB.
@@ -69,8 +76,9 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
 
 
 def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return the balance of the node's CPU and memory with the pod, 0 without requests (BalancedAllocation). Newer
-    versions rate its improvement by the pod from 50 to 100.
+    """Return the balance of the node's CPU and memory with the pod, 0 without requests.
+
+    BalancedAllocation. Newer versions rate its improvement by the pod from 50 to 100.
     """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
@@ -86,7 +94,10 @@ def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
 
 
 def _compute_balance(node: Node, cpu: int, memory: int) -> int:
-    """Return (1 - half the distance of the used fractions of CPU and memory) * 100; 100 if a capacity is 0."""
+    """Return (1 - half the distance of the used fractions of CPU and memory) * 100.
+
+    100 if a capacity is 0.
+    """
     if not node.cpu or not node.memory:
         return 100
     distance = min(cpu / node.cpu, 1.0) - min(memory / node.memory, 1.0)

@@ -1,4 +1,7 @@
-"""TaintToleration and NodeUnschedulable: hard taints and cordons filter, PreferNoSchedule taints lower the score."""
+"""TaintToleration and NodeUnschedulable.
+
+Hard taints and cordons filter, PreferNoSchedule taints lower the score.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -61,8 +64,10 @@ def list_evicting_taints(pod: PodSpec, node: Node) -> list[Taint]:
 
 
 def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
-    """Return after how many seconds a node evicts a pod; None for never. The first toleration per taint
-    counts, of several the shortest time (pkg/controller/tainteviction).
+    """Return after how many seconds a node evicts a pod; None for never.
+
+    The first toleration per taint counts, of several the shortest time
+    (pkg/controller/tainteviction).
     """
     times: list[int] = []
     for taint in select_taints(node, NO_EXECUTE):

@@ -11,8 +11,9 @@ MISSING: Final = SKEWED + " (missing required label)"
 
 
 def find_rejection(counts: TopologyCounts, node: int) -> str | None:
-    """Return a reason if the node lacks a key, or if the pod would exceed maxSkew in its domain. The skew is
-    the domain's pods, plus this one if it counts, minus the emptiest domain's.
+    """Return a reason if the node lacks a key, or if the pod would exceed maxSkew in its domain.
+
+    The skew is the domain's pods, plus this one if it counts, minus the emptiest domain's.
     """
     for counter in counts.hard_spread:
         domain = counter.domain_by_node[node]
@@ -27,9 +28,10 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 
 def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None:
-    """Return the weighted number of pods in the node's domains (scoreForCount of kube-scheduler); None if not scored.
-    The weight is the logarithm of the number of domains. `sizes` is this number, among the feasible nodes, per soft
-    constraint.
+    """Return the weighted number of pods in the node's domains (scoreForCount of kube-scheduler).
+
+    None if not scored. The weight is the logarithm of the number of domains. `sizes` is this
+    number, among the feasible nodes, per soft constraint.
     """
     if not counts.has_spread_score(node):
         return None
@@ -43,7 +45,10 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 
 
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
-    """Return a score from 0 to 100 per node, the highest for the emptiest; 0 for a node without a raw one."""
+    """Return a score from 0 to 100 per node, the highest for the emptiest.
+
+    0 for a node without a raw one.
+    """
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)
     # 1: there are no pods, and all nodes with the keys get 100.

@@ -1,5 +1,6 @@
-"""VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources: nodes with access to the
-volumes and devices of a pod.
+"""VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources.
+
+Nodes with access to the volumes and devices of a pod.
 """
 
 from typing import Final
@@ -32,7 +33,10 @@ ZONE_LABELS: Final = {
 
 
 def find_pod_rejection(pod: PodSpec) -> str | None:
-    """Return a reason if a claim is missing, or no node reaches a required volume: no node is checked."""
+    """Return a reason if a claim is missing, or no node reaches a required volume.
+
+    No node is checked.
+    """
     reasons = [*pod.missing_objects]
     for volume in pod.volumes:
         # Before its pod is scheduled.
