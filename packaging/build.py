@@ -65,10 +65,8 @@ def main(arguments: list[str]) -> int:
             print(f"{compute_digest(file)}  {output / file.name}")
     wheel = next(file for file in built if file.suffix == ".whl")
     print(
-        (
-            f"NEXUSFORM_WHEEL={output / wheel.name}\n"
-            f"NEXUSFORM_SHA256={compute_digest(output / wheel.name)}"
-        )
+        f"NEXUSFORM_WHEEL={output / wheel.name}\n"
+        f"NEXUSFORM_SHA256={compute_digest(output / wheel.name)}"
     )
     return 0
 

@@ -48,7 +48,8 @@ def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, 
     )
     # may: it depends on unknown cells of VMs.
     certainty = "would" if free.maximum < needed else "may"
-    short_capacity, capacity = f"no {pool.sku.name} fits", "no more fits"
+    short_capacity = f"no {pool.sku.name} fits"
+    capacity = "no more fits"
     if free.maximum:
         short_capacity = f"{free} of {needed} {pool.sku.name} fit"
         capacity = f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}"

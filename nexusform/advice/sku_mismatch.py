@@ -83,10 +83,8 @@ def _format_inefficient_sku(
     # One example is enough.
     hardware, (best, cpus, memory) = next(iter(better.items()))
     pool_text = f"{pool.pool} of {pool.cluster}"
-    current_count, better_count = (
-        _count_vms_per_cell(pool.sku, cpus, memory),
-        _count_vms_per_cell(best, cpus, memory),
-    )
+    current_count = _count_vms_per_cell(pool.sku, cpus, memory)
+    better_count = _count_vms_per_cell(best, cpus, memory)
     return (
         f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of "
         f"{hardware} "

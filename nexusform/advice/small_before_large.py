@@ -179,21 +179,24 @@ def _measure_order(
         return _OrderGain()
     lead = f"In the order {names}"
     nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
-    fits, fit, runs, run, stays = "fits", "fit", "runs", "run", "stays"
+    fits = "fits"
+    fit = "fit"
+    runs = "runs"
+    run = "run"
+    stays = "stays"
     # A comparison of two orders that both did not happen.
     if any(pool.is_existing for pool in pools):
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = (
             ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
         )
-        fits, fit, runs, run, stays = (
-            "would fit",
-            "would fit",
-            "would run",
-            "would run",
-            "would stay",
-        )
-    current, alternative = site.simulate(pools), site.simulate(better)
+        fits = "would fit"
+        fit = "would fit"
+        runs = "would run"
+        run = "would run"
+        stays = "would stay"
+    current = site.simulate(pools)
+    alternative = site.simulate(better)
     gains: list[str] = []
     # The gains in short form.
     clauses: list[str] = []

@@ -137,12 +137,11 @@ def _build_pin_cost(
         )
     # All VMs of the site fit without the pin.
     if not free_result.unplaced_count:
-        vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
+        vms = free_result.vms.get(pool.owner, 0)
+        machines = free_result.machines.get(pool.owner, 0)
         sentences.append(
-            (
-                f"Without the pin all {format_count(vms, 'VM')} fit on "
-                f"{format_count(machines, 'machine')}."
-            )
+            f"Without the pin all {format_count(vms, 'VM')} fit on "
+            f"{format_count(machines, 'machine')}."
         )
     return _ZonePinCost(text=" ".join(sentences), summary=" and ".join(clauses))
 
@@ -160,10 +159,8 @@ def _build_hypothetical_cost(
     if extra_shared > 0:
         machines = format_count(extra_shared, "machine")
         costs.append(
-            (
-                f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of "
-                f"{pool.cluster} because of it"
-            )
+            f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of "
+            f"{pool.cluster} because of it"
         )
     if not costs:
         return _ZonePinCost(
@@ -176,7 +173,8 @@ def _build_hypothetical_cost(
     # Some do not fit even without the pin.
     if free_result.unplaced_count:
         return _ZonePinCost(text, summary)
-    vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
+    vms = free_result.vms.get(pool.owner, 0)
+    machine_count = free_result.machines.get(pool.owner, 0)
     sentence = (
         f"Without the pin all {format_count(vms, 'VM')} would fit on "
         f"{format_count(machine_count, 'machine')}."

@@ -15,19 +15,15 @@ def check(facts: LintInput) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)
-        machine_count, all_machines = (
-            len(site.list_schedulable(pool.zones)),
-            len(site.list_schedulable(None)),
-        )
+        machine_count = len(site.list_schedulable(pool.zones))
+        all_machines = len(site.list_schedulable(None))
         if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
             # wider zones would not help.
             continue
         wider_zones = _find_wider_zones(pool.count, pool.zones, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))
-        machine_text, zones = (
-            format_count(machine_count, "machine"),
-            format_list(sorted(pool.zones), MAXIMUM_ITEMS),
-        )
+        machine_text = format_count(machine_count, "machine")
+        zones = format_list(sorted(pool.zones), MAXIMUM_ITEMS)
         detail = (
             f"The zones {zones} have {machine_text} that accept new VMs, but {pool.pool} of "
             f"{pool.cluster} has {pool.count:,} VMs: some share a machine and fail together. "

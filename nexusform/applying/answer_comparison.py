@@ -100,7 +100,8 @@ class _PredictionCounter(Struct):
         It is a hit, unless one of `different_paths` (at or below it) has a predicted value and
         another observed one. The first such path is recorded as wrong.
         """
-        prediction, observed = get_part(planned, entry), get_part(answer, entry)
+        prediction = get_part(planned, entry)
+        observed = get_part(answer, entry)
         if (
             prediction is None
             or prediction is UNKNOWN
@@ -116,7 +117,8 @@ class _PredictionCounter(Struct):
             # The provider knows no machine of the VM.
             return
         for path in different_paths:
-            planned_value, observed_value = get_part(planned, path), get_part(answer, path)
+            planned_value = get_part(planned, path)
+            observed_value = get_part(answer, path)
             if path[-1] == PROVENANCE or planned_value is None:
                 # No predicted value.
                 continue

@@ -97,7 +97,8 @@ class ApplyRecorder:
         Written before the provider call: an intent without an effect costs one read after a crash,
         an effect without an intent would be an unknown object.
         """
-        change, step = call.change, call.step
+        change = call.change
+        step = call.step
         planned = None
         if step.kind is not StepKind.DELETE:
             # Values known only afterwards are null; resolving an intent takes the attributes from

@@ -287,7 +287,8 @@ class _PlanExecution:
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
-        added, destroyed = self._counts[StepKind.CREATE], self._counts[StepKind.DELETE]
+        added = self._counts[StepKind.CREATE]
+        destroyed = self._counts[StepKind.DELETE]
         forgotten = self._counts[StepKind.FORGET]
         return ApplyResult(
             state=self._recorder.get_state(),
@@ -308,7 +309,8 @@ class _PlanExecution:
 
     def _report_running_steps(self) -> None:
         """Report each running step without a report during the last interval."""
-        current_time, interval = self._read_current_time(), self._compute_report_interval()
+        current_time = self._read_current_time()
+        interval = self._compute_report_interval()
         for step, timing in self._timings.items():
             if current_time - timing.last_report >= interval:
                 timing.last_report = current_time
@@ -589,10 +591,8 @@ def build_machine_outcome(
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
-    action, finish_time = (
-        str(answer.attributes.get("action")),
-        str(answer.attributes.get("finished")),
-    )
+    action = str(answer.attributes.get("action"))
+    finish_time = str(answer.attributes.get("finished"))
     # A real site.
     if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:
         return None

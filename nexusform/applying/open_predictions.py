@@ -149,7 +149,8 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     whether the tied machines of the pool are certain, and their names, for its first row; None for
     the other rows.
     """
-    first_vm, certainties = members[0], [prediction.certainty for prediction in members]
+    first_vm = members[0]
+    certainties = [prediction.certainty for prediction in members]
     # numbers of equally good results: racks, machines and rack counts.
     _, _, count_tied = first_vm.certainty.tied
     machines = [prediction.machine for prediction in members]
@@ -217,7 +218,8 @@ def _get_final_number(name: str) -> str:
 
 def _is_next_number(name: str, following: str) -> bool:
     """Return whether the names differ by one in their final numbers of the same width."""
-    number, next_number = _get_final_number(name), _get_final_number(following)
+    number = _get_final_number(name)
+    next_number = _get_final_number(following)
     is_similar = len(name) == len(following) and name.removesuffix(
         number
     ) == following.removesuffix(next_number)

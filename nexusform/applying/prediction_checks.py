@@ -87,7 +87,8 @@ def verify_object_predictions(
     # To replace other open ones in the note.
     unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
-        recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
+        recorded = read_open_predictions(observed.private)
+        new_predictions = new.get(address, {})
         # Nothing to verify.
         if not recorded and not new_predictions:
             continue
@@ -120,7 +121,8 @@ def verify_open_predictions(
     for pool, predictions in open_predictions.items():
         checked_predictions: list[PredictedVm] = []
         for prediction in predictions:
-            checked, vm = prediction, vms.get((pool, prediction.number))
+            checked = prediction
+            vm = vms.get((pool, prediction.number))
             # Else no provider observed it.
             if vm is not None and vm.provenance == OBSERVED:
                 checked = replace(
@@ -168,7 +170,8 @@ def _collect_predictions(
         if row.action is PlacementAction.MOVE and str(row.address) in waiting:
             # The next plan predicts it again.
             continue
-        rack, machine = row.target.rack, row.target.machine
+        rack = row.target.rack
+        machine = row.target.machine
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None:
@@ -281,7 +284,8 @@ def _verify_pool_predictions(
         # All of a rack have one rack_count.
         last_by_rack = {prediction.rack: prediction for prediction in predictions}
         for rack, number in predicted_counts.items():
-            prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
+            prediction = last_by_rack[rack]
+            observed_count = counts.get(rack, 0)
             certainty = prediction.certainty
             # Of rack, machine and rack count.
             _, _, unreduced_share = certainty.measured or (None, None, None)
@@ -294,7 +298,8 @@ def _verify_pool_predictions(
                 f"with certainty on rack {rack}, but {observed_count} "
                 f"{select_word_form(observed_count, 'runs', 'run')} there"
             )
-            is_correct, chance = observed_count == number, 1 / max(tied_count, 1)
+            is_correct = observed_count == number
+            chance = 1 / max(tied_count, 1)
             yield VerifiedPrediction(
                 COUNT_PREDICTION,
                 certainty.rack_count,

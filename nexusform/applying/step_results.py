@@ -158,7 +158,8 @@ def build_answer_result(
         rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
         return build_failure_result(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
-    planned, observed_paths = call.step.attributes, answer.observed_paths
+    planned = call.step.attributes
+    observed_paths = answer.observed_paths
     comparison = compare_answer(
         address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths
     )
@@ -249,10 +250,8 @@ def _format_answer_problems(
     """Format the problems of an answer as sentences; "" for none."""
     sentences: list[str] = []
     for path in comparison.disagreements:
-        planned, actual = (
-            _format_value(call, call.step.planned, path),
-            _format_value(call, answer, path),
-        )
+        planned = _format_value(call, call.step.planned, path)
+        actual = _format_value(call, answer, path)
         sentences.append(
             f"{format_path(path)} was planned as {planned}, but the provider returned {actual}."
         )

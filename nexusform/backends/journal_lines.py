@@ -100,7 +100,8 @@ class LineBatcher:
                 # An earlier caller has written our lines.
                 return
             with self._queue:
-                batch, self._pending = self._pending, []
+                batch = self._pending
+                self._pending = []
                 # The last call with lines in this batch.
                 reached = self._last_added
             try:

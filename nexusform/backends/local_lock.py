@@ -242,7 +242,8 @@ def _write_lock_file(path: Path, info: LockInfo) -> int:
 
 def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
-    boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
+    boot = _read_text(_BOOT_ID)
+    fields = _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:
         # No /proc, or no such process.
         return ""

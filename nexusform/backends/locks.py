@@ -52,7 +52,8 @@ def parse_lock(data: bytes) -> LockInfo:
     if type(pid) is not int:
         pid = 0
     if all(isinstance(text, str) for text in texts.values()):
-        lock_id, maximum_length = texts["id"], 128
+        lock_id = texts["id"]
+        maximum_length = 128
         is_typeable = (
             0 < len(lock_id) <= maximum_length
             and lock_id.isprintable()

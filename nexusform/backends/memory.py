@@ -57,10 +57,8 @@ class MemoryBackend:
         """Replace the document; the previous one becomes the backup."""
         with self._guard:
             if document != self._workspace.document:
-                self._workspace.backup, self._workspace.document = (
-                    self._workspace.document,
-                    document,
-                )
+                self._workspace.backup = self._workspace.document
+                self._workspace.document = document
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal."""

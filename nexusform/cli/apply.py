@@ -456,7 +456,8 @@ def _apply_with_progress(
 
     `digest` identifies a saved plan ("": new).
     """
-    reporter, flags = job.reporter, job.flags
+    reporter = job.reporter
+    flags = job.flags
     with (
         handle_interrupts(reporter.report_notice) as interrupts,
         reporter.track_apply(count_steps(plan)),

@@ -355,7 +355,8 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
     from nexusform.workflow.opening.command_context import parse_confinement
     from nexusform.workflow.opening.system_io import may_be_input
 
-    flag, path = output.flag, output.path
+    flag = output.flag
+    path = output.path
     try:
         confinement = parse_confinement(
             get_trust_flags().confine or os.environ.get("NF_CONFINE", ""), os.environ

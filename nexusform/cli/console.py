@@ -147,7 +147,8 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
         # Continue with the next line of an unfinished expression; an empty line ends it.
         if not pending or (line.strip() and is_unfinished(pending)):
             continue
-        text, pending = _trim_expression(pending), ""
+        text = _trim_expression(pending)
+        pending = ""
         if text in ("exit", "quit"):
             return 0
         _print_expression_value(screen, session, text)

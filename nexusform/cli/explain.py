@@ -73,10 +73,8 @@ def explain(arguments: ExplainArguments) -> int:
             build_pools_report,
         )
 
-        report, document = (
-            build_pools_report(address, answer.pools),
-            build_pools_document(address, answer.pools),
-        )
+        report = build_pools_report(address, answer.pools)
+        document = build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))
     texts += [_render_vm_explanation(vm, arguments, screen) for vm in answer.reasons]
     # VMs of this name, removed by the plan.
@@ -98,7 +96,8 @@ def explain(arguments: ExplainArguments) -> int:
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
     """Print the errors of the plan behind an answer, and notes about an object of a domain, such as a fleet."""
-    errors, domain_answer = select_errors(answer.diagnostics), answer.domain_answer
+    errors = select_errors(answer.diagnostics)
+    domain_answer = answer.domain_answer
     # The answer is about a configuration with errors: list them all.
     if domain_answer.allows_errors:
         screen.print_diagnostics(errors, answer.sources)

@@ -44,7 +44,8 @@ def fmt(arguments: FmtArguments) -> int:
         formatting.format_document(sys.stdin.buffer.read(), STDIN)
     else:
         # -check only reports.
-        list_files, write = arguments.list_files, arguments.write and not arguments.check
+        list_files = arguments.list_files
+        write = arguments.write and not arguments.check
         formatting = format_paths(
             arguments.paths or (".",),
             recursive=arguments.recursive,

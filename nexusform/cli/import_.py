@@ -89,7 +89,8 @@ def import_(arguments: ImportArguments) -> int:
     # An invalid address, or no block has it.
     if block is None or address is None:
         return screen.print_failure(problems, project.sources)
-    locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
+    locking = arguments.lock.build_options()
+    notices = RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
         if run.is_ready:
             run.diagnostics += run.check_identities()

@@ -238,10 +238,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except OSError as problem:
         if _is_current_directory_deleted():
             _print_to_stderr(
-                (
-                    "Error: the current directory was deleted. Change to another one, or use "
-                    "-chdir=DIR."
-                )
+                "Error: the current directory was deleted. Change to another one, or use "
+                "-chdir=DIR."
             )
             return 1
         # Disk full (`nexusform plan > FILE`), quota exceeded, file too large, I/O error.

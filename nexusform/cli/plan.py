@@ -426,7 +426,8 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
 
     problems = save_plan(plan, run, path, signer)
     if has_errors(problems):
-        context, options = run.project.context, get_plan_options(plan)
+        context = run.project.context
+        options = get_plan_options(plan)
         save_failed_plan(build_failed_plan(context, options, problems), path, context, sources={})
     return problems
 

@@ -86,7 +86,8 @@ def create_context(
 
     Raises a usage error.
     """
-    flags, environment = get_trust_flags(), dict(os.environ)
+    flags = get_trust_flags()
+    environment = dict(os.environ)
     try:
         confine = flags.confine or environment.get("NF_CONFINE", "")
         confinement = parse_confinement(confine, environment)

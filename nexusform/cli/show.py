@@ -222,7 +222,8 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
         # None: several writers, or a type without one.
         write = writers.pop() if len(writers) == 1 else None
         if write is not None:
-            width, show_sensitive = screen.known_width, arguments.show_sensitive
+            width = screen.known_width
+            show_sensitive = arguments.show_sensitive
             text = write(
                 target.state.instances,
                 arguments.status_version,

@@ -192,7 +192,8 @@ def push(arguments: PushArguments) -> int:
         return 1
     force = arguments.force
     change = state_commands.create_push_change(document, arguments.file, force=force)
-    context, locking = create_context(arguments.state), arguments.lock.build_options()
+    context = create_context(arguments.state)
+    locking = arguments.lock.build_options()
     result = run_state_change(
         screen, "state push", change, context, locking, force=force, rescued=document
     )

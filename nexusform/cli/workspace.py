@@ -76,7 +76,8 @@ def new(arguments: NewWorkspaceArguments) -> int:
     # unreadable, as already printed.
     if arguments.state and state is None:
         return 1
-    name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)
+    name = arguments.name
+    session = StateCommandContext(on_wait=screen.print_text)
     locking = arguments.lock.build_options()
     outcome = workspaces.create_workspace(
         create_context(), name, locking, state=state, session=session

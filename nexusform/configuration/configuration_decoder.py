@@ -649,7 +649,8 @@ _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
 
 def _is_about_block(problem: Diagnostic, block: Block) -> bool:
     """Check whether the problem is about the block's own text, and not about the called module."""
-    subject, span = problem.subject, block.span
+    subject = problem.subject
+    span = block.span
     if subject is None or subject.filename != span.filename:
         return False
     return span.start.byte <= subject.start.byte <= span.end.byte

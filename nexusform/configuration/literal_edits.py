@@ -52,7 +52,8 @@ def apply_literal_edits(
     texts: dict[str, bytes] = {}
     # keeps earlier offsets valid.
     for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
-        name, span = edit.span.filename, edit.span
+        name = edit.span.filename
+        span = edit.span
         text = texts.get(name, files[name].text.encode())
         texts[name] = text[: span.start.byte] + edit.after.encode() + text[span.end.byte :]
     return {name: text.decode() for name, text in texts.items()}
@@ -104,7 +105,8 @@ def _find_argument_at_path(
     if isinstance(body, syntax.JsonBody) or not path:
         # JSON is not edited; a path needs a name.
         return None
-    name, remaining_path = path[0], path[1:]
+    name = path[0]
+    remaining_path = path[1:]
     if not remaining_path:
         return next((attribute for attribute in body.attributes if attribute.name == name), None)
     blocks = [block for block in body.blocks if block.type == name]

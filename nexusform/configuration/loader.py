@@ -288,10 +288,11 @@ class _FileReader:
                 # Another call has the same directory.
                 return cached
             unsaved_files = [
-                os.path.basename(path)
+                # Strings: a Path of each file takes longer than the listing.
+                os.path.basename(path)  # noqa: PTH119
                 for path in self._unsaved
-                if os.path.dirname(path) == identity
-            ]  # noqa: PTH119, PTH120 - as strings
+                if os.path.dirname(path) == identity  # noqa: PTH120
+            ]
             names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
             diagnostic_id = (
@@ -479,7 +480,8 @@ class _SyntaxTreeCache:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
         except OSError:
             return None  # not cached
-        digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
+        digest = entry[:_DIGEST_LENGTH]
+        tree = entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
             # Not written with this key.
             return None
@@ -489,7 +491,8 @@ class _SyntaxTreeCache:
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Store a tree, and delete the oldest entries above the maximum."""
-        name, tree = self._compute_cache_entry_name(source), parser.encode_tree(body)
+        name = self._compute_cache_entry_name(source)
+        tree = parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
             entry = self._compute_cache_entry_digest(name, tree) + tree
@@ -575,7 +578,8 @@ def list_ignore_comments(source: SourceFile) -> list[tuple[Span, frozenset[str]]
     positions = CharacterPositions(source.name, source.text)
     comments: list[tuple[Span, frozenset[str]]] = []
     for match in _IDS.finditer(source.text):
-        start, end = match.start("mark"), match.end()
+        start = match.start("mark")
+        end = match.end()
         ids = frozenset(filter(None, re.split(r"[,\s]+", match["ids"] or "")))
         comments.append(
             (Span(source.name, positions.find_position(start), positions.find_position(end)), ids)

@@ -72,10 +72,8 @@ def apply_overrides(
         if block.type == "locals":
             locals_blocks.append(block)
         elif block.type in _REJECTED_BLOCKS:
-            detail, headline = (
-                _REJECTED_BLOCKS[block.type],
-                f"Cannot override '{block.type}' blocks",
-            )
+            detail = _REJECTED_BLOCKS[block.type]
+            headline = f"Cannot override '{block.type}' blocks"
             problems.append(
                 build_error(
                     "unsupported-block-override", detail, block.header_span, headline=headline

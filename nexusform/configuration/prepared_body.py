@@ -136,7 +136,8 @@ class PreparedBody:
             if count_name in nulls:
                 # A null count is not compared, as if the argument were absent.
                 continue
-            count, elements = values[count_name], values[list_name]
+            count = values[count_name]
+            elements = values[list_name]
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (
                     f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. '
@@ -343,7 +344,8 @@ class NestedBlockGroup:
         enclosing body.
         """
         # New paths begin here.
-        first_sensitive, first_refined = len(result.sensitive), len(result.refinements)
+        first_sensitive = len(result.sensitive)
+        first_refined = len(result.refinements)
         # Or its position.
         step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)
         prefix: Path = (self.name,) if self.nested.nesting is Nesting.SINGLE else (self.name, step)

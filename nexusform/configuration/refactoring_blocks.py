@@ -96,7 +96,8 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     """
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
-    target, object_id = arguments.get("to"), arguments.get("id")
+    target = arguments.get("to")
+    object_id = arguments.get("id")
     if target is None or object_id is None:
         # reported by the schema.
         return None
@@ -133,9 +134,11 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
     if isinstance(expression, Traversal):
         return expression
     if isinstance(expression, RelativeTraversal):
-        source, steps = expression.source, expression.steps
+        source = expression.source
+        steps = expression.steps
     elif isinstance(expression, Index):
-        source, steps = expression.collection, (TraverseIndex(key=0, span=expression.key.span),)
+        source = expression.collection
+        steps = (TraverseIndex(key=0, span=expression.key.span),)
     else:
         return None  # no address
     # The part before the last brackets.
@@ -187,7 +190,8 @@ def build_address_pattern(
         return AddressPattern(module)
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
-        mode, remaining_parts = "data", remaining_parts[1:]
+        mode = "data"
+        remaining_parts = remaining_parts[1:]
     if remaining_parts and remaining_parts[0] in _RESERVED:
         reason = f'"{remaining_parts[0]}" has another meaning in expressions'
         problems.append(_build_invalid_address_error(traversal, reason))

@@ -209,8 +209,10 @@ class _ReferenceChecker:
         A name without a check of its own is a resource type.
         """
         # The node is the declaration with the reference.
-        traversal, node = reference.traversal, reference.node
-        name, first_attribute = traversal.root.name, traversal.first_name
+        traversal = reference.traversal
+        node = reference.node
+        name = traversal.root.name
+        first_attribute = traversal.first_name
         if (
             first_attribute
             and name == "local"
@@ -354,7 +356,8 @@ class _ReferenceChecker:
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
-        name, steps = remaining_steps[0].name, remaining_steps[1:]
+        name = remaining_steps[0].name
+        steps = remaining_steps[1:]
         block = self._find_block(mode, kind, name, scope)
         if block is None:
             yield self._build_undeclared_resource_error(traversal, mode, kind, name)
@@ -524,7 +527,8 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         f'"{name}".{suggest_name(name, attributes)} '
         f"Its {attribute_list}."
     )
-    span, headline = traversal.steps[0].span, f'Invalid "{root}" attribute'
+    span = traversal.steps[0].span
+    headline = f'Invalid "{root}" attribute'
     yield build_error(
         "invalid-object-attribute", detail, span, context=traversal.span, headline=headline
     )
@@ -544,7 +548,8 @@ def _check_instance_key(
             "include an "
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
         )
-        span, headline = steps[0].span, f"Unexpected {noun} instance key"
+        span = steps[0].span
+        headline = f"Unexpected {noun} instance key"
         yield build_error(
             "unexpected-instance-key", detail, span, context=traversal.span, headline=headline
         )
@@ -622,7 +627,8 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
     if not path:
         # The whole path exists.
         return ""
-    name, remaining_path = path[0], path[1:]
+    name = path[0]
+    remaining_path = path[1:]
     attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:
         hint = suggest_name(str(name), attributes)
@@ -667,7 +673,8 @@ def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: P
     """Return why the remaining steps into a value of a type cannot exist; "" if they may."""
     if not remaining_path or value_type is DYNAMIC:
         return ""
-    step, text = remaining_path[0], format_path(current_path)
+    step = remaining_path[0]
+    text = format_path(current_path)
     # The two last arguments of this function, one step on.
     next_paths = (*current_path, step), remaining_path[1:]
     match value_type:

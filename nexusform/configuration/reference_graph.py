@@ -114,7 +114,8 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
     """
     path = module.path
     for variable in module.variables.values():
-        node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
+        node = Declaration(path, "variable", variable.name)
+        header = f'variable "{variable.name}"'
         yield from _list_condition_references(node, variable.validations, _MODULE_SCOPE, header)
     for local in module.locals.values():
         node = Declaration(path, "local", local.name)
@@ -326,7 +327,9 @@ def _list_referenced_declarations(
     `var.x` leads to a variable, `module.m.out` into the called module. `everything`: list all
     declarations of a called module.
     """
-    root, steps, path = traversal.root.name, traversal.steps, module.path
+    root = traversal.root.name
+    steps = traversal.steps
+    path = module.path
     name = traversal.first_name
     if root == "var":
         return (Declaration(path, "variable", name),) if name in module.variables else ()

@@ -178,7 +178,8 @@ def decode_resource_block(
     lifecycle = _decode_lifecycle(parts, mode, problems)
     problems.extend(check_enabled_repetition(lifecycle.enabled, count, for_each))
     start = block.span.start
-    rules, lines = location.ignored_rules, range(start.line, block.span.end.line + 1)
+    rules = location.ignored_rules
+    lines = range(start.line, block.span.end.line + 1)
     return ResourceBlock(
         address=ConfigAddress(location.module, mode, kind.value, name.value),
         mode=mode,
@@ -239,7 +240,8 @@ def read_repetition(
 
     If both are set, report it and return `count` alone.
     """
-    count, for_each = attributes.get("count"), attributes.get("for_each")
+    count = attributes.get("count")
+    for_each = attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
             'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be '
@@ -297,7 +299,8 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     condition = None
     if prevention is not None and not is_constant_value(prevention.expression):
         # The fixed setting is then False.
-        condition, prevention = prevention.expression, None
+        condition = prevention.expression
+        prevention = None
     return Lifecycle(
         create_before_destroy=evaluate_bool(
             arguments.get("create_before_destroy"), problems, default=False

@@ -221,7 +221,8 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
             # Not a constraint.
             return None
         # Such as ">=" and "1.2".
-        operator, required = term.group(1) or "", term.group(2)
+        operator = term.group(1) or ""
+        required = term.group(2)
         required_version = _parse_version_triple(required)
         # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0.
         if operator == "~>":

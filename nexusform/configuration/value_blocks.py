@@ -255,17 +255,16 @@ def decode_condition_blocks(
             # left to the caller.
             continue
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
-        condition, message = (
-            parts.attributes.get("condition"),
-            parts.attributes.get("error_message"),
-        )
+        condition = parts.attributes.get("condition")
+        message = parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):
             detail = (
                 "The condition expression must refer to at least one object from elsewhere in the "
                 "configuration, or "
                 "else its result would not be checking anything."
             )
-            headline, span = f"Invalid {kind} expression", condition.expression.span
+            headline = f"Invalid {kind} expression"
+            span = condition.expression.span
             problems.append(
                 build_error("condition-refers-to-nothing", detail, span, headline=headline)
             )

@@ -237,7 +237,8 @@ def _resolve_variable(
         )
         # The default replaces null.
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
-            value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
+            value = variable.default
+            origin = VariableValueSource(DEFAULT, variable.span)
             if value is None:
                 detail = (
                     f"The given value (from {assignment.origin.text}) is not suitable for "
@@ -362,7 +363,8 @@ class ConstantVariableScope:
 
         For any other reference return an unknown value, the number of all its steps, and a problem.
         """
-        root, name = traversal.root.name, traversal.first_name
+        root = traversal.root.name
+        name = traversal.first_name
         if root == "local" and name in self._locals_in_evaluation:
             # It depends on itself: reported elsewhere.
             return DYNAMIC_UNKNOWN, len(traversal.steps), []

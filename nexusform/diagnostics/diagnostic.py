@@ -199,7 +199,8 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     Its `line` has the number and content of the text line, and is removed. If the source line is
     uncertain, keep the subject.
     """
-    subject, line = diagnostic.subject, diagnostic.line
+    subject = diagnostic.subject
+    line = diagnostic.line
     if line is None:
         return diagnostic
     unchanged = replace(diagnostic, line=None)

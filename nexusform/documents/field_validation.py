@@ -150,7 +150,8 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     The bounds limit the value of a number, and the length of a text, a list or a mapping.
     """
     # None: no bound.
-    low, high = shape.minimum, shape.maximum
+    low = shape.minimum
+    high = shape.maximum
     if (low, high) == (None, None):
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)

@@ -356,7 +356,8 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     Without a tag, it is text in quotes, else YAML's rules decide. A text such as 1.5 is unfit for
     `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
-    text, tag = event.value, event.tag
+    text = event.value
+    tag = event.tag
     if tag is None:
         # implicit[0]: not quoted.
         return _parse_plain_scalar(text, position) if event.implicit[0] else text

@@ -212,7 +212,8 @@ def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any
     """
     try:
         members = json.loads(document)
-        header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
+        header = members["encryption"]
+        data = base64.b64decode(members["data"], validate=True)
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise EncryptionProblem(

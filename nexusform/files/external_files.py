@@ -60,17 +60,13 @@ class ExternalFile(Struct, frozen=True):
     form: PathValueForm = PathValueForm.PATH
 
 
-_OPERATOR, _LIMITED, _WORK_TREE = (
-    AllowedWriter.OPERATOR,
-    AllowedWriter.LIMITED,
-    AllowedWriter.WORK_TREE,
-)
-_PATHS, _HOME, _PROGRAM, _FLAG = (
-    PathValueForm.PATHS,
-    PathValueForm.HOME,
-    PathValueForm.PROGRAM,
-    PathValueForm.FLAG,
-)
+_OPERATOR = AllowedWriter.OPERATOR
+_LIMITED = AllowedWriter.LIMITED
+_WORK_TREE = AllowedWriter.WORK_TREE
+_PATHS = PathValueForm.PATHS
+_HOME = PathValueForm.HOME
+_PROGRAM = PathValueForm.PROGRAM
+_FLAG = PathValueForm.FLAG
 # Every variable, default path and flag that leads to a file; docs/security.md has the same table.
 EXTERNAL_FILES: Final = (
     ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathValueForm.COMMAND),

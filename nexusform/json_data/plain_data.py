@@ -132,7 +132,8 @@ def _iterate_parts(value: Value) -> Iterable[tuple[PathStep, Value]]:
 
 def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Refinement:
     """Return the refinement with converted bounds of numbers."""
-    lowest, highest = refinement.lowest, refinement.highest
+    lowest = refinement.lowest
+    highest = refinement.highest
     return replace(
         refinement,
         lowest=None if lowest is None else convert(lowest),
@@ -320,7 +321,8 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
     raw = value.raw
     if not path or isinstance(value.type, SetType):
         return change(value)
-    step, remaining_path = path[0], path[1:]
+    step = path[0]
+    remaining_path = path[1:]
     if isinstance(raw, dict) and step in raw:
         return Value(
             value.type,
@@ -356,7 +358,8 @@ def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
     """
     if not path:
         return part
-    step, remaining_path = path[0], path[1:]
+    step = path[0]
+    remaining_path = path[1:]
     if isinstance(value, Mapping) and step in value:
         return {**value, step: replace_part_at_path(value[step], remaining_path, part)}
     if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
@@ -422,7 +425,8 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
 
     Older versions differ for a comma before the end.
     """
-    text, position = error.doc, error.pos
+    text = error.doc
+    position = error.pos
     # None for any other error.
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
     before = text[:position].rstrip(_BLANKS)

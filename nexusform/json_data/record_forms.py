@@ -66,11 +66,9 @@ class RecordForm(Generic[Record]):
         members = []
         # Without words: all fields.
         for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
-            is_omitted, is_spread, is_null = (
-                word.startswith("["),
-                word.startswith("*"),
-                word.endswith("?"),
-            )
+            is_omitted = word.startswith("[")
+            is_spread = word.startswith("*")
+            is_null = word.endswith("?")
             # Of "[key=source]", "*key=source" or "key=source?".
             key, _, source = word.strip("[*?]").partition("=")
             path = source or key

@@ -14,7 +14,10 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import enclose
 from nexusform.documents.scalars import parse_integer
 
-IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
+IN = "In"
+NOT_IN = "NotIn"
+EXISTS = "Exists"
+DOES_NOT_EXIST = "DoesNotExist"
 GREATER, LESS = "Gt", "Lt"
 EQUAL = "Equal"
 NO_SCHEDULE = "NoSchedule"
@@ -130,7 +133,8 @@ def _is_comparison_met(
     """
     if len(values) != 1:
         return False
-    number, bound = parse_integer(value, signed=True), parse_integer(values[0], signed=True)
+    number = parse_integer(value, signed=True)
+    bound = parse_integer(values[0], signed=True)
     return number is not None and bound is not None and compare(number, bound)
 
 

@@ -15,7 +15,8 @@ from math import inf
 from msgspec import Struct
 
 _NANO = -9
-MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
 _MAX_DIGITS = 18
 _BINARY_DIGITS = 15
 # Kubernetes accepts any 32-bit exponent and then computes for minutes on large ones; they are never
@@ -248,7 +249,8 @@ def _parse_large_quantity(
     digits = abs(number.digits)
     # The exponent is of 2: apply it at once.
     if quantity_format is QuantityFormat.BINARY:
-        digits, exponent = digits << exponent, 0
+        digits = digits << exponent
+        exponent = 0
     places = exponent - len(number.fraction) - _NANO
     if places >= 0:
         nano = digits * int(10**places)
@@ -258,10 +260,13 @@ def _parse_large_quantity(
     else:
         # The last digits are dropped; two negations round up.
         nano = -(-digits // int(10**-places))
-    unscaled, scale = nano, _NANO
+    unscaled = nano
+    scale = _NANO
     if quantity_format is QuantityFormat.BINARY:
         if nano > MAX_INT64 * 10**9:
-            unscaled, scale, nano = MAX_INT64, 0, MAX_INT64 * 10**9
+            unscaled = MAX_INT64
+            scale = 0
+            nano = MAX_INT64 * 10**9
         if 0 < nano < 10**9:
             quantity_format = QuantityFormat.DECIMAL
     return Quantity(number.sign * unscaled, scale, quantity_format, number.sign * nano)
@@ -312,14 +317,16 @@ def _format_canonical(quantity: Quantity) -> str:
         return "0"
     sign = "-" if quantity.nano < 0 else ""
     # amount * 10**exponent.
-    amount, exponent = abs(quantity.nano), _NANO
+    amount = abs(quantity.nano)
+    exponent = _NANO
     units, remainder = divmod(amount, 10**9)
     if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
         trailing_zero_bits = (units & -units).bit_length() - 1
         suffix_index = min(trailing_zero_bits // 10, len(_BINARY_NAMES) - 1)
         return f"{sign}{units >> 10 * suffix_index}{_BINARY_NAMES[suffix_index]}"
     while amount % 1000 == 0:
-        amount, exponent = amount // 1000, exponent + 3
+        amount = amount // 1000
+        exponent = exponent + 3
     if exponent == 0:
         return f"{sign}{amount}"
     if quantity.format is QuantityFormat.EXPONENT or exponent not in _DECIMAL_NAMES:

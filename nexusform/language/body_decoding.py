@@ -175,7 +175,8 @@ def _check_label_count(block: syntax.Block, label_names: tuple[str, ...]) -> Dia
 
     None if their number is that of `label_names`.
     """
-    count, expected = len(block.labels), len(label_names)
+    count = len(block.labels)
+    expected = len(label_names)
     if count > expected:
         span = block.labels[expected].span
         if label_names:

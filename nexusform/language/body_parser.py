@@ -140,7 +140,8 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         # To be restored after an error.
-        depth, block = stream.depth, stream.block
+        depth = stream.depth
+        block = stream.block
         following = stream.tokens.kinds[first + 1]
         stream.index = first + 1
         # The nesting depth reached in the expressions of this item.
@@ -157,7 +158,8 @@ class BodyParser:
         except MalformedSyntaxError:
             # As outside of brackets.
             stream.skip_newlines = False
-            stream.depth, stream.block = depth, block
+            stream.depth = depth
+            stream.block = block
             self._skip_malformed_item(first, stream.index)
 
     def _parse_attribute(self, first: int, items: _BodyItems) -> None:
@@ -329,10 +331,8 @@ class BodyParser:
             closing = stream.index
             # Else a new one explains the missing brace.
             if len(stream.diagnostics) == previous_count:
-                brace, header = (
-                    stream.build_span(opening, opening),
-                    stream.build_span(first, opening),
-                )
+                brace = stream.build_span(opening, opening)
+                header = stream.build_span(first, opening)
                 stream.add_problem(
                     "unclosed-configuration-block", _UNCLOSED, subject=brace, context=header
                 )

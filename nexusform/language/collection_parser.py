@@ -37,7 +37,8 @@ class CollectionParser:
     def parse_tuple(self) -> syntax.Expression:
         """Parse `[a, b]` or `[for v in c : e]`; newlines are ignored inside."""
         stream = self.stream
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer = stream.skip_newlines
+        stream.skip_newlines = True
         try:
             opening = stream.read_token()
             if stream.is_next_word("for"):
@@ -220,11 +221,13 @@ class CollectionParser:
         collection = self.parse_expression()
         detail = "For expression requires a colon after the collection expression."
         stream.require_token(":", _INVALID_FOR, detail, since=opening)
-        key, value = None, self.parse_expression()
+        key = None
+        value = self.parse_expression()
         # The expression before it is the key.
         if stream.peek() == "=>":
             stream.read_token()
-            key, value = value, self.parse_expression()
+            key = value
+            value = self.parse_expression()
         ellipsis = stream.read_token() if stream.peek() == "..." else None
         condition = None
         if stream.is_next_word("if"):

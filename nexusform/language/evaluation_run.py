@@ -155,7 +155,8 @@ class ExpressionRun:
 
         Return its value and its diagnostics, without adding them to those of the run.
         """
-        outer_diagnostics, self.diagnostics = self.diagnostics, []
+        outer_diagnostics = self.diagnostics
+        self.diagnostics = []
         try:
             value = work(*arguments)
             return value, self.diagnostics
@@ -339,7 +340,8 @@ class TracingEvaluator(ExpressionRun):
 
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate as in any run, and record the value and errors in a part of the enclosing expression's trace."""
-        enclosing, trace = self.current, EvaluationTrace(expression)
+        enclosing = self.current
+        trace = EvaluationTrace(expression)
         # A value for a message is no part of the expression.
         if not self._is_building_notes:
             if len(enclosing.parts) < MAX_TRACES:
@@ -347,7 +349,8 @@ class TracingEvaluator(ExpressionRun):
             else:
                 enclosing.omitted += 1
         self.current = trace
-        diagnostics, previous_count = self.diagnostics, len(self.diagnostics)
+        diagnostics = self.diagnostics
+        previous_count = len(self.diagnostics)
         try:
             trace.value = super().evaluate(expression)
         finally:

@@ -123,7 +123,8 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
     Report a problem at the part at fault, the collection or the key.
     """
     previous_count = len(run.diagnostics)
-    collection, key = run.evaluate(node.collection), run.evaluate(node.key)
+    collection = run.evaluate(node.collection)
+    key = run.evaluate(node.key)
     if run.has_failed_since(previous_count):
         return DYNAMIC_UNKNOWN
     outcome = get_element(collection, key)

@@ -52,7 +52,8 @@ class ExpressionParser:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
         # `reach`: greatest nesting depth, now of this expression alone.
-        outer_reach, stream.reach = stream.reach, 0
+        outer_reach = stream.reach
+        stream.reach = 0
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
         # `result` is the condition of `? a : b`.
@@ -124,17 +125,20 @@ class ExpressionParser:
             return syntax.Unary(
                 kind, operand, stream.build_span(index, index).extend_to(operand.span)
             )
-        diagnostic_id, token = "invalid-expression", "an invalid expression token"
+        diagnostic_id = "invalid-expression"
+        found = "an invalid expression token"
         if kind == END:
-            diagnostic_id, token = "missing-expression", "the end of the file"
+            diagnostic_id = "missing-expression"
+            found = "the end of the file"
         raise stream.report_error(
-            diagnostic_id, f"Expected the start of an expression, but found {token}."
+            diagnostic_id, f"Expected the start of an expression, but found {found}."
         )
 
     def _parse_parentheses(self) -> syntax.Expression:
         """Parse `( expression )`; newlines are ignored inside."""
         stream = self.stream
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer = stream.skip_newlines
+        stream.skip_newlines = True
         try:
             first = stream.read_token()
             inner = self.parse_expression()
@@ -192,7 +196,8 @@ class ExpressionParser:
             "Function selector must be followed by an open parenthesis to begin the function call."
         )
         stream.require_token("(", "missing-open-parenthesis", detail, since=first)
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer = stream.skip_newlines
+        stream.skip_newlines = True
         try:
             arguments, expand = self._parse_call_arguments(first)
             closing = stream.read_token()
@@ -330,7 +335,8 @@ class ExpressionParser:
         if stream.peek() == "*":
             splat = self._parse_full_splat(_append_traversal_steps(source, steps), opening)
             return splat, []
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer = stream.skip_newlines
+        stream.skip_newlines = True
         try:
             key = self.parse_expression()
             detail = 'The index operator must end with a closing bracket ("]").'

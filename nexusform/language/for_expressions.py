@@ -161,7 +161,8 @@ def _visit_included_elements(
 
     Stop at the first error (`has_failed`).
     """
-    node, run = conditions.node, conditions.run
+    node = conditions.node
+    run = conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)
         if conditions.has_failed:
@@ -238,7 +239,8 @@ class _ObjectBuilder:
 
         An unknown, invalid or repeated key makes the whole object unknown.
         """
-        node, run = self.node, self.run
+        node = self.node
+        run = self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
         if run.has_failed_since(before):
@@ -376,7 +378,8 @@ def _evaluate_splat_element(node: Splat, element: Value, run: ExpressionRun) -> 
     """Evaluate the steps after `[*]` for one element."""
     if isinstance(node.element, SplatElement):
         return element  # no steps
-    outer, run.element = run.element, element
+    outer = run.element
+    run.element = element
     try:
         return run.evaluate(node.element)
     finally:

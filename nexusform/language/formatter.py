@@ -88,9 +88,11 @@ def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
     result: list[_Token] = []
     index = 0
     while tokens.kinds[index] != scanner.END:
-        kind, last = tokens.kinds[index], index
+        kind = tokens.kinds[index]
+        last = index
         if kind == scanner.OPEN_HEREDOC:
-            kind, last = _HEREDOC, _find_heredoc_end(tokens, index)
+            kind = _HEREDOC
+            last = _find_heredoc_end(tokens, index)
         begin = tokens.starts[index]
         result.append(_Token(kind, tokens.text[begin : tokens.ends[last]], begin))
         index = last + 1
@@ -211,7 +213,8 @@ def _split_line_into_alignment_cells(line: _Line) -> None:
             open_brackets = sum(token.depth_change for token in lead[index:])
             # The value ends on this line.
             if open_brackets == 0:
-                line.assign, line.lead = lead[index:], lead[:index]
+                line.assign = lead[index:]
+                line.lead = lead[:index]
             return
 
 
@@ -240,7 +243,8 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     `before` is the token in front of `token`: it shows whether `-` subtracts or negates. The first
     rule that applies decides, and the rules about brackets come last.
     """
-    kind, following = token.kind, after.kind
+    kind = token.kind
+    following = after.kind
     if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
         return False
     if kind == ",":
@@ -271,7 +275,8 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay
     together.
     """
-    kind, following = token.kind, after.kind
+    kind = token.kind
+    following = after.kind
     if kind == "{" or following == "}":
         # None in {}
         return (kind, following) != ("{", "}")

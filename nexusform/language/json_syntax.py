@@ -38,7 +38,13 @@ _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r":
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _MAX_LEVELS = 512
 
-_PLAIN, _ESCAPED, _PUNCTUATION, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
+_PLAIN = 1
+_ESCAPED = 2
+_PUNCTUATION = 3
+_NUMBER = 4
+_WORD = 5
+_OTHER = 6
+_END = 7
 # The most common template, `${a.b.c}`, is built without the parser.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
@@ -81,7 +87,8 @@ class _JsonReader:
         group = match.lastindex
         # The end of the text.
         if group is None:
-            self.kind, self.word = _END, ""
+            self.kind = _END
+            self.word = ""
             self.begin = self.offset = len(self.text)
             return
         self.word = match.group(group)
@@ -89,8 +96,10 @@ class _JsonReader:
         begin, end = match.span(group)
         if group == _PLAIN:
             # The quotation marks.
-            begin, end = begin - 1, end + 1
-        self.begin, self.offset = begin, end
+            begin = begin - 1
+            end = end + 1
+        self.begin = begin
+        self.offset = end
 
     def get_span(self) -> Span:
         """Return the span of the current token."""
@@ -166,7 +175,8 @@ class _JsonReader:
                     if self.kind == _END
                     else "A property name in double quotes is expected here."
                 )
-            name, name_span = self.decode_string(), self.get_span()
+            name = self.decode_string()
+            name_span = self.get_span()
             self.load_token()
             if self.kind != ":":
                 raise self.build_error(
@@ -186,7 +196,9 @@ class _JsonReader:
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
         """Add the properties with plain strings after the current brace or comma, and load the token after them."""
-        next_member, text, span = _MEMBER.match, self.text, self.positions.build_span
+        next_member = _MEMBER.match
+        text = self.text
+        span = self.positions.build_span
         match = next_member(text, self.offset)
         has_comma = False
         while match is not None:
@@ -422,7 +434,8 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
 
     `steps` is ".step.step".
     """
-    filename, start = span.filename, span.start
+    filename = span.filename
+    start = span.start
 
     def build_span(begin: int, end: int) -> Span:
         """Build the span between two offsets in the source of the string."""

@@ -77,7 +77,8 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
     if operator == "!=":
         return apply_unary_operator("!", compare_values(left, right))
     marks = left.marks | right.marks
-    first, second = left.raw, right.raw
+    first = left.raw
+    second = right.raw
     if first is None or second is None:
         raise OperationProblem("argument must not be null")
     if first is UNKNOWN or second is UNKNOWN:
@@ -106,15 +107,18 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
     Return the result if it is the same for all values, else None.
     """
-    left_bounds, right_bounds = get_refinement(left), get_refinement(right)
+    left_bounds = get_refinement(left)
+    right_bounds = get_refinement(right)
     if operator in {">", ">="}:
         # A > b is b < a.
         left_bounds, right_bounds = right_bounds, left_bounds
     # `>` and `>=` are exchanged.
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
     # None: no bound.
-    left_lowest, left_highest = left_bounds.lowest, left_bounds.highest
-    right_lowest, right_highest = right_bounds.lowest, right_bounds.highest
+    left_lowest = left_bounds.lowest
+    left_highest = left_bounds.highest
+    right_lowest = right_bounds.lowest
+    right_highest = right_bounds.highest
     if (
         left_highest is not None
         and right_lowest is not None
@@ -202,7 +206,8 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     # False for `&&`, true for `||`, else None.
     decisive = _DECISIVE.get(node.operator)
     if decisive is not None and not has_failed:
-        left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
+        left_failed = has_errors(left_problems)
+        right_failed = has_errors(right_problems)
         if left.raw is decisive and not left_failed:
             run.diagnostics.extend(left_problems)
             return left.add_marks(marks)

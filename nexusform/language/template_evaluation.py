@@ -143,9 +143,15 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     if condition.raw is UNKNOWN:
         return _build_unknown_choice(then, otherwise, common_type).add_marks(marks)
     if condition.raw:
-        word, part, chosen, problems = "true", node.then, then, then_problems
+        word = "true"
+        part = node.then
+        chosen = then
+        problems = then_problems
     else:
-        word, part, chosen, problems = "false", node.otherwise, otherwise, otherwise_problems
+        word = "false"
+        part = node.otherwise
+        chosen = otherwise
+        problems = otherwise_problems
     run.diagnostics.extend(problems)
     try:
         return convert_value(chosen, common_type).add_marks(marks)
@@ -191,7 +197,8 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
         return _describe_object_difference(then, otherwise)
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
-        first, second = len(then.elements), len(otherwise.elements)
+        first = len(then.elements)
+        second = len(otherwise.elements)
         if first != second:
             return (
                 f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."

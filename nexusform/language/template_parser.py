@@ -141,7 +141,8 @@ class TemplateParser:
                 return pieces, index
             if kind in {scanner.QUOTED_TEXT, scanner.PLAIN_TEXT}:
                 stream.index += 1
-                begin, end = tokens.starts[index], tokens.ends[index]
+                begin = tokens.starts[index]
+                end = tokens.ends[index]
                 is_quoted = kind == scanner.QUOTED_TEXT
                 text = (
                     self._decode_text(begin, end)
@@ -181,7 +182,8 @@ class TemplateParser:
         Return it, and whether its end trims the text after it.
         """
         stream = self.stream
-        outer, stream.skip_newlines = stream.skip_newlines, True
+        outer = stream.skip_newlines
+        stream.skip_newlines = True
         try:
             first = stream.read_token()
             piece: _Piece
@@ -356,7 +358,8 @@ class TemplateParser:
                 )
                 raise self._report_unexpected(end, detail)
             # further parts are those of `else`.
-            open_directive.then, open_directive.parts = open_directive.parts, []
+            open_directive.then = open_directive.parts
+            open_directive.parts = []
             return
         if end.keyword != _ENDS[start.keyword]:
             raise self._report_unexpected(
@@ -388,10 +391,12 @@ def _build_directive_expression(
             start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span
         )
     # `parts` are those read since the `else`.
-    then, otherwise = open_directive.then, open_directive.parts
+    then = open_directive.then
+    otherwise = open_directive.parts
     # There was no `else`: they are those of the `if`.
     if then is None:
-        then, otherwise = open_directive.parts, []
+        then = open_directive.parts
+        otherwise = []
     return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
 

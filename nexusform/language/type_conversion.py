@@ -74,7 +74,8 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     if isinstance(target, (ObjectType, TupleType)):
         # Its type gives the number of parts.
         return Refinement(refinement.not_null)
-    shortest, longest = refinement.shortest, refinement.longest
+    shortest = refinement.shortest
+    longest = refinement.longest
     if isinstance(value.type, (ObjectType, TupleType)):
         shortest = longest = len(value.type.parts)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
@@ -222,7 +223,8 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
     """
     if not isinstance(value.type, TupleType):
         raise ConversionProblem(path=(), message="tuple required")
-    length, required = len(value.raw), len(target.elements)
+    length = len(value.raw)
+    required = len(target.elements)
     if length != required:
         raise ConversionProblem(
             path=(), message=f"tuple of {required} elements required, not {length}"

@@ -126,7 +126,8 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     This follows from their refinements: whether null is possible, the prefix of a text, bounds of a
     number, and bounds of a length. An unknown text that begins with "a" never equals "bc".
     """
-    left_refinement, right_refinement = get_refinement(left), get_refinement(right)
+    left_refinement = get_refinement(left)
+    right_refinement = get_refinement(right)
     if left.raw is None or right.raw is None:
         # One value is null, and the other is not.
         return left_refinement.not_null or right_refinement.not_null
@@ -134,7 +135,8 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         # Both may be null.
         return False
     # The text after the prefix of an unknown one is open: only the common length can be compared.
-    left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
+    left_prefix = left_refinement.prefix
+    right_prefix = right_refinement.prefix
     if right.raw is UNKNOWN:
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN:
@@ -160,7 +162,8 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     The first rules decide about unknown values, nulls and different types. Then known values are
     compared by part.
     """
-    first, second = left.raw, right.raw
+    first = left.raw
+    second = right.raw
     if first is UNKNOWN or second is UNKNOWN:
         return None if _can_equal_unknown(left, right) else False
     # Here both values are known; parts of them may be unknown.

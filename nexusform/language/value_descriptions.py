@@ -52,7 +52,8 @@ def quote_text(text: str) -> str:
 
 def _describe_collection(value: Value) -> str:
     """Describe a value of several parts: its type, and their number."""
-    name, count = describe_type(value.type), len(value.raw)
+    name = describe_type(value.type)
+    count = len(value.raw)
     if isinstance(value.type, ObjectType):
         if count == 0:
             return "object with no attributes"

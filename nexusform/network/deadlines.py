@@ -110,7 +110,8 @@ def pause_deadline() -> Iterator[None]:
     if operation is None:
         yield
         return
-    start_time, ends_at = time.monotonic(), operation.ends_at
+    start_time = time.monotonic()
+    ends_at = operation.ends_at
     operation.ends_at = inf
     try:
         yield

@@ -190,7 +190,8 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         )
     length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
-    is_success, max_bytes = status in _SUCCESS, request.max_bytes
+    is_success = status in _SUCCESS
+    max_bytes = request.max_bytes
     if not is_success:
         if announced > MAX_ERROR_BYTES:
             # The status says enough.
@@ -252,10 +253,8 @@ def build_limited_session(endpoint: str) -> Any:
                 is_to_endpoint = False
             if not is_to_endpoint:
                 raise InvalidURL(
-                    (
-                        f"an answer of {origin} links to another server, and credentials are not "
-                        "sent there"
-                    )
+                    f"an answer of {origin} links to another server, and credentials are not "
+                    "sent there"
                 )
             record_server_access(origin)
             is_stream = options.get("stream")

@@ -246,7 +246,8 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     """Compute the score over all predictions except ties; None without any verified one."""
     # With fewer correct predictions than its share.
     has_worse_class = False
-    total, certain = ShareClassScore(), ShareClassScore()
+    total = ShareClassScore()
+    certain = ShareClassScore()
     for key, score in record.items():
         subject, share_class = key
         # ties are counted apart: many are correct by chance.

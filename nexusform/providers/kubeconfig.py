@@ -183,7 +183,8 @@ def read_account(
             f"{source} has no current context. Set one: {_format_names(entries['contexts'])}."
         )
     context_entry = _get_named_entry(source, entries["contexts"], current, "context", origin="")
-    cluster_name, user_name = get_text(context_entry, "cluster"), get_text(context_entry, "user")
+    cluster_name = get_text(context_entry, "cluster")
+    user_name = get_text(context_entry, "user")
     origin = f" of the context {current}"
     cluster = _get_named_entry(source, entries["clusters"], cluster_name, "cluster", origin)
     user = (
@@ -297,7 +298,8 @@ def _iterate_entries(
         items = [None]  # rejected below
     kind = section.removesuffix("s")
     for number, item in enumerate(items):
-        name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
+        name = get_value_at_path(item, "name")
+        entry = get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(
                 f"{path} cannot be used: {section}[{number}] must have a name and a {kind}."
@@ -310,7 +312,8 @@ def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) ->
 
     Raises KubeconfigProblem.
     """
-    directory, plug_in = file.absolute().parent, get_mapping(entry, "exec")
+    directory = file.absolute().parent
+    plug_in = get_mapping(entry, "exec")
     paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
     command = plug_in.get("command") or ""
     for key, value in {**paths, "command": command}.items():
@@ -350,10 +353,8 @@ def read_pod_account() -> KubernetesAccount:
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
-    host, port = (
-        read_variable("KUBERNETES_SERVICE_HOST"),
-        os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
-    )
+    host = read_variable("KUBERNETES_SERVICE_HOST")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     account = Path(SERVICE_ACCOUNT)
     if not (account / "token").is_file():
         raise KubeconfigProblem(
@@ -395,7 +396,8 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
     has_tls_settings = any(name.startswith(("certificate", "client", "proxy")) for name in names)
     needs_tls = has_tls_settings or not account.server.startswith("http:")
     try:
-        cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
+        cluster = convert(account.cluster, Cluster)
+        user = convert(user_entry, User)
         verify = needs_tls and verify_cluster(cluster, user, lambda path: path)
         has_plugin = bool(account.user.get("exec"))
         auth = (

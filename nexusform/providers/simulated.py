@@ -148,7 +148,8 @@ def _replace_value_at_path(value: Any, path: Path, new: Any) -> Any:
     """Return a value with another part at a path; lists are extended as needed."""
     if not path:
         return new
-    step, remaining_path = path[0], path[1:]
+    step = path[0]
+    remaining_path = path[1:]
     if isinstance(step, int):
         items = [*get_list(value)]
         items += [None] * (step + 1 - len(items))

@@ -131,7 +131,8 @@ class Reality:
             if self._last_durable >= number:
                 return
             with self._lock:
-                batch, self._pending = self._pending, []
+                batch = self._pending
+                self._pending = []
                 try:
                     # Write a small file again instead of a log. A log left by an earlier run is
                     # merged by this, too.
@@ -214,7 +215,8 @@ class Reality:
         self._has_leftover_log = True
         with suppress(OSError):
             if self._log is not None:
-                log, self._log = self._log, None
+                log = self._log
+                self._log = None
                 os.close(log)
             self._log_path.unlink(missing_ok=True)
             self._has_leftover_log = False
@@ -309,7 +311,8 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
         rows = json_codec.parse_json(content)
     except json_codec.JsonProblem as problem:
         before = json_codec.decode_text_for_display(content)[: problem.offset]
-        line, column = before.count("\n") + 1, problem.offset - before.rfind("\n")
+        line = before.count("\n") + 1
+        column = problem.offset - before.rfind("\n")
         raise ProviderProblem(
             f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
         ) from None

@@ -243,7 +243,8 @@ def _parse_cpu_list(text: str) -> frozenset[int] | None:
         bounds = _RANGE.match(part.strip())
         if bounds is None:
             return None
-        first, last = int(bounds[1]), int(bounds[2] or bounds[1])
+        first = int(bounds[1])
+        last = int(bounds[2] or bounds[1])
         if last < first or last >= _MAXIMUM_CPUS:
             return None
         numbers.update(range(first, last + 1))

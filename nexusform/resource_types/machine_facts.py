@@ -394,7 +394,8 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
     Both are set, neither is set (with `is_required`), invalid figures of the block, or a SKU
     missing in the catalogue.
     """
-    block, sku = attributes.get("machine"), attributes.get("machine_sku")
+    block = attributes.get("machine")
+    sku = attributes.get("machine_sku")
     if block is not None and sku is not None:
         detail = 'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.'
         return [Problem(("machine_sku",), "conflicting-arguments", detail)]

@@ -84,7 +84,8 @@ def compute_demand(
 
     None with problems of its cluster, name or SKU.
     """
-    cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
+    cluster_id = str(attributes["kubernetes_cluster_id"])
+    name = str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:
         detail = (
@@ -98,7 +99,8 @@ def compute_demand(
             "remove one of them."
         )
         return None, [Problem(("name",), "duplicate-agent-pool", detail)]
-    cluster_name, count = str(cluster["name"]), int(attributes["node_count"])
+    cluster_name = str(cluster["name"])
+    count = int(attributes["node_count"])
     pool, problems = build_pool_demand(
         cluster_name, name, count, attributes, path=(), context=context
     )

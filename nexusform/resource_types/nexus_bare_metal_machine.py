@@ -148,7 +148,8 @@ def _check_occupied_block(
         block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path
     )
     # A list of cells, or else their number.
-    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
+    cells = block.get("cells")
+    numa_cells = block.get("numa_cells", 1)
     hardware = read_hardware(attributes)
     machine_cells = hardware.cells if hardware is not None else None  # None: unknown
     if (

@@ -83,7 +83,8 @@ def add_to_inventory(
 
     Two blocks for one action are a problem.
     """
-    machine_id, action = attributes.get("machine_id"), attributes.get("action")
+    machine_id = attributes.get("machine_id")
+    action = attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):
         # Unknown in this plan.
         return []

@@ -264,7 +264,8 @@ def keep_version(
     {} if another one is requested or it is unknown. It keeps 1.30.3 for no request, for `v1.30.3`,
     and for the less exact `1.30`.
     """
-    running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
+    running = prior.get("kubernetes_version")
+    requested = attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:
         # No version is recorded.
         return {}, []
@@ -279,7 +280,8 @@ def keep_version(
         parse_version,
     )
 
-    start, end = parse_version(running), parse_version(requested)
+    start = parse_version(running)
+    end = parse_version(requested)
     if start is None or end is None:
         # An invalid version.
         return {}, []

@@ -118,8 +118,10 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
     Unknown without the name or count.
     """
-    name, count = attributes.get("name"), attributes.get("machine_count")
-    zone, sku = attributes.get("availability_zone"), attributes.get("machine_sku")
+    name = attributes.get("name")
+    count = attributes.get("machine_count")
+    zone = attributes.get("availability_zone")
+    sku = attributes.get("machine_sku")
     if zone is None:
         zone = build_default_zone(name) if isinstance(name, str) else UNKNOWN
     if sku is None and attributes.get("machine") is None:
@@ -142,7 +144,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a zone derived from the name."""
-    name, zone = attributes.get("name"), attributes.get("availability_zone")
+    name = attributes.get("name")
+    zone = attributes.get("availability_zone")
     if not isinstance(name, str):
         # Unknown in this plan.
         return []
@@ -167,7 +170,8 @@ def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     if machines is UNKNOWN:
         # name or count is unknown.
         return []
-    count, name = len(machines), attributes.get("name")
+    count = len(machines)
+    name = attributes.get("name")
     range_text = (
         f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}"
         if count
@@ -215,7 +219,8 @@ def add_to_inventory(
     attributes: Mapping[str, Any], address: str, inventory: PlanInventory
 ) -> list[Problem]:
     """Add the rack and its machines to the inventory, and return the problems."""
-    site_id, rack_id = attributes.get("site_id"), build_id(attributes)
+    site_id = attributes.get("site_id")
+    rack_id = build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
         # Unknown in this plan.
         return []

@@ -92,7 +92,8 @@ build_id: Final = build_id_builder("name")
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check for numbers with a fraction, and an incomplete threshold."""
     problems: list[Problem] = []
-    scheduler, strategy = attributes.get("scheduler"), attributes.get("update_strategy")
+    scheduler = attributes.get("scheduler")
+    strategy = attributes.get("update_strategy")
     if isinstance(scheduler, Mapping):
         problems += check_whole_numbers(scheduler, ("tie_break_seed",), ("scheduler",))
     if isinstance(strategy, Mapping):
@@ -104,7 +105,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def _check_update_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a threshold with a missing half, or above 100 per cent."""
-    kind, value = strategy.get("threshold_type"), strategy.get("threshold_value")
+    kind = strategy.get("threshold_type")
+    value = strategy.get("threshold_value")
     path = ("update_strategy", "threshold_value")
     if (kind is None) != (value is None):
         detail = "threshold_type and threshold_value belong together: set both, or neither."
@@ -141,7 +143,8 @@ def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
     """
     if not isinstance(strategy, Mapping):
         return None  # no block
-    threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")
+    threshold = strategy.get("threshold_value")
+    max_unavailable = strategy.get("max_unavailable")
     return MachineUpgradeStrategy(
         pauses=strategy.get("type") == _PAUSE_AFTER_RACK,
         max_unavailable=None if max_unavailable is None else int(max_unavailable),

@@ -117,7 +117,8 @@ def compute_demand(
     if problems:
         return None, problems
     block = str(address.config_address)
-    cpus, memory = int(attributes["cpu_cores"]), int(attributes["memory_gib"])
+    cpus = int(attributes["cpu_cores"])
+    memory = int(attributes["memory_gib"])
     sku = VmSku(
         name=f"{cpus} vCPU / {memory} GiB",
         vcpus=cpus,
@@ -148,7 +149,8 @@ def _build_hints(
 
     An unknown target is a problem.
     """
-    hints, problems = [], []
+    hints = []
+    problems = []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
         target = str(hint["resource_id"])
         target_locations = context.find_hint_targets(target)

@@ -358,7 +358,8 @@ def build_node_properties(
     `pools` are the arguments of the agent pools by name, `cluster` those of their cluster. A
     control plane gets no labels of a pool, and none of `hardware_label_keys`.
     """
-    pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
+    pool = pools.get(vm.pool, {})
+    is_control_plane = vm.pool == CONTROL_PLANE
     labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))
     labels |= list_registered_labels(vm.name, control_plane=is_control_plane)
     labels["node.kubernetes.io/instance-type"] = vm.sku_name

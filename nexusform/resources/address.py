@@ -181,7 +181,8 @@ def parse_pattern(text: str) -> AddressPattern:
         return AddressPattern(tuple(module))  # a module
     mode: Mode = "managed"
     if resource_parts[:1] == [("name", "data")]:
-        mode, resource_parts = "data", resource_parts[1:]
+        mode = "data"
+        resource_parts = resource_parts[1:]
     if len(resource_parts) < 2 or resource_parts[0][0] != "name" or resource_parts[1][0] != "name":
         raise AddressProblem(
             f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.'

@@ -49,7 +49,8 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     its owner stay.
     """
     facts = {name: before.get(name) or value for name, value in _IN_SERVICE.items()}
-    owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
+    owner = before.get("cordoned_by")
+    is_by_action = before.get(CORDONED_BY_ACTION)
     if action == CORDON:
         facts["cordon_status"] = "Cordoned"
         # An earlier cordon keeps its owner.

@@ -85,11 +85,10 @@ def _build_alternative(
     `vms` are the other VMs there, `names` the names of VMs by handle. `rule` describes the rule
     rejecting the machine because of existing VMs, "" if there is none.
     """
-    sku, zone = demand.sku, machine.availability_zone
-    is_supported, is_size_sufficient = (
-        supports_machine_hardware(sku, machine),
-        is_large_enough(machine, sku),
-    )
+    sku = demand.sku
+    zone = machine.availability_zone
+    is_supported = supports_machine_hardware(sku, machine)
+    is_size_sufficient = is_large_enough(machine, sku)
     # By name; VMs without a name by their cluster.
     removed_vms: tuple[str, ...] = ()
     if is_supported and is_size_sufficient:

@@ -285,9 +285,13 @@ class _JsonWriter:
 
         self._default = default
         self._sort = sort
-        self._indent, self._colon, self._option = b"", b":", 0
+        self._indent = b""
+        self._colon = b":"
+        self._option = 0
         if indent:
-            self._indent, self._colon, self._option = b"  ", b": ", orjson.OPT_INDENT_2
+            self._indent = b"  "
+            self._colon = b": "
+            self._option = orjson.OPT_INDENT_2
         if sort:
             self._option |= orjson.OPT_SORT_KEYS
 
@@ -467,7 +471,8 @@ class _JsonScanner:
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
                 # past the colon.
-                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
+                step = str(key)
+                offset = _skip_blanks(text, _skip_blanks(text, offset) + 1)
             if step in tree:
                 offset = self.scan_value(offset, (*path, step), tree[step])
             else:

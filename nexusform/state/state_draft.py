@@ -150,10 +150,8 @@ class _ApplyTracker(Struct):
             return None
         if self.has_ended and len(self.completed_steps) == self.parts[0].steps:
             return None  # completed
-        completed_steps, running_operations = (
-            frozenset(self.completed_steps),
-            dict(self.running_operations),
-        )
+        completed_steps = frozenset(self.completed_steps)
+        running_operations = dict(self.running_operations)
         return UnfinishedApply(
             tuple(self.parts), completed_steps, self.has_ended, running_operations
         )

@@ -64,7 +64,8 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
     if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
         # The quotient would have one bit too many.
         shift -= 1
-    scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
+    scaled = numerator << max(shift, 0)
+    divisor = denominator << max(-shift, 0)
     quotient, rest = divmod(scaled, divisor)
     is_odd = quotient & 1
     # A tie (2 * rest == divisor) rounds up if the quotient is odd.
@@ -147,15 +148,18 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     """
     # Add digits until the decimal is within half a step of the number. A step leads to the next one
     # of PRECISION bits.
-    numerator, denominator = number.numerator, number.denominator
+    numerator = number.numerator
+    denominator = number.denominator
     shift = PRECISION - numerator.bit_length()
     # The numerator with PRECISION bits.
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
     # number == exact / scale, and half a step between neighbours is half / scale.
     # exponents of two: all of these stay whole numbers.
-    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
+    grow = max(shift + 1, 0)
+    shrink = max(-shift - 1, 0)
     scale = denominator << grow
-    exact, half = 2 * mantissa << shrink, 1 << shrink
+    exact = 2 * mantissa << shrink
+    half = 1 << shrink
     # A tie rounds to an even mantissa.
     inclusive = mantissa % 2 == 0
     point = _find_decimal_point(exact, scale)
@@ -164,14 +168,17 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
         # As an integer, number * 10**power has one more digit than before, at first one.
         power += 1
         # 10**power == above / below.
-        above, below = 10 ** max(power, 0), 10 ** max(-power, 0)
+        above = 10 ** max(power, 0)
+        below = 10 ** max(-power, 0)
         # The candidate is an integer next to number * 10**power; both gaps are in units of 1 /
         # (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
         high_gap = scale * below - low_gap
-        candidate, gap = down + 1, high_gap
+        candidate = down + 1
+        gap = high_gap
         if down > 0 and low_gap <= high_gap:
-            candidate, gap = down, low_gap
+            candidate = down
+            gap = low_gap
         # exactly half the distance is near enough for an even mantissa.
         if gap < half * above + inclusive:
             text = str(candidate)
@@ -205,7 +212,8 @@ def compute_quotient(left: Number, right: Number) -> Number:
     """
     # round_number needs a denominator above zero.
     if right < 0:
-        left, right = -left, -right
+        left = -left
+        right = -right
     return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
 
 
@@ -497,7 +505,8 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     """
     if value_type is NUMBER:
         # None: no bound.
-        lowest, highest = refinement.lowest, refinement.highest
+        lowest = refinement.lowest
+        highest = refinement.highest
         return lowest if lowest is not None and lowest == highest else UNKNOWN
     length = refinement.shortest
     has_known_length = length == refinement.longest

@@ -332,7 +332,8 @@ class _ExplanationQuery(Struct, frozen=True):
                 "the plan explains only VMs that are requested"
             )
             site = snapshot.sites.get(planned_object.request.demand.site_id)
-            demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
+            demand = explained_vm.explanation.demand
+            placement = explained_vm.explanation.placement
             machine = placement.machine if placement is not None else ""
             row = rows.get((explained_vm.address, name))
             explanation = VmExplanation(
@@ -370,10 +371,8 @@ class _ExplanationQuery(Struct, frozen=True):
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         explanations = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
-        last_trigger, previous_machine = (
-            find_placement_origin(note, name),
-            get_previous_machine(note, name),
-        )
+        last_trigger = find_placement_origin(note, name)
+        previous_machine = get_previous_machine(note, name)
         return [
             replace(
                 explanation,

@@ -71,7 +71,8 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
 
     None if all were checked.
     """
-    check, unchecked_count = outcome.check, outcome.check.total - outcome.check.checked
+    check = outcome.check
+    unchecked_count = outcome.check.total - outcome.check.checked
     if unchecked_count <= 0:
         return []
     time_reason = f"the check ended early, at its limit of {_SECONDS:.0f} s"

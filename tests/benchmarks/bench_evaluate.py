@@ -63,10 +63,8 @@ def main() -> None:
     plain = {"name": "a", "count": 3, "labels": {"k": "v"}, "zones": ["1", "2"]}
     value = convert_to_value(plain, kind)
     print(
-        (
-            f"{_measure_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain "
-            "of a pool"
-        )
+        f"{_measure_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain "
+        "of a pool"
     )
     print(f"{_measure_microseconds(lambda: convert_to_plain(value)):8.2f} us  to_plain of a pool")
 

@@ -76,10 +76,8 @@ def print_row(pods: int, nodes: int, replicas: int, shape: str) -> None:
     again = time.process_time() - before
     pending = sum(outcome.is_pending for outcome in prediction.outcomes)
     print(
-        (
-            f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s "
-            f"| {pending} |"
-        )
+        f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s "
+        f"| {pending} |"
     )
 
 

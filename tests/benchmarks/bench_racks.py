@@ -192,10 +192,8 @@ def compare_brute_force() -> None:
         "placements differ"
     )
     print(
-        (
-            f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force "
-            f"{600 / other:,.0f} VMs/s;"
-        )
+        f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force "
+        f"{600 / other:,.0f} VMs/s;"
     )
     print(f"  ratio {other / engine:,.0f}; placements identical")
 

@@ -59,10 +59,8 @@ def measure_command(directory: Path, *words: str) -> tuple[float, float, int]:
 def print_row(name: str, count: int, figures: tuple[float, float, int]) -> None:
     took, used, memory = figures
     print(
-        (
-            f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | "
-            f"{memory} MB |"
-        )
+        f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | "
+        f"{memory} MB |"
     )
 
 

@@ -241,10 +241,8 @@ def test_import_keeps_remaining_steps(nf: Shell) -> None:
     Path("site.json").write_text(json.dumps([*reality, foreign]))
     with Path("main.nf.hcl").open("a") as file:
         file.write(
-            (
-                'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = '
-                '"spare"\n  machine_count = 8\n}\n'
-            )
+            'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = '
+            '"spare"\n  machine_count = 8\n}\n'
         )
     code, told = nf("import", "nexus_rack.spare", "lab/spare")
     assert code == 0, told

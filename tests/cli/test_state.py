@@ -174,10 +174,8 @@ def test_rm_removes_objects_from_state(capsys: pytest.CaptureFixture[str]) -> No
     assert run_command_line(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
     shown = capsys.readouterr().out
     assert shown.endswith(
-        (
-            'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 '
-            "resource instance(s).\n"
-        )
+        'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 '
+        "resource instance(s).\n"
     )
     assert list_instances() == ["nexus_rack.r[1]"]
     assert run_command_line(["state", "rm", "nexus_rack.r[0]"]) == 1

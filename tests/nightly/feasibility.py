@@ -537,10 +537,8 @@ def compare(minutes: float, fleets: int, first: int) -> int:
     for kind, number in sorted(comparison.answers.items()):
         print(f"  {kind}: {number}")
     print(
-        (
-            f"{comparison.repetitions} runs repeated, because an answer that is not certain is "
-            "one of several results"
-        )
+        f"{comparison.repetitions} runs repeated, because an answer that is not certain is "
+        "one of several results"
     )
     return int(bool(comparison.wrong))
 

@@ -234,10 +234,8 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
             for text in fleet.wrong:
                 print(f"fleet {first + count - 1}: {text}", flush=True)
     print(
-        (
-            f"{count} fleets, {kills} killed applies, {departures} members left, {wrong} fleets "
-            "with wrong results"
-        )
+        f"{count} fleets, {kills} killed applies, {departures} members left, {wrong} fleets "
+        "with wrong results"
     )
     print(
         "seconds per fleet:",

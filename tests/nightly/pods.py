@@ -45,16 +45,12 @@ def compare(
                 break
     share = total.certain_alike / max(1, total.alike)
     print(
-        (
-            f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} "
-            "workloads wrong"
-        )
+        f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} "
+        "workloads wrong"
     )
     print(
-        (
-            f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least "
-            f"{least_share:.0%} expected)"
-        )
+        f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least "
+        f"{least_share:.0%} expected)"
     )
     return int(bool(total.wrong) or share < least_share)
 

@@ -194,11 +194,8 @@ def _build_policy(expression: str) -> list[Body]:
 
 def _build_sidecar_policy(cpu: int) -> list[Body]:
     value = (
-        (
-            '{"name": dyn("mesh"), "image": dyn("mesh:1"), "resources": dyn({"requests": {"cpu": '
-            '"%dm"}})}'
-        )
-        % cpu  # noqa: UP031
+        '{"name": dyn("mesh"), "image": dyn("mesh:1"), "resources": dyn({"requests": {"cpu": '
+        f'"{cpu}m"}}}})}}'
     )
     return _build_policy(f'[JSONPatch{{op: "add", path: "/spec/containers/-", value: {value}}}]')
 

@@ -92,7 +92,7 @@ def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any,
         ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
         (
             {"auth-provider": {"name": "gcp"}},
-            (("the user ann uses an auth-provider, " "removed " "in " "Kubernetes " "1.26. " "Use " "an " "exec " "plug-in.")),
+            ("the user ann uses an auth-provider, " "removed " "in " "Kubernetes " "1.26. " "Use " "an " "exec " "plug-in."),
         ),
         (
             {"client-certificate": "gone.crt", "client-key": "gone.key"},

@@ -188,10 +188,8 @@ class Browser:
         asked = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": whole}}
         if whole:
             size = self.run(
-                (
-                    "return [document.documentElement.scrollWidth, "
-                    "document.documentElement.scrollHeight]"
-                )
+                "return [document.documentElement.scrollWidth, "
+                "document.documentElement.scrollHeight]"
             )
             asked["params"] |= {
                 "clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}

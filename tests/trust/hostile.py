@@ -408,10 +408,8 @@ def main() -> None:
                 record.write(said.detach().getvalue().decode())  # type: ignore[union-attr]
             for report in filter(os.path.isfile, REPORTS):
                 record.write(
-                    (
-                        f"### {root.name} {report}\n"
-                        f"{Path(report).read_bytes().decode(errors='replace')}\n"
-                    )
+                    f"### {root.name} {report}\n"
+                    f"{Path(report).read_bytes().decode(errors='replace')}\n"
                 )
     (place / "opened").write_text("\n".join(sorted(opened)))
 

@@ -199,7 +199,8 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     # groups: the kind of block, the typed part of its type.
     label_match = _LABEL.match(line_prefix)
     if label_match is not None:
-        keyword, typed_length = label_match[1], len(label_match[2].encode())
+        keyword = label_match[1]
+        typed_length = len(label_match[2].encode())
         return [
             Suggestion(name, "type", name, typed_length, text=schema.description)
             for name, schema in get_schemas(keyword).items()

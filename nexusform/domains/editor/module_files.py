@@ -268,7 +268,8 @@ def _resolve_traversal_to_symbol(
 
 def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:
     """Return the range of the name in a step such as `.name`, without the dot and blanks before it."""
-    start, end = step.span.start.byte, step.span.end.byte
+    start = step.span.start.byte
+    end = step.span.end.byte
     while start < end and text[start : start + 1] in (b".", b" ", b"\t", b"\n", b"\r"):
         start += 1
     return FileRange(path, start, end)
@@ -276,7 +277,8 @@ def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRang
 
 def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
     """Return the range of a label without its quotes; a label may be written without them."""
-    start, end = span.start.byte, span.end.byte
+    start = span.start.byte
+    end = span.end.byte
     quote_length = 1 if text[start : start + 1] == b'"' else 0
     return FileRange(path, start + quote_length, end - quote_length)
 
@@ -324,7 +326,8 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
 
 def create_moved_block(block: Block, old: str, new: str) -> TextChange:
     """Return the change to insert a `moved` block (from `old` to `new`) after `block`."""
-    path, end = block.span.filename, block.span.end.byte
+    path = block.span.filename
+    end = block.span.end.byte
     return TextChange(FileRange(path, end, end), f"\n\n{render_moved_block(old, new)}")
 
 
@@ -363,7 +366,8 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     move = finding.extra.get("moved")
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:
-        old, new = str(move["from"]), str(move["to"])
+        old = str(move["from"])
+        new = str(move["to"])
         yield QuickFix(
             f"Add a moved block from {old} to {new}", create_moved_block(blocks[0], old, new)
         )

@@ -238,7 +238,8 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
     # predicted places by block.
     def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         path = _resolve_path(parameters.text_document.uri)
-        module, preview = editor.load_module(path), editor.get_preview(path)
+        module = editor.load_module(path)
+        preview = editor.get_preview(path)
         hints = []
         for key, offset in list_placement_blocks(module, path):
             # The last plan placed objects of the block.
@@ -407,14 +408,15 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
     contents: list[Block | Attribute] = [*body.attributes, *body.blocks]
     for item in sorted(contents, key=lambda candidate: candidate.span.start.byte):
         if isinstance(item, Attribute):
-            name, kind, head, children = item.name, "argument", item.name_span, []
+            name = item.name
+            kind = "argument"
+            head = item.name_span
+            children = []
         else:
             labels = [label.value for label in item.labels]
-            name, kind, head = (
-                " ".join([item.type, *labels]),
-                item.type if is_top else "block",
-                item.header_span,
-            )
+            name = " ".join([item.type, *labels])
+            kind = item.type if is_top else "block"
+            head = item.header_span
             # A resource or data block: its address.
             if kind in MODES and len(labels) == 2:
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"

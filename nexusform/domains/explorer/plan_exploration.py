@@ -229,10 +229,8 @@ class PlanExploration:
         for number, address in enumerate(Counter(counts_by_rack).elements(), 1):
             model_rack = planned_values[address]
             # A label has no spaces and no dots, unlike a name.
-            label, name = (
-                f"{parse_address(address).name}-like-{number}",
-                f"{model_rack['name']}-like-{number}",
-            )
+            label = f"{parse_address(address).name}-like-{number}"
+            name = f"{model_rack['name']}-like-{number}"
             arguments = {
                 "site_id": model_rack["site_id"],
                 "name": name,

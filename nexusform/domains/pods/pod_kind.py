@@ -74,7 +74,8 @@ def _format_locations(locations: Sequence[PodLocation]) -> str:
     texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
     # too many to list.
     if len(texts) > MAXIMUM_NAMES:
-        low, high = min(machine_counts.values()), max(machine_counts.values())
+        low = min(machine_counts.values())
+        high = max(machine_counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
         texts = [f"{per_machine} on each of {len(machine_counts):,} machines"]
     texts += [f"{count:,} {state}" for state, count in sorted(unplaced_counts.items())]

@@ -161,7 +161,8 @@ def find_upgrade_hops(
     kubernetes-upgrade` both use this function. `today` is RFC 3339; with "" ends of availability
     are not checked.
     """
-    start, end = parse_version(current), parse_version(target)
+    start = parse_version(current)
+    end = parse_version(target)
     if start is None or end is None:
         detail = (
             f'"{target if end is None else current}" is not a version. Write one such as 1.31 or '

@@ -112,7 +112,8 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
         default="0"
     )
     year, month, day, hour, minute, second = map(int, date_and_time)
-    hours, minutes = int(offset_hours), int(offset_minutes)
+    hours = int(offset_hours)
+    minutes = int(offset_minutes)
     try:
         # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError
         # for an invalid day.

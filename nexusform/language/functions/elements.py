@@ -151,7 +151,8 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
     if isinstance(sequence_type, ListType):
         return sequence_type.element
     # An unknown or invalid position gives no type.
-    position, element_types = index.raw, sequence_type.elements
+    position = index.raw
+    element_types = sequence_type.elements
     # Indices wrap around the length.
     return (
         element_types[position % len(element_types)]
@@ -216,7 +217,8 @@ def _compute_length(value: Value) -> Value:
 
     An unknown number still has its known bounds.
     """
-    value_type, raw = value.type, value.raw
+    value_type = value.type
+    raw = value.raw
     # Also of an unknown value.
     if isinstance(value_type, (TupleType, ObjectType)):
         return Value(NUMBER, len(value_type.parts))

@@ -139,7 +139,8 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
         if text[offset] == "\n":
             offset += 1
             continue
-        start, row = offset, []
+        start = offset
+        row = []
         while True:
             field, offset = _parse_csv_field(text, offset)
             row.append(normalize_stored_text(field))

@@ -40,10 +40,8 @@ from nexusform.values.typed_value import (
 
 # "%%", or a verb without the letter at its end.
 _VERB: Final = re.compile(
-    (
-        r"%%|%(?P<flags>[ "
-        r"+\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
-    )
+    r"%%|%(?P<flags>[ "
+    r"+\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
@@ -107,7 +105,8 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
                 f"need index {position + 1} but have {len(arguments)} total"
             )
         pieces.append(_render_argument(verb, arguments[position]))
-        next_position, used_count = position + 1, max(used_count, position + 1)
+        next_position = position + 1
+        used_count = max(used_count, position + 1)
         offset = match.start() + len(verb.text)
     pieces.append(pattern[offset:])
     if used_count < len(arguments):
@@ -373,7 +372,8 @@ def _find_common_length(lists: Mapping[int, Value]) -> int:
                 f"argument {first_position} of length {count}",
                 position,
             )
-        count, first_position = length, position
+        count = length
+        first_position = position
     return 1 if count is None else count
 
 

@@ -79,7 +79,8 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
     DYNAMIC if it is unknown or missing.
     """
-    mapping_type, key = arguments[0].type, arguments[1].raw
+    mapping_type = arguments[0].type
+    key = arguments[1].raw
     if isinstance(mapping_type, MapType):
         return mapping_type.element
     if not isinstance(mapping_type, ObjectType):

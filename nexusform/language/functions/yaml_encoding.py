@@ -229,7 +229,8 @@ def parse_yaml(text: str) -> Value:
             raise FunctionProblem(_TOO_DEEP, argument=0) from None
         if mark is None:
             raise FunctionProblem(message, argument=0) from None
-        line, column = mark.line + 1, mark.column + 1
+        line = mark.line + 1
+        column = mark.column + 1
         raise FunctionProblem(
             f"on line {line}, column {column}: {message}", argument=0, line=line
         ) from None
@@ -441,6 +442,8 @@ def _parse_plain_scalar(text: str) -> Value:
     moment = _TIMESTAMP.match(text)
     # A timestamp becomes text, completed to RFC 3339: a date alone is midnight in UTC.
     if moment is not None:
-        date, time, zone = moment[1], moment[2] or "00:00:00", moment[3] or "Z"
+        date = moment[1]
+        time = moment[2] or "00:00:00"
+        zone = moment[3] or "Z"
         return Value(STRING, f"{date}T{time}{zone}")
     return Value(STRING, text)

@@ -124,7 +124,8 @@ class CharacterPositions:
         self._ascii = text.isascii()
         # The offset at the start of each.
         lines = [0]
-        find, newline = text.find, text.find("\n")
+        find = text.find
+        newline = text.find("\n")
         while newline >= 0:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
@@ -140,7 +141,8 @@ class CharacterPositions:
 
     def _compute_byte_offsets(self) -> list[int]:
         """Compute the byte at the start of each line."""
-        offsets, total = [], 0
+        offsets = []
+        total = 0
         for begin, end in pairwise([*self._lines, len(self._text)]):
             offsets.append(total)
             total += len(self._text[begin:end].encode("utf-8", "surrogatepass"))
@@ -155,7 +157,8 @@ class CharacterPositions:
             start = self._start
             # ASCII: each character is a byte.
             if self._line_bytes is None:
-                column, byte = offset - begin, offset
+                column = offset - begin
+                byte = offset
             else:
                 piece = self._text[begin:offset]
                 byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
@@ -178,7 +181,8 @@ class CharacterPositions:
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
                 # columns start at 1.
-                line, column_zero = self._line, self._low - 1
+                line = self._line
+                column_zero = self._low - 1
                 start = Position(line, begin - column_zero, begin)
                 return Span(self._filename, start, Position(line, end - column_zero, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
@@ -202,7 +206,8 @@ class FixedPosition(CharacterPositions):
 
 def describe_span(span: Span) -> str:
     """Format a span for a sentence: `file:line,column-column`."""
-    start, end = span.start, span.end
+    start = span.start
+    end = span.end
     if start.line == end.line:
         return f"{span.filename}:{start.line},{start.column}-{end.column}"
     return f"{span.filename}:{start.line},{start.column}-{end.line},{end.column}"
@@ -269,7 +274,11 @@ _PLAIN = re.compile(
 # one of varying kind.
 _GROUP_KINDS = (None, IDENT, NEWLINE, STRING, "", None, NUMBER, None, None, None, None, "", None)
 # groups of None above.
-_BRACE, _LINE_COMMENT, _BLOCK_COMMENT, _HEREDOC, _TEMPLATE = 5, 7, 8, 9, 10
+_BRACE = 5
+_LINE_COMMENT = 7
+_BLOCK_COMMENT = 8
+_HEREDOC = 9
+_TEMPLATE = 10
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
 # invalid characters: a text with more of them is no configuration.
 _MAX_INVALID = 1_000
@@ -340,7 +349,9 @@ class _Scanner:
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
                 # `group` is the alternative of _QUOTED.
-                group, begin, end = match.lastindex, self.offset, match.end()
+                group = match.lastindex
+                begin = self.offset
+                end = match.end()
                 self.offset = end
                 if group == 1:  # literal text
                     self.tokens.add(QUOTED_TEXT, begin, end)
@@ -370,8 +381,13 @@ class _Scanner:
 
         `sequence` is the innermost open `${ }` or `%{ }`, None outside of all.
         """
-        next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
-        kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
+        next_token = _NORMAL.match
+        text = self.text
+        offset = self.offset
+        size = len(self.text)
+        kinds = self.tokens.kinds
+        starts = self.tokens.starts
+        ends = self.tokens.ends
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
@@ -483,7 +499,8 @@ class _Scanner:
 
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece, at most one line, of the open heredoc or bare template (`mode`)."""
-        text, begin = self.text, self.offset
+        text = self.text
+        begin = self.offset
         # Only a heredoc has a marker.
         if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):
             return

@@ -99,7 +99,8 @@ class TokenStream(Struct):
 
     def peek(self) -> str:
         """Return the kind of the next token; with `skip_newlines` move past newlines first."""
-        kinds, index = self.tokens.kinds, self.index
+        kinds = self.tokens.kinds
+        index = self.index
         if self.skip_newlines:
             while kinds[index] == NEWLINE:
                 index += 1
@@ -196,7 +197,8 @@ class TokenStream(Struct):
         if self._is_preceded_by_not_operator(index):
             # The word `not`, meant as an operator, is the error.
             index -= 1
-        begin, end = self.tokens.starts[index], self.tokens.ends[index]
+        begin = self.tokens.starts[index]
+        end = self.tokens.ends[index]
         token = self.tokens.kinds[index]
         # For a misplaced string, its opening quotation mark is the subject.
         subject = self.positions.build_span(begin, begin + 1 if token == STRING else end)

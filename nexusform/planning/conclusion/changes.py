@@ -36,7 +36,8 @@ def build_changes(
 
     A new object gets the next creation number after the last one in state.
     """
-    instances, prior = planner.instances, planner.prior
+    instances = planner.instances
+    prior = planner.prior
     blocks = {block.address: block for block in planner.order.blocks}
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
@@ -245,7 +246,8 @@ def _evaluate_prevent_destroy(
         except ConversionProblem as problem:
             reason = describe_problem(problem)
     detail = f"prevent_destroy of {instance.address}: {reason}."
-    header, address = block.header, str(instance.address)
+    header = block.header
+    address = str(instance.address)
     return False, [
         build_error(
             "invalid-prevent-destroy", detail, condition.span, address=address, block=header
@@ -284,10 +286,8 @@ def collect_drifted_objects(
     """Return the objects observed as missing, or with other attributes than in state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
-        recorded, observed = (
-            state.instances.get(address, EMPTY_INSTANCE).current,
-            refreshed[address],
-        )
+        recorded = state.instances.get(address, EMPTY_INSTANCE).current
+        observed = refreshed[address]
         # Only deposed objects.
         if recorded is None:
             continue
@@ -319,6 +319,7 @@ def find_lost_forgotten_vms(
         return {}, ()
     from nexusform.planning.verdicts import stranded_vms
 
-    types, instances = blocks.request.registries.resource_types, blocks.instances
+    types = blocks.request.registries.resource_types
+    instances = blocks.instances
     lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites)
     return lost_vms, tuple(stranded_vms.check_lost_forgotten_vms(instances, lost_vms))

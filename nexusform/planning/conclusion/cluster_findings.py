@@ -57,10 +57,8 @@ def _check_cluster(change: Change, site_resources: SiteResources, today: str) ->
     """
     assert change.before is not None
     assert change.after is not None
-    current, target = (
-        str(change.before.get("kubernetes_version") or ""),
-        change.after.get("kubernetes_version"),
-    )
+    current = str(change.before.get("kubernetes_version") or "")
+    target = change.after.get("kubernetes_version")
     # An unknown version.
     if parse_version(current) is None:
         return None

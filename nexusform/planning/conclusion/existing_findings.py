@@ -138,7 +138,8 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 
 def _has_changed_text(change: Change) -> bool:
     """Return whether the plan changes an argument with a document (a text), or with several, `{"a.yaml": "text"}`."""
-    before, after = get_mapping(change.before), get_mapping(change.after)
+    before = get_mapping(change.before)
+    after = get_mapping(change.after)
     return any(
         before.get(name) != value and _is_text_or_text_mapping(value)
         for name, value in after.items()

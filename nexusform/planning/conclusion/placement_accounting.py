@@ -130,7 +130,8 @@ def _add_object_to_totals(
     for row in rows:
         row_counts.add_row_to_counts(row)
     # rows by name: of prior objects, of new ones.
-    existing, added = row_counts.existing, row_counts.added
+    existing = row_counts.existing
+    added = row_counts.added
     if change.action is Action.FORGET:
         # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
@@ -239,7 +240,8 @@ def _find_rows_of_waiting_pods(
     Pods of a Deployment share a name, so they are counted. If all rows were for new pods, before -
     removed + added would exist after the plan. For each pod less, one row is for a pod in state.
     """
-    kind, resource_type = placing[0].kind, types[change.address.type]
+    kind = placing[0].kind
+    resource_type = types[change.address.type]
     before = collect_names(kind, resource_type, change.before)
     after = collect_names(kind, resource_type, change.after)
     row_counts = _PlacementRowCounts()

@@ -148,8 +148,11 @@ def build_plan(
 
     Each domain, such as fleet or pods, contributes its own rows, steps and findings.
     """
-    request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
-    types, objects = request.registries.resource_types, outcome.objects.values()
+    request = blocks.request
+    prior = blocks.prior
+    domain_results = outcome.contributions
+    types = request.registries.resource_types
+    objects = outcome.objects.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, change_problems = build_changes(
         blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics)
@@ -482,7 +485,8 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
     """
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
-        attributes, note = objects[address].attributes, objects[address].private
+        attributes = objects[address].attributes
+        note = objects[address].private
         predictions = compute_score(parse_record(note))
         not_verified = get_text(note, NOT_VERIFIED_KEY)
         rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
@@ -505,7 +509,8 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
 
 def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
     """Yield the problems of VMs and their machines, except missing capacity."""
-    objects, instances = outcome.objects.values(), blocks.instances
+    objects = outcome.objects.values()
+    instances = blocks.instances
     types = blocks.request.registries.resource_types
     removed_cells = list(
         placement_fit.check_removed_cells(instances, types, outcome.sites, objects)
@@ -533,7 +538,8 @@ def _validate_plan(
     With other errors, missing capacity and violated separation rules are not reported: fixing those
     errors may change them. `certainty` is None without separation rules.
     """
-    objects, instances = outcome.objects.values(), blocks.instances
+    objects = outcome.objects.values()
+    instances = blocks.instances
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [
@@ -597,7 +603,8 @@ def _check_existing_vms(
             check_stranded_vms,
         )
 
-        types, mode = blocks.request.registries.resource_types, blocks.request.mode
+        types = blocks.request.registries.resource_types
+        mode = blocks.request.mode
         yield from check_stranded_vms(
             objects, blocks.instances, types, blocks.selection, mode, outcome.sites
         )
@@ -610,7 +617,8 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
     Such rules are the zones of a pool (checked here), its hints and groups, and the site's filters
     on VMs (CountFilter).
     """
-    site, pools = vm_object.request.site, index_pools(vm_object.pools)
+    site = vm_object.request.site
+    pools = index_pools(vm_object.pools)
     # removed, or unknown.
     if site is None:
         return False

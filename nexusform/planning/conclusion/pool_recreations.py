@@ -28,7 +28,8 @@ def build_upgrades(
     Pools with a resource of their own belong to their cluster. Each of `obstacle_finders` gets a
     cluster id and names of nodes, and returns the obstacles to draining these.
     """
-    objects, obstacle_finders = list(objects), list(obstacle_finders)
+    objects = list(objects)
+    obstacle_finders = list(obstacle_finders)
     # By owner (cluster) and trigger.
     members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}
     for vm_object in objects:
@@ -44,7 +45,8 @@ def build_upgrades(
         # The owner is `<prefix>:<cluster id>`.
         _, _, cluster_id = owner.partition(":")
         # nodes: names of the VMs to re-create.
-        pools, nodes = [], set[str]()
+        pools = []
+        nodes = set[str]()
         for vm_object, pool in members:
             recreations = vm_object.request.actions.recreations
             nodes |= {
@@ -159,7 +161,8 @@ def _build_pool_upgrade(
     failed_batch, reason = 0, ""
     for index, key in enumerate(recreated):
         if key in vm_object.placements.failures:
-            failed_batch, reason = index // batch + 1, vm_object.placements.failures[key].reason
+            failed_batch = index // batch + 1
+            reason = vm_object.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
     # With surge, new VMs run before old ones stop.

@@ -75,7 +75,8 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
-            detail, name = f"{unfinished['words']} It stays pending until it is done.", str(address)
+            detail = f"{unfinished['words']} It stays pending until it is done."
+            name = str(address)
             yield build_warning(kind, detail, address=name, block=name, brief=summary)
 
 
@@ -116,11 +117,14 @@ def list_observed_rows(
             has_machine = site_id in sites and vm.placement.machine in sites[site_id].machines
             if has_machine and key not in moved:
                 continue
-            action, trigger = PlacementAction.KEEP, OBSERVED_ELSEWHERE
+            action = PlacementAction.KEEP
+            trigger = OBSERVED_ELSEWHERE
             source: Placement | None = moved.get(key)
             target: Placement | None = vm.placement
             if not has_machine:
-                action, source, target = PlacementAction.LOSE, vm.placement, None
+                action = PlacementAction.LOSE
+                source = vm.placement
+                target = None
                 # Without a resource in the state, the machine was forgotten before.
                 trigger = MACHINE_REMOVED if machine_key in recorded_machines else MACHINE_FORGOTTEN
             yield PlacementChange(

@@ -52,7 +52,8 @@ def build_rename_diagnostics(
         elif instance.action is Action.CREATE:
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
-        deleted, created = deleted_by_type[name], created_by_type[name]
+        deleted = deleted_by_type[name]
+        created = created_by_type[name]
         # A block with prior objects is not new: its new keys are compared with its own removed keys
         # only.
         in_new_blocks = [
@@ -137,7 +138,8 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     if created.locate(("name",)) in (None, created.locate(())):
         # It has no line of its own: the default is the name of the block.
         configured.discard("name")
-    before, planned = get_mapping(deleted.before), get_mapping(created.planned)
+    before = get_mapping(deleted.before)
+    planned = get_mapping(created.planned)
     return all(_is_compatible(before.get(name), planned.get(name)) for name in configured)
 
 
@@ -162,7 +164,8 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
     """Build the warning about a probable rename of these instances, with the `moved` block to keep them."""
     # Any of the block: the warning is about all.
     instance = next(iter(after.values()))
-    old, new = _get_group_address(before), _get_group_address(after)
+    old = _get_group_address(before)
+    new = _get_group_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""

@@ -191,7 +191,8 @@ def compute_headroom(
     """
     capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):
-        side_before, side_after = before.get(site_id), after.get(site_id)
+        side_before = before.get(site_id)
+        side_after = after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
         # The one after the plan, if it exists then.
         site = sides[-1].site
@@ -424,11 +425,13 @@ def _build_site(
     assert present is not None
     # The side without the site, if there is one.
     absent = SiteWithVms(replace(present.site, racks=(), machines={}))
-    before, after = before or absent, after or absent
+    before = before or absent
+    after = after or absent
     unmanaged_vms = {
         (vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)
     }
-    pools_before, pools_after = _group_vms_by_pool(before.vms), _group_vms_by_pool(after.vms)
+    pools_before = _group_vms_by_pool(before.vms)
+    pools_after = _group_vms_by_pool(after.vms)
     pool_keys = dict.fromkeys((*pools_after, *pools_before))
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
@@ -436,7 +439,8 @@ def _build_site(
     )
     # A rack or machine before and after the plan is described as after it.
     racks = {rack.name: rack for rack in (*before.site.racks, *after.site.racks)}
-    machines_before, machines_after = before.site.machines, after.site.machines
+    machines_before = before.site.machines
+    machines_after = after.site.machines
     machines = {**machines_before, **machines_after}.items()
     return SiteVms(
         id=present.site.id,

@@ -320,10 +320,8 @@ def _find_rolling_waits(
         for upgraded, successor in _find_machine_successions(
             site, owners, _map_placed_vms(site, objects)
         ):
-            update_step, apply_step = (
-                graph.apply_step.get(upgraded),
-                graph.apply_step.get(successor),
-            )
+            update_step = graph.apply_step.get(upgraded)
+            apply_step = graph.apply_step.get(successor)
             if update_step is None or apply_step is None or update_step == apply_step:
                 # Without a step in this plan, or the same step.
                 continue

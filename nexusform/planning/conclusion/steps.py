@@ -140,7 +140,8 @@ def _add_steps_of_change(
     With `remaining`, a release step removes VMs before the update, and the object has these
     attributes between the two. A replacement has a delete and a create step.
     """
-    action, address = change.action, change.address
+    action = change.action
+    address = change.address
     if action is Action.FORGET:
         graph.add_step(StepKind.FORGET, index, change.before, planned=None)
         return
@@ -387,7 +388,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     capacity, and so may a change of existing cordons. No VM waits for a first cordon. `before` is
     None for a new rack or machine.
     """
-    machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
+    machines = get_mapping(after, "machines")
+    machines_before = get_mapping(before, "machines")
     has_new_machines = bool(machines.keys() - machines_before.keys())
     if before is None or has_new_machines or has_unknown_part(machines):
         return True

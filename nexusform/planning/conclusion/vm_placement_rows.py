@@ -163,14 +163,16 @@ def _build_row_of_current_vm(
 
     The rejected machines only with `everything`.
     """
-    vm, demand = vm_object.placements.vms[key], vm_object.request.demand
+    vm = vm_object.placements.vms[key]
+    demand = vm_object.request.demand
     action, source = _determine_vm_action(vm_object, key)
     trigger = vm_object.get_trigger(key)
     # By this plan.
     is_placed = key in vm_object.placements.new_handles
     # A read found it on another machine.
     if not is_placed and key in vm_object.prior.recorded_placements:
-        source, trigger = vm_object.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+        source = vm_object.prior.recorded_placements[key]
+        trigger = OBSERVED_ELSEWHERE
     explanation = vm_object.placements.explanations.get(key)
     return PlacementChange(
         address=vm_object.instance.address,
@@ -224,7 +226,8 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
     if not explanation.racks or not explanation.machines:
         return {}
     # In order of preference.
-    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
+    chosen_rack = explanation.racks[0]
+    chosen_machine = explanation.machines[0]
     scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
     scores |= {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
     return scores

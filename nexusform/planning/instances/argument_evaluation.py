@@ -37,7 +37,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     arguments = instance.prepared.fill(scope, remarks)
     write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
-    address, block = str(instance.address), instance.block_header
+    address = str(instance.address)
+    block = instance.block_header
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     unpacked, problems = resource_type.unpack_arguments(arguments, evaluation.settings.files)
@@ -69,7 +70,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         if UNFINISHED_KEY not in instance.prior_note:
             diagnostics += instance.build_diagnostics(problems)
     instance.is_invalid |= has_errors(diagnostics)
-    config, lifecycle = arguments, instance.lifecycle
+    config = arguments
+    lifecycle = instance.lifecycle
     if instance.before is not None:
         ignored = lifecycle.ignore_changes
         config = apply_ignore_changes(
@@ -268,7 +270,9 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
 def format_argument(path: Path, schema: BlockSchema) -> str:
     """Format a path as in a configuration: `agent_pool["np1"].count`."""
     # is_label: the next step is the label of a block.
-    text, is_label, inner = "", False, schema
+    text = ""
+    is_label = False
+    inner = schema
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"

@@ -103,7 +103,8 @@ def _iterate_replacing_paths(
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE:
             continue
-        before, after = prior.get(name), config.get(name)
+        before = prior.get(name)
+        after = config.get(name)
         # left to the provider.
         if after is None and attribute.computed:
             continue
@@ -111,7 +112,8 @@ def _iterate_replacing_paths(
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         absent = _get_absent_value(block)
-        before, after = prior.get(name) or absent, config.get(name) or absent
+        before = prior.get(name) or absent
+        after = config.get(name) or absent
         if before == after:
             continue
         if block.on_change is OnChange.REPLACE:
@@ -136,7 +138,8 @@ def find_pool_replacing_paths(
         ):
             yield (*prefix, name)
     for name, block in schema.blocks.items():
-        before, after = prior.get(name), config.get(name)
+        before = prior.get(name)
+        after = config.get(name)
         if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
             yield (*prefix, name)
         elif (
@@ -240,8 +243,10 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
     removed. Nothing changes if either side lacks the block, map or list around the last step. Nor
     does it for an index missing on either side: a list keeps its length.
     """
-    container_path, step = path[:-1], path[-1]
-    container, prior_container = get_part(config, container_path), get_part(prior, container_path)
+    container_path = path[:-1]
+    step = path[-1]
+    container = get_part(config, container_path)
+    prior_container = get_part(prior, container_path)
     restored = container
     if isinstance(container, dict) and isinstance(prior_container, dict):
         restored = dict(container)
@@ -425,7 +430,8 @@ def _parse_trigger(
         expression = expression.remove_resource_prefix()
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
-        name, steps = expression.steps[0].name, expression.steps[1:]
+        name = expression.steps[0].name
+        steps = expression.steps[1:]
         if steps and isinstance(steps[0], TraverseIndex):
             return TriggerReference(
                 expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:])

@@ -215,7 +215,8 @@ class BlockPlanner:
             and not instance.is_invalid
         ):
             argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
-            before, configured = instance.before, get_mapping(instance.config)
+            before = instance.before
+            configured = get_mapping(instance.config)
             # An unset argument changes nothing.
             set_values = {name: value for name, value in configured.items() if value}
             if before is None or any(
@@ -290,15 +291,11 @@ class BlockPlanner:
         # It has deposed objects only.
         if prior is None:
             return self.build_deleted_instance(address, reason)
-        keeps_object, forget_reason = (
-            prior.skip_destroy,
-            "forgot_because_lifecycle_destroy_in_state",
-        )
+        keeps_object = prior.skip_destroy
+        forget_reason = "forgot_because_lifecycle_destroy_in_state"
         if block is not None:
-            keeps_object, forget_reason = (
-                block.lifecycle.keeps_object,
-                "forgot_because_lifecycle_destroy_in_config",
-            )
+            keeps_object = block.lifecycle.keeps_object
+            forget_reason = "forgot_because_lifecycle_destroy_in_config"
         if keeps_object:
             return self.build_forgotten_instance(address, forget_reason)
         return self.build_deleted_instance(address, reason)
@@ -527,7 +524,8 @@ class BlockPlanner:
         limits = self.request.limits
         # Those of a rack are alike: checking the first one is enough.
         if machines:
-            cpus, memory_gib = machines[0].cpus_per_cell, machines[0].memory_gib_per_cell
+            cpus = machines[0].cpus_per_cell
+            memory_gib = machines[0].memory_gib_per_cell
             self._check_cell_limit(instance, "cpus_per_cell", cpus, limits.cpus_per_cell)
             self._check_cell_limit(
                 instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell
@@ -601,11 +599,13 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
     A missing block on the path is created.
     """
     copy = dict(config)
-    name, inner_path = str(path[0]), path[1:]
+    name = str(path[0])
+    inner_path = path[1:]
     if not inner_path:
         copy[name] = value
         return copy
-    inner, index = copy.get(name), inner_path[0]
+    inner = copy.get(name)
+    index = inner_path[0]
     # One of several blocks.
     if isinstance(inner, list) and isinstance(index, int):
         blocks = list(inner)

@@ -45,7 +45,8 @@ def evaluate_condition(
         has_valid_message = message is not None
         return ("pass", "") if has_valid_message else ("error", "")
     if value.raw is not False and value.raw != "false":
-        detail, span = "A condition must be true or false.", condition.condition.span
+        detail = "A condition must be true or false."
+        span = condition.condition.span
         evaluation.diagnostics.append(
             build_error("invalid-condition-result", detail, span, address=address)
         )
@@ -67,7 +68,8 @@ def _evaluate_error_message(
         text = convert_value(value, STRING)
         reason = "it must not be null" if text.raw is None else ""
     except ConversionProblem as problem:
-        text, reason = value, describe_problem(problem)
+        text = value
+        reason = describe_problem(problem)
     if reason:
         detail = f"Unsuitable value for error message: {reason}."
         problem_of_message = build_error(

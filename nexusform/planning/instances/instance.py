@@ -209,11 +209,15 @@ class Instance(Struct):
         values = arguments if arguments is not None else self.config or {}
         # To show its line.
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None
-        detail, brief, line = problem.detail, problem.brief, get_text_line(text, problem.line)
+        detail = problem.detail
+        brief = problem.brief
+        line = get_text_line(text, problem.line)
         is_secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
         # That one says nothing about the value.
         if is_secret and problem.id != SENSITIVE_PLACEMENT:
-            detail, brief, line = _HIDDEN_DETAIL, "", None
+            detail = _HIDDEN_DETAIL
+            brief = ""
+            line = None
         return build_diagnostic(
             problem.severity,
             problem.id,

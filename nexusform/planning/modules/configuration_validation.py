@@ -45,7 +45,8 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     precondition hides the problems of its block, as in Terraform: the plan itself reports the
     precondition.
     """
-    configuration, registries = request.configuration, request.registries
+    configuration = request.configuration
+    registries = request.registries
     schemas = registries.schemas
     problems = check_references(configuration, schemas["managed"], schemas["data"])
     _, cycles = compute_planning_order(configuration, registries.resource_types)
@@ -123,7 +124,8 @@ class _ModuleValidator(Struct, frozen=True):
 
         Those of expressions go to the evaluation.
         """
-        module, evaluation = self.instance.module, self.evaluation
+        module = self.instance.module
+        evaluation = self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
         # The root module has the variables of the request.
@@ -185,7 +187,8 @@ class _ModuleValidator(Struct, frozen=True):
 
         Those of expressions are left in the evaluation.
         """
-        sources, types = self.registries.data_sources, self.registries.resource_types
+        sources = self.registries.data_sources
+        types = self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
         scope = self.evaluation.build_scope(self.instance)

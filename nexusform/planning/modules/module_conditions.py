@@ -60,7 +60,8 @@ def check_all_conditions(
             # Of the root module.
             names: Iterable[str] = selected_outputs
             if instance.path:
-                outputs, rejected = instance.module.outputs, evaluation.rejected_values
+                outputs = instance.module.outputs
+                rejected = evaluation.rejected_values
                 names = [name for name in outputs if (instance.path, f"output.{name}") in rejected]
             results.add_all(_check_output_preconditions(instance, evaluation, names))
         return results
@@ -129,7 +130,8 @@ def _move_problem_to_call(
     assert span is not None, "a failed condition has a position"
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"
     call = instance.call
-    source_span, block = variable.span, subject.header
+    source_span = variable.span
+    block = subject.header
     if call is not None and variable.name in call.inputs:
         # Its expression, and the span.
         _, source_span = call.inputs[variable.name]

@@ -52,10 +52,8 @@ class _MoveChecker:
         self, statement: MoveStatement, instance: ModuleInstance
     ) -> Iterator[Diagnostic]:
         """Yield the problems of one statement in one instance of its module, and record its move."""
-        source, target = (
-            _build_address(instance, statement.source),
-            _build_address(instance, statement.target),
-        )
+        source = _build_address(instance, statement.source)
+        target = _build_address(instance, statement.target)
         # A module has the type "".
         if statement.source.type != statement.target.type:
             yield build_error(
@@ -114,7 +112,8 @@ class _MoveChecker:
         key = source.key
         # It names a module.
         if not source.type:
-            declared, key = instance.module.calls.get(source.module[-1].name), source.module[-1].key
+            declared = instance.module.calls.get(source.module[-1].name)
+            key = source.module[-1].key
         if declared is None:
             return None
         keys = {

@@ -112,7 +112,8 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
     An output depending on a missing object is unknown: it keeps its value in state, or stays
     without one.
     """
-    before, declared = request.state.outputs, request.configuration.root.outputs
+    before = request.state.outputs
+    declared = request.configuration.root.outputs
     changes: list[OutputChange] = []
     after: dict[str, OutputState] = {}
     diagnostics: list[Diagnostic] = []
@@ -259,7 +260,8 @@ def build_inventory_read(
     limit = _MAXIMUM_AGE
     if isinstance(max_age, str):
         limit = parse_duration(max_age) or _MAXIMUM_AGE
-    export_time, current_time = parse_time(exported_at), parse_time(plan_time)
+    export_time = parse_time(exported_at)
+    current_time = parse_time(plan_time)
     if export_time is None or current_time is None:
         return InventoryRead(address, exported_at, is_stale=True)
     age = current_time - export_time
@@ -281,7 +283,8 @@ def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[Inven
             if item.attributes is None or EXPORT_TIME not in item.attributes:
                 continue
             address = str(Address(module, "data", kind, name, key))
-            exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
+            exported_at = item.attributes[EXPORT_TIME]
+            max_age = item.attributes.get("max_age")
             # null or unknown.
             known_time = exported_at if isinstance(exported_at, str) else ""
             inventories.append(build_inventory_read(address, known_time, plan_time, max_age))

@@ -120,7 +120,8 @@ class _DataBlockReader:
         self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[DataResult | None, list[Diagnostic]]:
         """Return the result of a data block, None on errors, and its problems."""
-        request, reads = self._request, self._reads
+        request = self._request
+        reads = self._reads
         source = request.registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
         # Of a test (override_data); it replaces reading.
@@ -380,7 +381,8 @@ class StateEvaluation(Evaluation):
             )
             recorded = self._state.instances.get(address, EMPTY_INSTANCE).current
             if recorded is not None:
-                item.attributes, item.sensitive = recorded.attributes, recorded.sensitive
+                item.attributes = recorded.attributes
+                item.sensitive = recorded.sensitive
             view.items[repetition.key] = item
         self.resources[key] = view
         return view

@@ -66,8 +66,10 @@ class EvaluationReads(Struct):
 
     def build_inputs(self, commit: str) -> PlanInputs:
         """Return the recorded reads for the plan, sorted, with the commit of the configuration."""
-        files, data_files = dict(sorted(self.files.items())), dict(sorted(self.data_files.items()))
-        states, answers = dict(sorted(self.states.items())), dict(sorted(self.answers.items()))
+        files = dict(sorted(self.files.items()))
+        data_files = dict(sorted(self.data_files.items()))
+        states = dict(sorted(self.states.items()))
+        answers = dict(sorted(self.answers.items()))
         return PlanInputs(commit, files, data_files, states, answers)
 
 
@@ -285,7 +287,8 @@ def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
     Unknown outside of a block with for_each.
     """
-    name, repetition = traversal.first_name, scope.repetition
+    name = traversal.first_name
+    repetition = scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return Lookup(build_string(repetition.key), 1)
     if name == "value" and repetition.value is not None:

@@ -382,12 +382,15 @@ class Evaluation:
         self._depth += 1
         earlier_count = len(self.diagnostics)
         scope = self.build_scope(named_value.instance)
-        module, output = named_value.instance.module, None
+        module = named_value.instance.module
+        output = None
         if named_value.kind == "output":
             output = module.outputs[named_value.name]
-            expression, header = output.expression, f'output "{named_value.name}"'
+            expression = output.expression
+            header = f'output "{named_value.name}"'
         else:
-            expression, header = module.locals[named_value.name].expression, "locals"
+            expression = module.locals[named_value.name].expression
+            header = "locals"
         # As in Terraform, a failed precondition of a plan hides the problems of the value.
         preconditions = (
             output.preconditions if output is not None and not self.settings.is_applying else ()

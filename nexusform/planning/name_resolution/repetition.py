@@ -35,7 +35,10 @@ SINGLE_INSTANCE = RepetitionData()
 
 # Shape of a block as a value: one object, a tuple by index, an object by key.
 # A disabled block has no instance, and is null.
-SINGLE, LIST, MAP, DISABLED = "single", "list", "map", "disabled"
+SINGLE = "single"
+LIST = "list"
+MAP = "map"
+DISABLED = "disabled"
 
 
 class BlockExpansion(Struct, frozen=True):
@@ -118,10 +121,8 @@ def _expand_count(expression: Expression, value: Value, header: str, maximum: in
         return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
         return reject(
-            (
-                "Sensitive values, or values derived from them, cannot be used as count: it would "
-                "show them."
-            )
+            "Sensitive values, or values derived from them, cannot be used as count: it would "
+            "show them."
         )
     # The caller reports it or waits.
     if not value.is_known:
@@ -228,7 +229,8 @@ class InstanceView(Struct):
             if self.attributes is None:
                 self._value = build_unknown(kind)
                 return self._value
-            values, sensitive = dict(self.attributes), list(self.sensitive)
+            values = dict(self.attributes)
+            sensitive = list(self.sensitive)
             # The type adds attributes derived from those in state.
             if self.present is not None:
                 for name in self.attributes:

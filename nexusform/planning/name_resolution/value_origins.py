@@ -82,14 +82,16 @@ class ValueOriginTracer:
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
         # By default, none is hidden.
-        visible_parts, hidden_parts = trace.parts, trace.parts[:0]
+        visible_parts = trace.parts
+        hidden_parts = trace.parts[:0]
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
         # The first part is the collection.
         is_secret_loop = is_loop and trace.parts[0].value.has_marks
         if is_secret_loop:
             # Values in such a loop have no mark of their own. Only one is listed, as their number
             # is hidden, too.
-            visible_parts, hidden_parts = trace.parts[:1], trace.parts[1:2]
+            visible_parts = trace.parts[:1]
+            hidden_parts = trace.parts[1:2]
         parts = self._build_parts(visible_parts, instance, hidden=hidden)
         parts += self._build_parts(hidden_parts, instance, hidden=True)
         definition = self._find_definition(expression, instance)
@@ -124,7 +126,8 @@ class ValueOriginTracer:
         No text of an error if `hidden`. Only the innermost part that fails has the text of its
         error; the parts around it yield nothing.
         """
-        expression, value = trace.expression, trace.value
+        expression = trace.expression
+        value = trace.value
         if trace.has_failed:
             if trace.problem and not hidden:
                 yield f"error: {trace.problem}"
@@ -148,7 +151,8 @@ class ValueOriginTracer:
         """
         if not isinstance(traversal, syntax.Traversal):  # no reference
             return None
-        root, name = traversal.root.name, _get_step_name(traversal, 0)
+        root = traversal.root.name
+        name = _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
             return _Definition(name, module.locals[name].expression, instance)
@@ -189,7 +193,8 @@ class ValueOriginTracer:
 
         `sensitive: ...` or `unknown: ...`.
         """
-        root, name = traversal.root.name, _get_step_name(traversal, 0)
+        root = traversal.root.name
+        name = _get_step_name(traversal, 0)
         module = instance.module
         if root == "var" and name in module.variables:
             declared = module.variables[name]

@@ -361,7 +361,8 @@ class _StateMover:
         The first `depth` steps of `path` lead to the module with the statement, the rest is the
         module path in its source. A move onto an existing object is rejected.
         """
-        source, target = statement.source, statement.target
+        source = statement.source
+        target = statement.target
         keys = self.keys_by_module[path].get(get_resource_name(source))
         if path[depth:] != source.module or keys is None:
             return
@@ -381,7 +382,8 @@ class _StateMover:
             for key in sorted(keys, key=compute_key_sort_key):
                 self._move_instance(replace(old, key=key), replace(new, key=key))
         elif source.key in keys:
-            old, new = replace(old, key=source.key), replace(new, key=target.key)
+            old = replace(old, key=source.key)
+            new = replace(new, key=target.key)
             if target.key in occupied_keys:
                 self._rejected[str(old)] = str(new)
             else:
@@ -433,13 +435,16 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
 
     None if the statement does not apply to it.
     """
-    source, target = statement.source.module, statement.target.module
+    source = statement.source.module
+    target = statement.target.module
     # Of the moved module in the path; those after it are inside it.
     position = len(source) - 1
     # outside of the moved module.
     if len(path) <= position or path[:position] != source[:-1]:
         return None
-    step, from_step, to_step = path[position], source[-1], target[-1]
+    step = path[position]
+    from_step = source[-1]
+    to_step = target[-1]
     # Another module call.
     if step.name != from_step.name:
         return None

@@ -139,7 +139,8 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
     excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
-    instances, imports = dict(prior.instances), dict(prior.imports)
+    instances = dict(prior.instances)
+    imports = dict(prior.imports)
     for address in excluded:
         instances.pop(address, None)
         del imports[address]

@@ -71,7 +71,8 @@ def format_certain_count_note(
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
-    lower, upper = existing_count, count - 1
+    lower = existing_count
+    upper = count - 1
     best: PlanResult | None = None
     # `lower` fits in every sample: the existing VMs, or the plan in `best`.
     for _ in range(MAXIMUM_TRIALS):
@@ -82,7 +83,8 @@ def format_certain_count_note(
         if smaller.plan.errored or is_remedy_uncertain(smaller.plan.numa_sampling):
             upper = middle - 1
         else:
-            lower, best = middle, smaller
+            lower = middle
+            best = smaller
     if not lower:
         return " No count fits in every sample."
     # None: only the existing VMs are certain.
@@ -265,7 +267,8 @@ def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
         return
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
     adjustments: list[ArgumentAdjustment] = []
-    names, data = [], []
+    names = []
+    data = []
     for shortage in pools:
         path = (*shortage.pool.path, "upgrade_settings")
         adjustments += [
@@ -359,11 +362,13 @@ def _build_count_remedy(
 
     Both arguments have the keys (address, pool name).
     """
-    texts, data = [], []
+    texts = []
+    data = []
     vcpus = 0
     for key, shortage in pools.items():
         prefix = "" if len(pools) == 1 else f"{shortage.cluster}/{shortage.pool.pool}: "
-        count, sku = counts[key], shortage.pool.sku
+        count = counts[key]
+        sku = shortage.pool.sku
         # The name of the argument.
         argument = str(shortage.pool.count_path[-1])
         texts.append(f"{prefix}{argument} = {count}")
@@ -440,7 +445,8 @@ def _build_zone_remedy(
 
     `plan` is the trial.
     """
-    texts, data = [], []
+    texts = []
+    data = []
     for shortage in pools:
         zones = sorted(shortage.pool.configured_zones | set(new_zones), key=str.encode)
         text = ", ".join(f'"{zone}"' for zone in zones)
@@ -491,7 +497,9 @@ def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[
         if rack.get("status") == "planned" and rack.get("site_id") in sites:
             planned.append((address, str(rack["name"])))
     for racks in _list_choices(planned):
-        adjustments, names, data = [], [], []
+        adjustments = []
+        names = []
+        data = []
         for address, name in racks:
             adjustments.append(ArgumentAdjustment(address, ("status",), "active"))
             names.append(name)
@@ -644,7 +652,8 @@ def _try_hint_argument(
 
     It re-creates their VMs.
     """
-    edits, data = [], []
+    edits = []
+    data = []
     # addresses of the VMs with the hints, each once.
     owners: dict[str, None] = {}
     for hint in hints:
@@ -671,7 +680,8 @@ def _try_hint_argument(
 def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = failure.pools
-    sku, name = pools[0].pool.sku, pools[0].pool.pool
+    sku = pools[0].pool.sku
+    name = pools[0].pool.pool
     for shortage in pools:
         if shortage.pool.sku != sku or not shortage.pool.count_path:
             # One new SKU must suit all pools.

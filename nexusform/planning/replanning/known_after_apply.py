@@ -189,7 +189,8 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
         if isinstance(value_type, SetType) and planned != actual:
             return _is_consistent_set(planned, actual, value_type.element)
         # compared like mappings.
-        planned, actual = dict(enumerate(planned)), dict(enumerate(actual))
+        planned = dict(enumerate(planned))
+        actual = dict(enumerate(actual))
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
         if planned.keys() != actual.keys():
             return False
@@ -481,7 +482,8 @@ def evaluate_write_only(
                 "variables, literals, or "
                 "attributes that nexusform computes in the plan."
             )
-            name, block = str(change.address), change.block
+            name = str(change.address)
+            block = change.block
             error = build_error(
                 "write-only-argument-unknown", detail, change.source, address=name, block=block
             )

@@ -83,7 +83,8 @@ def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> b
     """
     if trial.errored:
         return False
-    before, after = _collect_bindings(plan), _collect_bindings(trial)
+    before = _collect_bindings(plan)
+    after = _collect_bindings(trial)
     waiting_before = {
         (address, cluster)
         for address, cluster in before.not_running
@@ -142,7 +143,8 @@ def verify_suggested_selection(
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result
     for _ in range(_MAXIMUM_STEPS):
-        targets, excludes = list(trial_request.targets), list(trial_request.excludes)
+        targets = list(trial_request.targets)
+        excludes = list(trial_request.excludes)
         for problem in last_result.plan.diagnostics:
             suggestion = get_mapping(problem.extra, SELECTION_KEY)
             targets += suggestion.get("targets", ())

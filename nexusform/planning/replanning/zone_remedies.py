@@ -157,7 +157,8 @@ def _build_zone_remedy(
     adjustments: Sequence[ArgumentAdjustment],
 ) -> Remedy:
     """Build the remedy of a successful choice of zones, one set for each group, as text and as data."""
-    texts, groups = [], []
+    texts = []
+    groups = []
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
         pools = {f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}
@@ -244,7 +245,8 @@ def _try_prior_zones(
     # Nothing to try, or it is rejected.
     if outcome is None:
         return
-    clauses, data = [], []
+    clauses = []
+    data = []
     for zones, pools in pools_by_zones.items():
         zone_text = _format_zones(zones) if zones else "all zones"
         clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")

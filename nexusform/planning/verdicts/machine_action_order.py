@@ -148,10 +148,8 @@ def _build_power_off_requests(
     Its argument power_state becomes Off.
     """
     for instance in instances:
-        before, after = (
-            get_part(instance.before, ("power_state",)),
-            get_part(instance.planned, ("power_state",)),
-        )
+        before = get_part(instance.before, ("power_state",))
+        after = get_part(instance.planned, ("power_state",))
         if instance.type.kind is PlanningKind.MACHINE and after == "Off" != before:
             location = _find_machine(get_text(instance.planned, "id"), sites)
             if location is not None:
@@ -179,7 +177,8 @@ def _build_requests(
 
     Errors for other machines.
     """
-    requests, problems = [], []
+    requests = []
+    problems = []
     # copies by site id, to try moves of VMs.
     schedulers: dict[str, RackScheduler] = {}
     for instance in pending:
@@ -291,7 +290,8 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
     """Yield an error if VMs remain on the machine of a disruptive action without `allow_workloads`."""
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
-    name, count = request.machine.name, len(request.stopped_vms)
+    name = request.machine.name
+    count = len(request.stopped_vms)
     # The machine resource, or the rack of the machine.
     resource = request.site.offering_addresses.get(name, "")
     place = (

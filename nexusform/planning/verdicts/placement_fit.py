@@ -155,7 +155,8 @@ def _build_capacity_error(
     vm_object: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str
 ) -> Diagnostic:
     """Build the error of a pool without enough capacity; `failure` is the reason of its first VM."""
-    pool, placed_count = shortage.pool, shortage.placed_count
+    pool = shortage.pool
+    placed_count = shortage.placed_count
     total = len(pool.numbers)
     instance = vm_object.instance
     subject = instance.locate(pool.path)
@@ -365,7 +366,8 @@ def _group_vms_in_missing_cells(
     """
     names: dict[tuple[str, str], list[str]] = {}
     for vm_object, vm in _iterate_unchanged_vms(objects):
-        site, machine = vm_object.request.site, vm.placement.machine
+        site = vm_object.request.site
+        machine = vm.placement.machine
         if (
             site is None
             or machine not in site.machines
@@ -553,7 +555,8 @@ def lower_certainty_to_accuracy(
     # unchanged for sites without verified predictions.
     adjusted = dict(certainty)
     for site_id in certainty.keys() & records.keys():
-        record, site_certainty = records[site_id], certainty[site_id]
+        record = records[site_id]
+        site_certainty = certainty[site_id]
         vms = {
             token: _lower_vm_certainty(vm_certainty, record)
             for token, vm_certainty in site_certainty.vms.items()
@@ -624,7 +627,8 @@ def measure_site_certainties(
     }
     for site_id, site in active_sites.items():
         # samples of all sites.
-        finished, total = len(certainty) * sample_count, len(active_sites) * sample_count
+        finished = len(certainty) * sample_count
+        total = len(active_sites) * sample_count
         outcome = repeat_with_samples(
             site.base,
             site.operations,

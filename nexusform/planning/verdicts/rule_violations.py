@@ -50,7 +50,8 @@ def _find_violating_vms(
     id.
     """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
-    demand, pools = vm_object.request.demand, index_pools(vm_object.pools)
+    demand = vm_object.request.demand
+    pools = index_pools(vm_object.pools)
     for key in vm_object.request.actions.unchanged:
         pool_name, _ = key
         # Its machine or pool is missing.
@@ -61,7 +62,8 @@ def _find_violating_vms(
         if site.id not in schedulers:
             schedulers[site.id] = site.scheduler.copy()
         scheduler = schedulers[site.id]
-        vm, pool = vm_object.placements.vms[key], pools[pool_name]
+        vm = vm_object.placements.vms[key]
+        pool = pools[pool_name]
         # Those with a located target.
         hints = tuple(hint for hint in pool.hints if hint.racks)
         constraints = replace(pool.constraints, hints=hints)

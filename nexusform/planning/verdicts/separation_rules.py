@@ -415,7 +415,8 @@ def _build_rule_verdict(
     else those of the first violated sample.
     """
     arguments = get_mapping(instance.argument_values)
-    scope, groups = str(arguments["scope"]), members.groups
+    scope = str(arguments["scope"])
+    groups = members.groups
     unchecked = tuple(_list_unchecked_members(members, member_index, scope))
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [
@@ -542,7 +543,8 @@ def _is_packed(
     chosen by the user.
     """
     _, _, machine = location
-    pool, is_placed_by_plan = violating_member.pool, violating_member.handle is not None
+    pool = violating_member.pool
+    is_placed_by_plan = violating_member.handle is not None
     # Without a machine: a rule about racks or sites.
     if not machine or not is_placed_by_plan or pool.pinned_machine:
         return False

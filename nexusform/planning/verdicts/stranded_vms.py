@@ -64,7 +64,8 @@ def check_stranded_vms(
             yield _build_missing_machine_warning(names_by_owner)
             continue
         instance = by_text[offering_address]
-        stranded, forgotten = dict[Address, list[str]](), dict[Address, list[str]]()
+        stranded = dict[Address, list[str]]()
+        forgotten = dict[Address, list[str]]()
         for address, names in names_by_owner.items():
             # A removed object with losses leaves only the state: its VMs keep running, so they need
             # their machine.
@@ -223,12 +224,11 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
         duplicates = sorted(machine_by_name.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
-        address, number = vm_object.instance.address, len(duplicates)
+        address = vm_object.instance.address
+        number = len(duplicates)
         locations = [f"{name} on {machine_by_name[name]}" for name in duplicates]
-        run_verb, subject = (
-            select_word_form(number, "runs", "run"),
-            select_word_form(number, "it is", "they are"),
-        )
+        run_verb = select_word_form(number, "runs", "run")
+        subject = select_word_form(number, "it is", "they are")
         text = (
             f"{format_count(number, 'VM')} {run_verb} already under "
             f"{select_word_form(number, 'a name', 'names')} that "

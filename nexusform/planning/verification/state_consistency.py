@@ -225,7 +225,8 @@ def _check_duplicates(
     vm_by_name: dict[Hashable, _StateVm] = {}
     vm_by_number: dict[Hashable, _StateVm] = {}
     for state_vm in vms:
-        demand, vm = state_vm.demand, state_vm.vm
+        demand = state_vm.demand
+        vm = state_vm.vm
         same_name = vm_by_name.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
         if same_name is not state_vm:
             yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
@@ -279,13 +280,15 @@ def _check_cells(
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED
-        placement, cells = state_vm.vm.placement, state_vm.vm.placement.cells
+        placement = state_vm.vm.placement
+        cells = state_vm.vm.placement.cells
         if not cells:  # unknown cells
             continue
         machine = machines.get((state_vm.demand.site_id, placement.machine))
         missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if missing_cells:
-            cell, name = missing_cells[0], state_vm.display_name
+            cell = missing_cells[0]
+            name = state_vm.display_name
             yield (
                 f"{placement.machine} has no cell {cell}, which the state records for {name}.",
                 False,

@@ -60,14 +60,16 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         if resource_type is None:
             continue
         attributes = dict(current.attributes)
-        arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
+        arguments = EvaluatedArguments(attributes)
+        decision = ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
         # All VMs stay, as in a plan without changes.
         if resource_type.vms is not None:
             vms_by_key = index_vms(resource_type.vms.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
-            prior, placements = PriorVms(existing=vms_by_key), PlannedVmPlacements(vms=vms_by_key)
+            prior = PriorVms(existing=vms_by_key)
+            placements = PlannedVmPlacements(vms=vms_by_key)
             objects[address] = VmObject(instance, prior, request, placements)
     _set_demands(objects, state, types)
     sites, _ = build_sites(build_state_inventory(state, types))
@@ -104,7 +106,8 @@ def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> N
     demand = vm_object.request.demand
     if demand.site_id not in sites:
         return
-    site, pools = sites[demand.site_id], index_pools(vm_object.pools)
+    site = sites[demand.site_id]
+    pools = index_pools(vm_object.pools)
     for key, vm in vm_object.placements.vms.items():
         if vm.pool in pools:
             reserve_vm_capacity(

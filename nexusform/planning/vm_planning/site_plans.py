@@ -350,7 +350,8 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
     """Place one unmanaged VM on its machine, as a pool of its own."""
-    name, machine = entry.name, site.machines[entry.machine]
+    name = entry.name
+    machine = site.machines[entry.machine]
     sku = VmSku(
         name=name,
         vcpus=entry.cpu_cores,
@@ -418,7 +419,8 @@ def build_demand(
     The machine `last_resort` is used only if no other one fits; None: there is no such machine.
     """
     name = build_vm_name(vm_demand, pool, pool.pool, number)
-    constraints, extra_hints = pool.constraints, tuple(group_hints)
+    constraints = pool.constraints
+    extra_hints = tuple(group_hints)
     if extra_hints:
         constraints = replace(constraints, hints=(*constraints.hints, *extra_hints))
     return Demand(name, pool.sku, constraints, last_resort)
@@ -488,7 +490,8 @@ def build_prior_context(
 
     SKUs and clusters before the plan, the first one of each name.
     """
-    inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
+    inventory = PlanInventory()
+    clusters = dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
         # An unknown type.

@@ -208,7 +208,9 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
 
     Sites of the racks and machines planned so far, SKUs and hints.
     """
-    request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
+    request = blocks.request
+    selection = blocks.selection
+    inventory = blocks.inventory
     sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
     skus, problems = site_plans.collect_vm_skus(request, inventory)

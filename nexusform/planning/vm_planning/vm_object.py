@@ -305,7 +305,8 @@ class VmObject(Struct):
 
     def list_racks(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return the racks of the VMs before and after the plan."""
-        vms_before, vms_after = self.prior.existing.values(), self.list_vms()
+        vms_before = self.prior.existing.values()
+        vms_after = self.list_vms()
         return frozenset(vm.placement.rack for vm in vms_before), frozenset(
             vm.placement.rack for vm in vms_after
         )

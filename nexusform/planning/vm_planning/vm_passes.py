@@ -311,7 +311,8 @@ class _VmPlanner:
 
     def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
-        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        instance = vm_object.instance
+        handlers = vm_object.instance.type.vms
         assert handlers is not None
         arguments = get_mapping(instance.config)
         # The pools lack a hint about a VM that had no location yet: the argument shows that there
@@ -391,7 +392,8 @@ class _VmPlanner:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vm_object.is_unchanged:
-            placed_vms, present = vm_object.list_newly_placed(), vm_object.list_names()
+            placed_vms = vm_object.list_newly_placed()
+            present = vm_object.list_names()
             note = record_vm_placements(
                 instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1
             )
@@ -405,7 +407,8 @@ class _VmPlanner:
 
         {} for unchanged (as in state) or invalid objects.
         """
-        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        instance = vm_object.instance
+        handlers = vm_object.instance.type.vms
         assert handlers is not None
         assert instance.config is not None
         if instance.is_invalid:
@@ -427,7 +430,8 @@ class _VmPlanner:
             if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
-        context, placed_vms = self.context.current_context, vm_object.list_placed_vms()
+        context = self.context.current_context
+        placed_vms = vm_object.list_placed_vms()
         return handlers.build_computed_attributes(
             arguments, context, placed_vms, vm_object.waiting_vms
         )

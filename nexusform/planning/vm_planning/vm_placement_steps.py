@@ -329,7 +329,8 @@ def _place_vm(
     `last_resort` is the machine of a VM to re-create: it returns there only if no other machine
     fits.
     """
-    pool, site = vm.pool, vm_object.request.site
+    pool = vm.pool
+    site = vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
     # named by the user; the placement rule may reject it, with a warning.
     if pool.pinned_machine:

@@ -253,10 +253,8 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     if substitutions:
         subjects = format_kind_counts(substitutions)
         clauses.append(
-            (
-                f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} "
-                "replaced by others"
-            )
+            f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} "
+            "replaced by others"
         )
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)

@@ -86,7 +86,8 @@ def compute_effect(row: PlacementChange) -> Effect:
     if row.source is None or row.target is None:
         return Effect.MOVED
     # The identity is the part of a location that changes with a move: rack and machine of a VM.
-    identity_before, identity_after = kind.get_identity(row.source), kind.get_identity(row.target)
+    identity_before = kind.get_identity(row.source)
+    identity_after = kind.get_identity(row.target)
     return Effect.RECREATED if identity_before == identity_after else Effect.MOVED
 
 

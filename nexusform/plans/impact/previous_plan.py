@@ -31,8 +31,10 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         return warn_about_previous(plan, "It is for another state: their lineages differ")
     if previous.errored:
         return warn_about_previous(plan, "That plan failed")
-    before, after = build_decision(previous), build_decision(plan)
-    earlier, later = before.impact, after.impact
+    before = build_decision(previous)
+    after = build_decision(plan)
+    earlier = before.impact
+    later = after.impact
     has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(
         plan, has_several_sites

@@ -75,7 +75,8 @@ def remove_confidence(plan: Plan) -> Plan:
 
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
     """Return the names of the items in a plan that a reviewer would see differently in the new plan."""
-    before, after = _collect_visible_items(plan), _collect_visible_items(new_plan)
+    before = _collect_visible_items(plan)
+    after = _collect_visible_items(new_plan)
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]
 
 

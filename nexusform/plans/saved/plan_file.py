@@ -339,7 +339,8 @@ def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_versi
 
     Raises DiagnosticsError if one is missing, or newer than this nexusform's.
     """
-    version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
+    version = manifest.get("version")
+    writer_version = manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
         raise _build_damaged_file_error(name, "Its manifest has no format version.")
     if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(
@@ -444,10 +445,8 @@ def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
             raise FileProblem(
-                (
-                    "This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with "
-                    "-target."
-                )
+                "This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with "
+                "-target."
             )
         yield from (index.add_member(name.encode(), content), content)
     yield index.build_directory()
@@ -482,7 +481,8 @@ class _ZipHeaderBuilder:
 
     def build_directory(self) -> bytes:
         """Return the directory of all members, with the end record of the archive."""
-        count, entries = len(self._directory), b"".join(self._directory)
+        count = len(self._directory)
+        entries = b"".join(self._directory)
         return entries + _END.pack(b"PK\5\6", 0, 0, count, count, len(entries), self.offset, 0)
 
 
@@ -501,7 +501,8 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     those in the file. Raises CorruptArchiveError, at the end at the latest, if any byte differs
     from the output of `pack_archive`.
     """
-    index, names = _ZipHeaderBuilder(), set[str]()
+    index = _ZipHeaderBuilder()
+    names = set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
         # label: the name of the member.
         *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
@@ -509,7 +510,8 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
         if index.offset + len(head) + label_size + content_size > size:
             raise CorruptArchiveError
         label = file.read(label_size)
-        name, content = label.decode("utf-8", "replace"), file.read(content_size)
+        name = label.decode("utf-8", "replace")
+        content = file.read(content_size)
         # `add_member` returns the header written by `pack_archive`.
         if name in names or index.add_member(name.encode(), content) != head + label:
             raise CorruptArchiveError

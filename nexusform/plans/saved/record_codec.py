@@ -98,7 +98,8 @@ def read_table(
     value endlessly, so `zip` ends with the shortest other column. Therefore one column with a value
     for each row must exist. Raises ConversionProblem for another form or unknown columns.
     """
-    rows, columns = data.get("rows"), data.get("columns")
+    rows = data.get("rows")
+    columns = data.get("columns")
     if (
         data.keys() != {"rows", "columns"}
         or rows.__class__ is not int
@@ -354,7 +355,8 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
         )
     if key is not str:
         raise TypeError(f"a mapping from {key} cannot be written")
-    write, read = value.write, partial(_read_mapping, value)
+    write = value.write
+    read = partial(_read_mapping, value)
     # The values are JSON data already, so the mapping is, too.
     if write is None:
         return Shape(None, read, is_plain=value.is_plain)
@@ -476,7 +478,8 @@ def get_annotation_shape(annotation: Any) -> Shape:
     """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin in (Union, UnionType):
         return _build_union_shape(arguments)
     if origin is tuple:

@@ -137,7 +137,8 @@ class SpareCapacity(Struct, frozen=True):
 
         Equal if all NUMA cells are known.
         """
-        minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
+        minimum = self.free_after_rack_loss
+        maximum = self.maximum_free_after_rack_loss
         return Interval(minimum, minimum if maximum is None else maximum)
 
 
@@ -260,7 +261,9 @@ def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Co
 
     Unmanaged VMs on a deleted machine count as removed.
     """
-    unchanged, removed, added = Counter[str](), Counter[str](), Counter[str]()
+    unchanged = Counter[str]()
+    removed = Counter[str]()
+    added = Counter[str]()
     for vm in site.unmanaged_vms:
         counter = removed if vm.is_lost else unchanged
         counter[vm.placement.machine] += 1

@@ -457,7 +457,8 @@ def _compute_pod_storage(
     if claims:
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
-    name, total = "; ".join(name_parts), _sum_appliance_capacity(supplies)
+    name = "; ".join(name_parts)
+    total = _sum_appliance_capacity(supplies)
     return _create_row(
         SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used
     )
@@ -519,7 +520,8 @@ def find_scarcest_resource(
     rows_by_knowledge = group_by(
         (row for row in rows if row.kind is kind), lambda row: row.free is not None
     )
-    known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
+    known_rows = rows_by_knowledge.get(True, [])
+    unknown_rows = rows_by_knowledge.get(False, [])
     if not known_rows:
         return next(iter(unknown_rows), None)
     # `free` is known here.

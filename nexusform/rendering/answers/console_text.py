@@ -264,7 +264,8 @@ def build_trace_document(part: TracedExpression) -> dict[str, Any]:
 
     A failed, sensitive or not fully known part has no value.
     """
-    value, span = part.value, part.span
+    value = part.value
+    span = part.span
     document: dict[str, Any] = {"expression": part.text}
     if span is not None:
         document |= {"file": span.filename, "line": span.start.line}

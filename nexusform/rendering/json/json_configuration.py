@@ -228,7 +228,8 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
     for name, attribute in body_content.attributes.items():
         document[name] = build_expression_document(attribute.expression)
     for block in body_content.blocks:
-        name, nested = block.type, schema.blocks[block.type]
+        name = block.type
+        nested = schema.blocks[block.type]
         inner = _build_body_expressions(block.body, nested.schema)
         match nested.nesting:
             case Nesting.SINGLE:

@@ -193,7 +193,8 @@ def _build_change_sides(
 
     `show` keeps sensitive values unredacted.
     """
-    before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
+    before_value = drop_unknown_values(before)
+    after_value = drop_unknown_values(after)
     if not show:
         # Hide a part on both sides if it is sensitive on one of them; the masks below differ by
         # side.

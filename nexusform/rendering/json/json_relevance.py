@@ -194,8 +194,11 @@ class _ReferenceAnalysis:
         mode: Literal["managed", "data"] = "managed"
         resource_type = reference.root
         if resource_type == "data" and steps:
-            mode, resource_type, steps = "data", str(steps[0]), steps[1:]
-        name, attribute = str(steps[0]) if steps else "", steps[1:]
+            mode = "data"
+            resource_type = str(steps[0])
+            steps = steps[1:]
+        name = str(steps[0]) if steps else ""
+        attribute = steps[1:]
         block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None

@@ -210,10 +210,8 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     document: Event = {"resource": build_resource_keys(change.address), "action": action}
     if moved_from is not None:
         document["previous_resource"] = build_resource_keys(moved_from)
-    reason, importing = (
-        _STREAM_REASONS.get(change.reason, change.reason),
-        omit_empty({"id": change.importing}),
-    )
+    reason = _STREAM_REASONS.get(change.reason, change.reason)
+    importing = omit_empty({"id": change.importing})
     document |= omit_empty({"reason": reason, "importing": importing})
     return create_event(
         "planned_change", f"{change.address}: Plan to {action}", time, change=document

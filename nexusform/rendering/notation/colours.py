@@ -187,7 +187,8 @@ def _fill_wrapped_lines(
 
     `first_margin` precedes the first line, `margin` each other.
     """
-    line_margin, content = first_margin, ""
+    line_margin = first_margin
+    content = ""
     for word in words:
         if (
             content
@@ -196,7 +197,8 @@ def _fill_wrapped_lines(
         ):
             # A word is "" between two spaces.
             yield f"{line_margin}{content}".rstrip()
-            line_margin, content = margin, word
+            line_margin = margin
+            content = word
         else:
             content = f"{content} {word}" if content else word
     if content:

@@ -104,7 +104,9 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
         opening, closing = "{", "}"
         element: Type = DYNAMIC
         if isinstance(value_type, MapType):
-            opening, closing, element = "tomap({", "})", value_type.element
+            opening = "tomap({"
+            closing = "})"
+            element = value_type.element
         types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         lines = [
             (

@@ -357,10 +357,12 @@ def compress_document(document: dict[str, Any]) -> dict[str, Any]:
     Otherwise a part `packed` replaces its changes and rows. It has the distinct values and text
     lines once, and their numbers in the changes and rows.
     """
-    changes, rows = document["changes"], document["rows"]
+    changes = document["changes"]
+    rows = document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
-    values, lines = _NumberedValues(), _NumberedValues()
+    values = _NumberedValues()
+    lines = _NumberedValues()
     packed = {
         "changes": [_compress_change(change, values, lines) for change in changes],
         "rows": [list(map(values.assign_number, row)) for row in rows],

@@ -176,7 +176,8 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
     A plan with errors shows only this placement.
     """
     machines = []
-    machine_names, rack_names = set(), set()
+    machine_names = set()
+    rack_names = set()
     for machine in site.machines:
         if machine.exists_before:
             machines.append(replace(machine, exists_after=True))

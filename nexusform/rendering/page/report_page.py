@@ -102,10 +102,8 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
         # Of one box: neighbours share it.
         elements: list[Markup] = []
         for number, part in group:
-            title, body = (
-                f"{part.title} (finding)" if part.is_finding else part.title,
-                _build_body(part),
-            )
+            title = f"{part.title} (finding)" if part.is_finding else part.title
+            body = _build_body(part)
             if is_folded:
                 elements.append(
                     build_element(

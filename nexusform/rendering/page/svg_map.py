@@ -111,7 +111,9 @@ def render_maps(
             return picture
     drawings: list[Markup] = []
     # The limit is shared by all sites.
-    width, top, rack_limit = 0, MARGIN, MAX_RACKS
+    width = 0
+    top = MARGIN
+    rack_limit = MAX_RACKS
     for site in maps:
         drawing = RackOverviewDrawing(site, rack_limit)
         drawings += drawing.render_markup(top, MARGIN)
@@ -133,7 +135,8 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
     """Render an SVG document with every machine of the maps, or with `empty_text` if there are none."""
     drawings: list[Markup] = []
     # The minimum width.
-    width, top = 480, MARGIN
+    width = 480
+    top = MARGIN
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))
@@ -342,7 +345,8 @@ class _SiteDrawing:
 
     def _render_machine(self, machine: MapMachine, side: _SiteMapView) -> list[Markup]:
         """Render a machine: tooltip, slot, cells and VMs."""
-        facts, scale = machine.facts, self._scale
+        facts = machine.facts
+        scale = self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
         cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
         tooltip_lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
@@ -475,7 +479,8 @@ def describe_vm(vm: MapVm) -> str:
 
     Its name, its owner and SKU, and its change with the trigger (or its location).
     """
-    old, new = format_optional_location(vm.before), format_optional_location(vm.after)
+    old = format_optional_location(vm.before)
+    new = format_optional_location(vm.after)
     trigger_note = enclose(" (", vm.trigger, ")")
     changes = {
         ChangeMark.MOVED: f"moves{trigger_note}: {old} to {new}",
@@ -577,7 +582,8 @@ class RackOverviewDrawing:
                 (mark_counts[ChangeMark.REMOVED], "removed"),
             )
         )
-        zone, change_line = enclose(", ", rack.zone_text), enclose("\n", ", ".join(changes))
+        zone = enclose(", ", rack.zone_text)
+        change_line = enclose("\n", ", ".join(changes))
         return [
             build_svg_element("title", f"{rack.name}{zone}: {sizes}{change_line}"),
             build_svg_element("text", rack.name, class_="small", y=-3),

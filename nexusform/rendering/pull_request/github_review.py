@@ -66,11 +66,13 @@ def parse_diff(text: str) -> DiffLines:
         # added or unchanged; "" is an empty line without its space.
         if lines_left > 0 and line[:1] in ("+", " ", ""):
             lines[path].add(next_number)
-            next_number, lines_left = next_number + 1, lines_left - 1
+            next_number = next_number + 1
+            lines_left = lines_left - 1
         elif line.startswith("+++ "):
             path = line[4:].partition("\t")[0].strip('"').removeprefix("b/")
         elif (hunk := _HUNK.match(line)) and path:
-            next_number, lines_left = int(hunk[1]), int(hunk[2] or 1)
+            next_number = int(hunk[1])
+            lines_left = int(hunk[2] or 1)
             lines.setdefault(path, set())
     return DiffLines(
         {path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"}
@@ -101,7 +103,8 @@ def build_review(
         comments += suggestions
         span = diagnostic.subject
         assert span is not None, "problems have a line"
-        path, line = diff.find_path(span.filename), span.start.line
+        path = diff.find_path(span.filename)
+        line = span.start.line
         if not suggestions and diff.contains_lines(path, line, line):
             comments.append(_build_comment(path, line, line, _describe_diagnostic(diagnostic)))
     return {
@@ -152,7 +155,8 @@ def _build_suggestion(
     # The argument has no literal to replace, or belongs to several instances.
     if edit is None:
         return []
-    first_line, last_line = edit.span.start.line, edit.span.end.line
+    first_line = edit.span.start.line
+    last_line = edit.span.end.line
     path = diff.find_path(edit.span.filename)
     if not diff.contains_lines(path, first_line, last_line):
         return []

@@ -238,7 +238,8 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
     # A binary search, as the renderer may change the size of each line.
-    low, high = 0, len(part.lines)
+    low = 0
+    high = len(part.lines)
     while low < high:
         middle = (low + high + 1) // 2
         if len(_limit_part_lines(part, middle).text.encode()) <= max_bytes:

@@ -345,7 +345,8 @@ def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     )
     location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
-    detail, block = diagnostic.detail, ""
+    detail = diagnostic.detail
+    block = ""
     # The detail ends with a `moved` block.
     if "moved" in diagnostic.extra:
         detail, _, block = detail.partition("\n\n")

@@ -67,7 +67,8 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
     for row in list_vm_rows(plan):
         if row.pool != _CONTROL_PLANE:
             continue
-        cluster, effect = (row.site_id, row.cluster), compute_effect(row)
+        cluster = (row.site_id, row.cluster)
+        effect = compute_effect(row)
         # One VM after another.
         is_rolling = row.trigger in _ROLLING_TRIGGERS
         if effect in DISRUPTIVE_EFFECTS and not is_rolling:
@@ -82,8 +83,10 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
         if table.pool != _CONTROL_PLANE or not table.total_count:
             continue
         cluster = (table.site_id, table.cluster)
-        down_count, after = down[cluster], table.total_count
-        before, name = after - growth[cluster], format_cluster(table)
+        down_count = down[cluster]
+        after = table.total_count
+        before = after - growth[cluster]
+        name = format_cluster(table)
         # No majority remains.
         if down_count and down_count * 2 >= after:
             yield (
@@ -257,10 +260,8 @@ def describe_weakened_rules(plan: Plan) -> Iterator[str]:
     for change in plan.changes:
         if change.address.type != _RULE:
             continue
-        before, after = (
-            get_text(change.before, "enforcement"),
-            get_text(change.after, "enforcement"),
-        )
+        before = get_text(change.before, "enforcement")
+        after = get_text(change.after, "enforcement")
         if change.action in _REMOVALS:
             yield f"Separation rule {change.address} is deleted"
         elif (before, after) == ("deny", "warn"):

@@ -70,7 +70,8 @@ def build_capacity_table(
         if 0 < unchanged_count < len(figures)
         else ""
     )
-    headers, caption = (scope, "before", "after"), "Capacity before and after"
+    headers = (scope, "before", "after")
+    caption = "Capacity before and after"
     return Table(
         headers, tuple(table_rows), number_columns=frozenset({1, 2}), caption=caption
     ), note
@@ -130,10 +131,8 @@ def _build_site_figures(
             before = after = "-"
             is_worse = False
             if row is not None:
-                before, after = (
-                    format_spare_resources(row, row.free_before),
-                    format_spare_resources(row, row.free),
-                )
+                before = format_spare_resources(row, row.free_before)
+                after = format_spare_resources(row, row.free)
                 # From unknown to a deficit, too.
                 is_worse = row.free is not None and row.free < (row.free_before or 0)
             figures[site] += (_CapacityTableRow(label, before, after, is_worse),)

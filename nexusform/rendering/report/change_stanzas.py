@@ -101,9 +101,12 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
     find_schema = create_schema_lookup(registries)
     stanzas = []
     for drift in select_drift(plan):
-        symbol, headline, texts = CHANGED, "has changed", {}
+        symbol = CHANGED
+        headline = "has changed"
+        texts = {}
         if drift.after is None:
-            symbol, headline = DELETED, "has been deleted"
+            symbol = DELETED
+            headline = "has been deleted"
             # A deleted object shows only the number of its placements, as "(53 removed)".
             texts = _build_condensed_texts(
                 drift.before, None, NO_PLACEMENTS, placements_follow=False
@@ -157,7 +160,8 @@ def _build_condensed_texts(
     """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
-        old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
+        old = _get_mapping_attribute(before, name)
+        new = _get_mapping_attribute(after, name)
         changes = format_counts(counts.list_counts(kind))
         if changes and (old or new):
             # The entries of a nested map (by cluster, workload) are no placements.

@@ -102,10 +102,8 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
-        old, new = (
-            get_value_at_path(change.before, child.name),
-            get_value_at_path(change.after, child.name),
-        )
+        old = get_value_at_path(change.before, child.name)
+        new = get_value_at_path(change.after, child.name)
         paths = describe_changed_paths(child.name, old, new, marks)
         # More are described by their argument only.
         if len(paths) <= _MAX_PATHS:
@@ -238,7 +236,8 @@ def _format_changed_value(node: DifferenceNode) -> str:
 
 def _format_scalar_change(node: DifferenceNode) -> str:
     """Format a changed primitive value: `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values."""
-    old, new = format_scalar(node.old), format_scalar(node.new)
+    old = format_scalar(node.old)
+    new = format_scalar(node.new)
     if len(old) + len(new) > _MAX_VALUE_LENGTH:
         return "changed"
     if node.symbol == CREATED:
@@ -253,7 +252,8 @@ def _format_part_changes(node: DifferenceNode) -> str:
     groups are.
     """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
-    texts, count_texts = [], []
+    texts = []
+    count_texts = []
     for symbol, verb in _PART_VERBS.items():
         parts = parts_by_symbol.get(symbol, [])
         part_names = list(map(_get_part_name, parts))

@@ -143,7 +143,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     # No other running object is affected: move the clause on stopped VMs, if any, to the front.
     if not clauses:
         scope = " by the predicted changes" if unpredicted else ""
-        clauses, stop_clauses = stop_clauses or [f"no running workload affected{scope}"], []
+        clauses = stop_clauses or [f"no running workload affected{scope}"]
+        stop_clauses = []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -313,7 +314,8 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
         names.setdefault(upgrade.result, []).append(name)
     if names.keys() == {SUFFICIENT}:
         return "surge capacity for every cluster"
-    insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
+    insufficient = names.pop(INSUFFICIENT, [])
+    sufficient = names.pop(SUFFICIENT, [])
     # The only other result.
     unknown = chain.from_iterable(names.values())
     lacks_data = any(row.lacks_data for row in decision.capacity)
@@ -355,11 +357,9 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     every sample; a machine if it is the same in every one.
     """
     # numbers of VMs.
-    placed, rack_known, machine_known = (
-        figures.vms,
-        figures.exact_rack_counts,
-        figures.exact_machines,
-    )
+    placed = figures.vms
+    rack_known = figures.exact_rack_counts
+    machine_known = figures.exact_machines
     if not placed:
         return
     platforms = sorted(

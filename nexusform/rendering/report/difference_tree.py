@@ -114,7 +114,9 @@ class Comparison(Struct, frozen=True):
         `condensed_texts` maps changed attributes to replacement texts. Without a schema every
         property is an attribute. The object does not exist on a side with None.
         """
-        old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
+        old = before or {}
+        new = after or {}
+        schema = schema or _NO_SCHEMA
         names = {**old, **new}.keys()
 
         def compare_attribute(
@@ -195,7 +197,8 @@ class Comparison(Struct, frozen=True):
         blocks pair by label, or like elements of a list. All blocks are one node if they are
         unknown until apply.
         """
-        old, new = old_body.get(name), new_body.get(name)
+        old = old_body.get(name)
+        new = new_body.get(name)
         # The number of blocks and their labels are unknown as well: one node for all.
         if new is UNKNOWN:
             return [
@@ -207,7 +210,8 @@ class Comparison(Struct, frozen=True):
             return [self._compare_block(name, "", old, new, block, marks)]
         nodes = []
         if block.nesting is Nesting.LIST:
-            old, new = old or [], new or []
+            old = old or []
+            new = new or []
             # None: no block on this side.
             for old_position, new_position in pair_elements(old, new):
                 old_block = _get_element(old, old_position, default=None)
@@ -215,7 +219,8 @@ class Comparison(Struct, frozen=True):
                 part_marks = marks.select_part(old_position, new_position)
                 nodes.append(self._compare_block(name, "", old_block, new_block, block, part_marks))
         else:
-            old, new = old or {}, new or {}
+            old = old or {}
+            new = new or {}
             for label in _list_labels(name, old_body, new_body):
                 label_marks = marks.select_part(label, label)
                 nodes.append(
@@ -273,11 +278,13 @@ class Comparison(Struct, frozen=True):
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
-            old_parts, new_parts = _replace_absent(old, {}), _replace_absent(new, {})
+            old_parts = _replace_absent(old, {})
+            new_parts = _replace_absent(new, {})
             node = self._compare_mappings(old_parts, new_parts, value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if value_classes == {list}:
-            old_elements, new_elements = _replace_absent(old, []), _replace_absent(new, [])
+            old_elements = _replace_absent(old, [])
+            new_elements = _replace_absent(new, [])
             return self._compare_sequences(symbol, old_elements, new_elements, value_type, marks)
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
@@ -336,7 +343,8 @@ class Comparison(Struct, frozen=True):
             part_count += 1
             width = max(width, measure_name_width(name, quote=is_map))
             is_always_shown = self.show_unchanged or name in identifying_names
-            part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
+            part_type = types.get(name, DYNAMIC)
+            part_marks = marks.select_part(name, name)
             if (
                 not is_always_shown
                 and part_marks is NO_MARKS
@@ -415,7 +423,8 @@ class Comparison(Struct, frozen=True):
         lines = []
         # positions; None: no such line on this side.
         for i, j in pair_elements(old_lines, new_lines):
-            old_line, new_line = _get_element(old_lines, i), _get_element(new_lines, j)
+            old_line = _get_element(old_lines, i)
+            new_line = _get_element(new_lines, j)
             lines.append(
                 _create_leaf(_compute_symbol(old_line, new_line, STRING), old_line, new_line)
             )
@@ -533,7 +542,8 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP:
             # empty if unknown.
-            old_labels, new_labels = get_list(old, attribute), get_list(new, attribute)
+            old_labels = get_list(old, attribute)
+            new_labels = get_list(new, attribute)
             common_labels = set(old_labels) & set(new_labels)
             if sorted(common_labels, key=old_labels.index) == sorted(
                 common_labels, key=new_labels.index

@@ -116,7 +116,8 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
         )
     texts: list[str] = []
     for prefix, prefix_runs in runs.items():
-        visible_runs, note = prefix_runs, ""
+        visible_runs = prefix_runs
+        note = ""
         if len(prefix_runs) > _MAX_SPANS:
             # The note takes the place of some.
             visible_runs = prefix_runs[: _MAX_SPANS - 4]
@@ -417,7 +418,8 @@ def build_site_pools(
             pool_groups = list(similar.values())
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
-        name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
+        name = site_names.get(site_id, site_id)
+        is_decided = is_fully_decided(site_tables)
         sites.append(
             SitePools(name, tuple(rows[:MAX_ROWS]), hidden_pools, is_decided, names=(name,))
         )
@@ -592,7 +594,8 @@ def format_range(numbers: Iterable[int]) -> str:
     distinct_numbers = sorted(set(numbers))
     if not distinct_numbers:
         return "-"
-    low, high = distinct_numbers[0], distinct_numbers[-1]
+    low = distinct_numbers[0]
+    high = distinct_numbers[-1]
     return str(low) if low == high else f"{low}..{high}"
 
 

@@ -43,7 +43,8 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
     Objects are paired by API version, namespace, kind and name. Return () if a text is invalid or
     too long.
     """
-    before, after = _parse_objects(old), _parse_objects(new)
+    before = _parse_objects(old)
+    after = _parse_objects(new)
     if not before or not after:
         return ()
     changes: list[FieldChange] = []
@@ -59,10 +60,8 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
             changes += _compare_fields(title, before[key], after[key])
         else:
             # The whole object is added or removed.
-            old_text, new_text = (
-                _format_value(before.get(key, _ABSENT)),
-                _format_value(after.get(key, _ABSENT)),
-            )
+            old_text = _format_value(before.get(key, _ABSENT))
+            new_text = _format_value(after.get(key, _ABSENT))
             changes.append(FieldChange(title, path="", old=old_text, new=new_text))
     return tuple(changes)
 
@@ -89,10 +88,8 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
         body = document.data
         if not body or not isinstance(body, dict):
             return {}
-        namespace, name = (
-            get_text(body, "metadata", "namespace"),
-            get_text(body, "metadata", "name"),
-        )
+        namespace = get_text(body, "metadata", "namespace")
+        name = get_text(body, "metadata", "name")
         objects[get_text(body, "apiVersion"), namespace, get_text(body, "kind"), name] = body
     return objects if len(objects) == len(stream.documents) else {}
 
@@ -143,7 +140,8 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     # `==` alone takes 1 and true as equal.
     if old == new and is_equal_with_booleans(old, new):
         return []
-    before, after = _split_into_parts(old), _split_into_parts(new)
+    before = _split_into_parts(old)
+    after = _split_into_parts(new)
     # No parts to compare.
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):
         return [(path, old, new)]

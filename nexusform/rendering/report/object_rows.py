@@ -108,10 +108,8 @@ def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tupl
         if object_drift.after is not None:
             from nexusform.rendering.report.changed_arguments import describe_drift
 
-            symbol, clauses = (
-                "~",
-                describe_drift(object_drift, find_schema(address)) or ("has changed",),
-            )
+            symbol = "~"
+            clauses = describe_drift(object_drift, find_schema(address)) or ("has changed",)
         name = _find_name_missing_in_address(address, attributes)
         rows.append(ObjectRow(address, symbol, name, clauses))
     return fold_rows(rows)
@@ -247,7 +245,8 @@ def _build_row(
     note = _format_change_note(change)
     if clauses and note.startswith("("):
         # A bracketed note belongs to the last clause, not on its own line.
-        clauses, note = (*clauses[:-1], f"{clauses[-1]} {note}"), ""
+        clauses = (*clauses[:-1], f"{clauses[-1]} {note}")
+        note = ""
     return ObjectRow(
         address=change.address,
         symbol=plan_sentences.SYMBOLS[change.action],

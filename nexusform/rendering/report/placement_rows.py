@@ -449,7 +449,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     first_row = run[0]
     # Both "" unless an update changes the state.
     state_before, state_after = _get_states(first_row)
-    effect, state = compute_effect(first_row), describe_state(first_row)
+    effect = compute_effect(first_row)
+    state = describe_state(first_row)
     # The state of a re-created object is no waiting state, but a part of the verb: `predicted`.
     waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
@@ -508,7 +509,8 @@ def _get_states(row: PlacementChange) -> tuple[str, str]:
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
     get_state = KINDS[row.kind].get_state
-    before, after = get_state(row.source), get_state(row.target)
+    before = get_state(row.source)
+    after = get_state(row.target)
     if before == after:
         return "", ""
     return before, after

@@ -198,10 +198,8 @@ def _describe_action(action: PlannedMachineAction) -> str:
             for vm in action.leaving_vms
         ]
         sentences.append(
-            (
-                f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return "
-                "by themselves."
-            )
+            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return "
+            "by themselves."
         )
     if action.stopped_vms:
         end = "stay down until a start of the machine" if action.leaves_off else "start again there"
@@ -246,16 +244,15 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
     for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        total, reasons = _count_compute_machines(site), "; ".join(_count_by_reason(rows))
+        total = _count_compute_machines(site)
+        reasons = "; ".join(_count_by_reason(rows))
         sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({reasons})."]
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
             sentences.append(
-                (
-                    f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one "
-                    "rack down)."
-                )
+                f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one "
+                "rack down)."
             )
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)

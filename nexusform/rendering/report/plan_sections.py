@@ -298,7 +298,8 @@ def build_check_section(view: PlanReportData) -> Section:
     """Build the conditions and their results."""
     rows = []
     for check in view.plan.checks:
-        kind, problems = check.kind.replace("_", " "), "; ".join(check.messages)
+        kind = check.kind.replace("_", " ")
+        problems = "; ".join(check.messages)
         rows.append(Row((check.address, kind, check.status, problems)))
     table = Table(("address", "kind", "verdict", "problems"), tuple(rows), caption="Conditions")
     return Section("Checks", table=table, name="checks")
@@ -419,7 +420,8 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     has_removal_choice = any(
         table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables
     )
-    has_choice, is_only_site = view.placed_vms > 0 or has_removal_choice, len(view.plan.sites) < 2
+    has_choice = view.placed_vms > 0 or has_removal_choice
+    is_only_site = len(view.plan.sites) < 2
     tables = tuple(
         _build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites
     )
@@ -481,9 +483,11 @@ def _build_compact_row(row: PoolRow) -> Row:
     """
     if row.spread:
         # The spread shows the deviating racks.
-        spread, expected = row.spread, row.note.partition(";")[0]
+        spread = row.spread
+        expected = row.note.partition(";")[0]
     else:
-        spread, expected = f"{row.per_rack} on {row.racks}", row.note
+        spread = f"{row.per_rack} on {row.racks}"
+        expected = row.note
     note = enclose(" (", expected, ")")
     return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
 

@@ -298,7 +298,9 @@ def _compute_age(taken_at: str, now: str) -> float:
 
 def format_age(seconds: float) -> str:
     """Format seconds as `25 min`, `8 h` or `3 days`."""
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    minutes = int(seconds // 60)
+    hours = int(seconds // 3600)
+    days = int(seconds // 86400)
     if hours < 2:
         return f"{minutes} min"
     return f"{hours} h" if hours < 48 else f"{days} days"
@@ -395,7 +397,8 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     if score.certain:
         text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
-    wrong, wrong_certain = score.verified - score.correct, score.certain - score.certain_correct
+    wrong = score.verified - score.correct
+    wrong_certain = score.certain - score.certain_correct
     uncertain_misses = wrong - wrong_certain
     if uncertain_misses:
         text += f"; {uncertain_misses:,} uncertain ones fell the other way"

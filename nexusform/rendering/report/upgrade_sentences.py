@@ -59,10 +59,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         for upgrade in recreations:
             verb = select_word_form(upgrade.vms, "is", "are")
             clauses.append(
-                (
-                    f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} "
-                    "re-created"
-                )
+                f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} "
+                "re-created"
             )
         return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
@@ -93,7 +91,8 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
             f"{noun} ", format_first_items(upgrade.budgets, _MAX_NAMES), ": no pod may be evicted."
         )
     )
-    single, plural = "is down while its only pod moves", "are down while their only pods move"
+    single = "is down while its only pod moves"
+    plural = "are down while their only pods move"
     verb = select_word_form(len(upgrade.single_replicas), single, plural)
     sentences.append(
         enclose("", format_first_items(upgrade.single_replicas, _MAX_NAMES), f" {verb}.")

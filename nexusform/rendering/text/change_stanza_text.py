@@ -369,10 +369,8 @@ def render_short_outputs(
             lines += value_lines
     if len(outputs) > len(visible_outputs):
         lines.append(
-            (
-                f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; "
-                "-details shows each."
-            )
+            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; "
+            "-details shows each."
         )
     return lines
 
@@ -391,7 +389,9 @@ def _summarize_value(output: DifferenceNode) -> str:
     )
     note = ""
     if output.symbol == "~":
-        removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
+        removed = symbols["-"]
+        added = symbols["+"]
+        changed = symbols["~"]
         # The children include removed elements, but the new value does not.
         total -= removed
         note += enclose(", ", added, " of them new")

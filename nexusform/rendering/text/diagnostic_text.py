@@ -71,7 +71,8 @@ def render_diagnostic(
     """
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
-    title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
+    title = f"{level.value.capitalize()}: "
+    colour_name = _LEVEL_COLOURS[level]
     # right of the bar.
     inner_width = width - 2
     first_line, *further_lines = wrap_lines(
@@ -102,7 +103,8 @@ def _render_location(
 
     If it has a position.
     """
-    address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
+    address = escape_control_characters(diagnostic.address)
+    subject = diagnostic.subject
     lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
@@ -130,10 +132,8 @@ def _render_location(
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
             lines.append(
-                (
-                    f"      ... ({snippet.hidden_lines} more "
-                    f"{select_word_form(snippet.hidden_lines, 'line')})"
-                )
+                f"      ... ({snippet.hidden_lines} more "
+                f"{select_word_form(snippet.hidden_lines, 'line')})"
             )
     return [*lines, *_render_expression_values(diagnostic, paint, width)]
 
@@ -151,10 +151,8 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     # The highlight may be long, but leaves the texts before and after it a third of the width each,
     # if they need it.
     third = width // 3
-    reserved_before, reserved_after = (
-        min(count_columns(before), third),
-        min(count_columns(after), third),
-    )
+    reserved_before = min(count_columns(before), third)
+    reserved_after = min(count_columns(after), third)
     highlight = _truncate_end(highlight, width - reserved_before - reserved_after)
     before_width = width - count_columns(highlight) - reserved_after
     # keep its end, next to the highlight.

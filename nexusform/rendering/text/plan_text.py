@@ -268,7 +268,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     the block only if it is rejected, or for a requested result, such as a checked limit. A failed
     plan has nothing else.
     """
-    plan, width = view.plan, options.width
+    plan = view.plan
+    width = options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
     has_requested_result = plan.guard_rails or plan.since or plan.checks_by
     has_decision = plan.has_changes or plan.is_rejected or has_requested_result
@@ -375,7 +376,8 @@ def _render_full_plan(
     None of a failed plan.
     """
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
-    paint, width = Painter(options.colour), options.width
+    paint = Painter(options.colour)
+    width = options.width
     # Terraform's format has no such line.
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]

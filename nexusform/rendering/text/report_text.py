@@ -324,7 +324,8 @@ def render_report_items(
     """
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
-    visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
+    visible = urgent_first[:_MAX_ITEMS]
+    hidden = urgent_first[_MAX_ITEMS:]
     # By identity, because two groups may have equal items.
     visible_ids = set(map(id, visible))
     # The text of a longer label is below it.
@@ -403,7 +404,8 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
     # Too narrow a column moves to the left, and so does one that cuts a word, if the word fits
     # there.
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
-        indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
+        indent = _BELOW_INDENT
+        text_width = width - _BELOW_INDENT
     label_width = count_columns(label) + gap
     is_long_label = bool(label) and label_width > indent
     if is_long_label and label_width + count_columns(text) <= width:

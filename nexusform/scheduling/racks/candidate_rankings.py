@@ -100,7 +100,8 @@ class CandidateQueues:
         key = (self.ledger.site.get_shape(demand.sku).number, demand.constraints)
         keys = self._neutral_keys.get(key)
         if keys is None:
-            profile, usage = self.ledger.site.profile, self._neutral_usage
+            profile = self.ledger.site.profile
+            usage = self._neutral_usage
             keys = self._neutral_keys[key] = NeutralKeys(
                 rack_keys=demand_rules.prepare_packed_sort_keys(
                     profile.rack_keys[spread], usage, demand
@@ -246,7 +247,8 @@ class CandidateQueue:
 
         [] if none remains.
         """
-        own_heap, entries = self._own, self._entries
+        own_heap = self._own
+        entries = self._entries
         while not self.front:
             # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an
             # own key is lower. With INDEX_MASK, the lowest own entry is at the end of its key, so
@@ -271,17 +273,21 @@ class CandidateQueue:
         """
         if self._key != OWN:
             self._finish_group()
-        entries, first = self._entries, self._next
+        entries = self._entries
+        first = self._next
         # The lowest entry of a higher key.
         next_group = (entries[first] | INDEX_MASK) + 1
         end = first + 1
         # More than one entry in the group.
         if end < len(entries) and entries[end] < next_group:
             end = bisect_left(entries, next_group, end)
-        self._first, self._next, self._key = first, end, entries[first] >> INDEX_BITS
+        self._first = first
+        self._next = end
+        self._key = entries[first] >> INDEX_BITS
         self.front = self._passing(entries[first:end])
         if self._counted and not self._counted.keys().isdisjoint(self.front):
-            passing, self.front = self.front, []
+            passing = self.front
+            self.front = []
             for item in passing:
                 if item in self._counted:
                     self.push(item)

@@ -112,9 +112,11 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
             )
     if not columns:
         return lambda _item: 0
-    packed, shift = _convert_figures(columns[0]), shifts[0]
+    packed = _convert_figures(columns[0])
+    shift = shifts[0]
     for figures, next_shift in zip(columns[1:], shifts[1:], strict=True):
-        packed, shift = _combine_two_figures(packed, shift, _convert_figures(figures)), next_shift
+        packed = _combine_two_figures(packed, shift, _convert_figures(figures))
+        shift = next_shift
     return (lambda item: packed(item) << shift) if shift else packed
 
 
@@ -202,7 +204,8 @@ def _build_machine_check(ledger: Ledger, rule: MachineFilter) -> RejectionCheck:
 def _build_capacity_check(ledger: Ledger, rule: CapacityFilter, demand: Demand) -> RejectionCheck:
     """Build the check of a capacity filter by machine number, evaluated once per capacity."""
     reasons: dict[int, str | None] = {}
-    capacity_table, check_capacity = ledger.site.capacity_table, rule.build_check(demand.sku)
+    capacity_table = ledger.site.capacity_table
+    check_capacity = rule.build_check(demand.sku)
 
     def find_rejection(number: int) -> str | None:
         capacity = ledger.capacities[number]

@@ -193,7 +193,8 @@ def explain_placement(
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
     # next to VMs in unknown cells, the free cells are only assumed.
     if chosen in ledger.unknown_cells:
-        fitting_cells, cells = [], ()
+        fitting_cells = []
+        cells = ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return replace(
         explanation,

@@ -226,7 +226,8 @@ class CapacityTable:
         ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self.capacities[number]
-        cpus, memory = list(old_cpus), list(old_memory)
+        cpus = list(old_cpus)
+        memory = list(old_memory)
         for cell in cells:
             if cell < len(cpus):
                 cpus[cell] += sign * share.cpus

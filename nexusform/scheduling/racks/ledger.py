@@ -117,7 +117,8 @@ class Ledger:
             self._layers = [*self._layers, (self.records, self.numbers)]
             self._starts = [*self._starts, self._first]
             self._first += len(self.records)
-            self.records, self.numbers = [], []
+            self.records = []
+            self.numbers = []
         # From now on both copy counts before a change.
         self._own = set()
         ledger = Ledger.__new__(Ledger)
@@ -135,7 +136,8 @@ class Ledger:
             machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()
         }
         ledger._own = set()  # noqa: SLF001 - an object of the same class
-        ledger.records, ledger.numbers = [], []
+        ledger.records = []
+        ledger.numbers = []
         ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
         ledger._first = self._first  # noqa: SLF001 - as above
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
@@ -201,7 +203,8 @@ class Ledger:
         record = _unpack_record(packed, number)
         # The cells are in the lowest bits.
         handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
-        table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
+        table = self.site.capacity_table
+        unknown_vms = self.unknown_cells[record.machine]
         # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no
         # cell.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
@@ -254,7 +257,8 @@ class Ledger:
         if record.cells == UNKNOWN_CELLS:
             # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA
             # cells).
-            site, machine = self.site, record.machine
+            site = self.site
+            machine = record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
             # The last one.
@@ -292,7 +296,8 @@ class Ledger:
             machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale
         ]
         for machine in stale:
-            site, unknown_vms = self.site, self.unknown_cells[machine]
+            site = self.site
+            unknown_vms = self.unknown_cells[machine]
             # Sorted by share: a split has the cells of the VMs in this order.
             handles = sorted(
                 unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share
@@ -350,8 +355,10 @@ class Ledger:
 
     def count(self, record: VmRecord, sign: int) -> None:
         """Add one VM to every count (`sign` 1) and take its capacity, or remove it and return its capacity (-1)."""
-        site, machine = self.site, record.machine
-        key, shape = site.pools[record.pool], site.shapes[record.shape]
+        site = self.site
+        machine = record.machine
+        key = site.pools[record.pool]
+        shape = site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
         cells = site.capacity_table.cells[record.cells]
         self.capacities[machine] = site.capacity_table.apply_share(
@@ -385,7 +392,9 @@ class Ledger:
     def get_record(self, handle: int) -> VmRecord:
         """Return the VM of a handle; raise KeyError if it was removed."""
         if handle >= self._first:
-            records, numbers, index = self.records, self.numbers, handle - self._first
+            records = self.records
+            numbers = self.numbers
+            index = handle - self._first
         else:
             # In a layer shared with copies.
             layer = bisect_right(self._starts, handle) - 1

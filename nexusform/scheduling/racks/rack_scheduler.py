@@ -176,7 +176,8 @@ class RackScheduler:
 
         Return None if no machine fits.
         """
-        ledger, pool_ties = self._ledger, self._get_tied_machines(demand)
+        ledger = self._ledger
+        pool_ties = self._get_tied_machines(demand)
         record = demand_rules.choose_placement(
             ledger, demand, self.spread, self.seed, is_sample=self.is_sample, pool_ties=pool_ties
         )
@@ -295,7 +296,8 @@ class RackScheduler:
         Only machines passing the check `passes` count (None: all). Machines with the same capacity
         number have the same answer.
         """
-        ledger, shape = self._ledger, self._site.get_shape(sku)
+        ledger = self._ledger
+        shape = self._site.get_shape(sku)
         vms_by_capacity: dict[int, int] = {}
         counts: dict[int, Interval] = {}
         for rack, machines in enumerate(self._site.open_machines_by_rack):
@@ -405,10 +407,8 @@ class RackScheduler:
 
     def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
         """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
-        site, unknown_vms = (
-            self._site,
-            self._ledger.unknown_cells[self._site.machine_index[machine]],
-        )
+        site = self._site
+        unknown_vms = self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
         splits = site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares)))

@@ -37,10 +37,12 @@ class PoolPlacementSession:
 
         `tied_machines` collects the machines tied for any of its VMs, if given.
         """
-        demand, ledger = rules.demand, queues.ledger
+        demand = rules.demand
+        ledger = queues.ledger
         vm = demand.vm
         self._vm = vm
-        self.sku, self.constraints = demand.sku, demand.constraints
+        self.sku = demand.sku
+        self.constraints = demand.constraints
         self.tied_machines = tied_machines
         # once a VM did not fit: why; no later one can.
         self.shortage: NoFitReason | None = None
@@ -85,7 +87,8 @@ class PoolPlacementSession:
 
     def is_for_session(self, demand: Demand) -> bool:
         """Check whether the demand is one more VM of this session's pool."""
-        vm, session_vm = demand.vm, self._vm
+        vm = demand.vm
+        session_vm = self._vm
         return (
             demand.sku is self.sku
             and (
@@ -103,7 +106,8 @@ class PoolPlacementSession:
 
         Return its pool, SKU, machine and cells packed in one number, NOWHERE if none fits.
         """
-        racks, capacities = self._rack_queue, self._capacities
+        racks = self._rack_queue
+        capacities = self._capacities
         while True:
             # The front: items known to tie for the next VM.
             tied_racks = racks.front or racks.list_tied_items()
@@ -183,8 +187,11 @@ class PoolPlacementSession:
 
         Filters and rankings read these counts.
         """
-        ledger, shape, usage = self._ledger, self._shape, self._usage
-        cluster, pool = usage.cluster, usage.pool
+        ledger = self._ledger
+        shape = self._shape
+        usage = self._usage
+        cluster = usage.cluster
+        pool = usage.pool
         ledger.memory[machine] += shape.memory
         ledger.rack_memory[rack] += shape.memory
         ledger.rack_vms[rack] += 1

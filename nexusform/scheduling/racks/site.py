@@ -319,7 +319,8 @@ class SiteTables(NumberedSite):
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:
-            record, cell_numbers = self.machines[machine], self.capacity_table.cells[cells]
+            record = self.machines[machine]
+            cell_numbers = self.capacity_table.cells[cells]
             placement = Placement(record.name, record.rack, record.availability_zone, cell_numbers)
             self._placements[key] = placement
         return placement

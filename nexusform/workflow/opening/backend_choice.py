@@ -218,7 +218,8 @@ def read_configured_choice(
 
     None with errors.
     """
-    kind, block = settings.backend_type, settings.backend
+    kind = settings.backend_type
+    block = settings.backend
     backend = BACKENDS.get(kind)
     if backend is None:
         return None, [

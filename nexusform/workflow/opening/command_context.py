@@ -192,7 +192,8 @@ def _is_below(address: str, prefix: str) -> bool:
     server or path.
     """
     try:
-        url, prefix_url = urlsplit(address), urlsplit(prefix)
+        url = urlsplit(address)
+        prefix_url = urlsplit(prefix)
         server = (url.scheme, url.hostname, url.port)
         is_same_server = server == (prefix_url.scheme, prefix_url.hostname, prefix_url.port)
     except ValueError:
@@ -283,10 +284,8 @@ def _build_confinement(
         hidden_data_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
         raise ValueError(
-            (
-                f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove '
-                "the link."
-            )
+            f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove '
+            "the link."
         ) from None
     return Confinement(root, (os.path.realpath(hidden_data_directory),))
 

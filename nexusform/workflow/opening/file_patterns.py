@@ -183,7 +183,8 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
         elif depth == 1 and sign[0] in ",}":
             cuts.append(sign.start())
             if sign[0] == "}":
-                before, after = text[: cuts[0]], text[sign.end() :]
+                before = text[: cuts[0]]
+                after = text[sign.end() :]
                 return [before + text[start + 1 : end] + after for start, end in pairwise(cuts)]
         elif sign[0] == "}" and depth:
             depth -= 1
@@ -232,7 +233,8 @@ def _convert_character_class(ranges: str, *, is_negated: bool) -> str:
     content = ""
     for first, last in _RANGE.findall(ranges):
         # Without backslashes; a single character is its own range.
-        low, high = first[-1], (last or first)[-1]
+        low = first[-1]
+        high = (last or first)[-1]
         # Otherwise no character is in the range, such as `z-a`.
         if low <= high:
             content += f"{_escape_character(low)}-{_escape_character(high)}"

@@ -76,7 +76,8 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
                 scheduler.release(vm.handle)
-    machines, simulate = tuple(site.machines.values()), build_placement_simulator(scheduler)
+    machines = tuple(site.machines.values())
+    simulate = build_placement_simulator(scheduler)
     return LintSite(site.id, machines, simulate, site.scheduler.count_free_slots)
 
 
@@ -153,7 +154,8 @@ def _build_lint_pool(
     with `everything`, all VMs count as new. The spans of the pool and of its zones are for the
     findings; an object without configuration has none.
     """
-    instance, placements = vm_object.instance, vm_object.placements
+    instance = vm_object.instance
+    placements = vm_object.placements
     # placements are by pool and number.
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}
     # keys of the VMs placed by this plan.

@@ -229,7 +229,8 @@ def _evaluate_settings(
             "visible attribute. "
             "Use a value that is not secret, or mark it with nonsensitive()."
         )
-        span, header = body.locate(sensitive_path), _format_block_header(block)
+        span = body.locate(sensitive_path)
+        header = _format_block_header(block)
         problems.append(build_error("invalid-provider-configuration", detail, span, block=header))
     if has_errors(problems):
         return None, problems, is_sensitive
@@ -340,7 +341,8 @@ def _check_existing_workloads(
     for name, provider in observing.items():
         if not isinstance(provider, WorkloadListingProvider):
             continue
-        existing_ids, changes = provider.list_workload_ids(), by_provider[name]
+        existing_ids = provider.list_workload_ids()
+        changes = by_provider[name]
         existing = [
             str(item.address) for item in changes if (item.address.type, item.id) in existing_ids
         ]

@@ -108,7 +108,8 @@ def apply_plan(
 
     With errors before the first step, return them with the unchanged state.
     """
-    state, earlier_apply = run.stored.state, run.stored.remaining
+    state = run.stored.state
+    earlier_apply = run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
     # Only steps use providers.
     identity_problems = run.check_identities(plan.providers) if plan.steps else []
@@ -213,10 +214,8 @@ def _execute_plan(
         if isinstance(provider, PlanAwareProvider):
             # Of servers to data blocks.
             provider.set_plan_responses(plan.basis.answers)
-    types, execution_options = (
-        run.project.registries.resource_types,
-        replace(options, write_only=write_only),
-    )
+    types = run.project.registries.resource_types
+    execution_options = replace(options, write_only=write_only)
     applied = execute_plan(
         plan,
         recorder,
@@ -344,11 +343,9 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     It is a warning if only manual steps are left.
     """
     counts = Counter(end.outcome for end in applied.end_events)
-    waiting, failed, skipped = (
-        counts[StepOutcome.WAITING],
-        counts[StepOutcome.FAILED],
-        counts[StepOutcome.SKIPPED],
-    )
+    waiting = counts[StepOutcome.WAITING]
+    failed = counts[StepOutcome.FAILED]
+    skipped = counts[StepOutcome.SKIPPED]
     # among the waiting steps.
     manual_addresses = [end.address for end in applied.end_events if end.is_delegated]
     # Only manual steps are left.
@@ -381,7 +378,8 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
         clauses.append(
             f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
         )
-    text, command = ", ".join(clauses), "run `nexusform apply -resume`"
+    text = ", ".join(clauses)
+    command = "run `nexusform apply -resume`"
     if waiting:
         detail = (
             f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."

@@ -70,7 +70,8 @@ def check_plan_signable(
     It has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs. With
     `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
-    plan, evaluation = saved.plan, saved.plan.basis.evaluation
+    plan = saved.plan
+    evaluation = saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
         return problems
     if plan.is_rejected:

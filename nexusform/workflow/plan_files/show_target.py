@@ -71,7 +71,8 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
     content = _read_state(context)
     if has_errors(content.diagnostics):
         return content
-    existing, diagnostics = content.state.instances, content.diagnostics
+    existing = content.state.instances
+    diagnostics = content.diagnostics
     addresses = sorted(filter(pattern.is_match, existing), key=compute_address_order)
     if not addresses:
         detail = f"The state has no object at {target}.{suggest_name(target, map(str, existing))}"

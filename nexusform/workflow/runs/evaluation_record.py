@@ -20,7 +20,8 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     Files (with digests, and whether they are in the work tree), servers, programs, and variables of
     the environment by name, without their values.
     """
-    context, accesses = project.context, get_recorded_accesses()
+    context = project.context
+    accesses = get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     files = _list_evaluated_files(plan, project, accesses.files, Confinement(root))
     # Variables of the environment used without a record: values of input variables, the workspace,

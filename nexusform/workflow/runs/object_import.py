@@ -208,7 +208,8 @@ def add_computed_attributes(
         for name, schema in kind.schema.attributes.items():
             if not schema.is_configurable:
                 arguments.pop(name, None)
-        placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
+        placed = kind.vms.list_existing_vms(values)
+        unplaced = kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
         for name, value in computed.items():
             if values.get(name) is None:
@@ -220,8 +221,10 @@ def find_imported_object(
     target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider]
 ) -> tuple[ObjectState | None, list[Diagnostic]]:
     """Find the object of an import block at its provider; None with errors."""
-    type_name, name = target.address.type, target.provider or DEFAULT_PROVIDER
-    kind, provider = request.registries.resource_types.get(type_name), providers.get(name)
+    type_name = target.address.type
+    name = target.provider or DEFAULT_PROVIDER
+    kind = request.registries.resource_types.get(type_name)
+    provider = providers.get(name)
     if kind is None:
         suggestion = suggest_name(type_name, request.registries.resource_types)
         detail = f'There is no resource type "{type_name}".{suggestion}'
@@ -270,7 +273,8 @@ def _evaluate_arguments(
 
     They are complete only without errors.
     """
-    block, address = target.block, target.address
+    block = target.block
+    address = target.address
     if block is None or address.module or address.key is not None:
         detail = f"{address} must be a block of the root module without count and for_each."
         return {}, [_build_import_error("import-failed", detail, target)]

@@ -41,7 +41,8 @@ def limit_time(seconds: int) -> Iterator[None]:
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     """Raise the failure in the main thread by a timer signal, after the seconds and repeatedly until the block ends."""
-    remaining_waits, has_ended = _MAX_WAITS, False
+    remaining_waits = _MAX_WAITS
+    has_ended = False
 
     def handle_signal(_number: int, frame: FrameType | None) -> None:
         nonlocal remaining_waits
@@ -91,13 +92,15 @@ class _PlanningWatch:
     """
 
     def __init__(self, planning_thread: int, exception: type[Exception]) -> None:
-        self._planning_thread, self._exception = planning_thread, exception
+        self._planning_thread = planning_thread
+        self._exception = exception
         self._has_ended = self._was_raised = False
         self._end_event, self._raise_lock = threading.Event(), threading.Lock()
 
     def run(self, seconds: float) -> None:
         """Raise the exception in the planning thread after the seconds, and again while planning still runs."""
-        wait, remaining_delays = seconds, _MAX_WAITS
+        wait = seconds
+        remaining_delays = _MAX_WAITS
         while not self._end_event.wait(wait):
             wait = _REPEAT_SECONDS
             frame = sys._current_frames().get(self._planning_thread)  # noqa: SLF001 - there is no other

@@ -153,7 +153,8 @@ def add_new_identities(
     """
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
-        provider, identity = providers[name], entry["identity"]
+        provider = providers[name]
+        identity = entry["identity"]
         if not isinstance(provider, IdentifiedProvider):
             continue
         # An incomplete identity cannot be compared, not even with itself.

@@ -154,7 +154,8 @@ class Run(Struct):
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
-        records, state = {**self.stored.state.providers, **recorded}, self.stored.state
+        records = {**self.stored.state.providers, **recorded}
+        state = self.stored.state
         # The uid of a hub permitted by -allow-other-hub, or "".
         accepted = self.project.context.allow_other_hub
         try:
@@ -377,7 +378,8 @@ class Run(Struct):
 
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
-        plan, errors = result.plan, select_errors(further_diagnostics)
+        plan = result.plan
+        errors = select_errors(further_diagnostics)
         rejects_only_single_changes = all(
             error.id == "field-conflict" and error.address for error in errors
         )
@@ -540,7 +542,8 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     is the object in the state, if it is there and only gets another provider. Its other data is
     kept, and the private note in the change is added to its own.
     """
-    attributes, creation_number = change.before or {}, change.prior_creation
+    attributes = change.before or {}
+    creation_number = change.prior_creation
     imported_object = ObjectState(
         attributes, creation_number, change.sensitive_before, provider=change.provider
     )
@@ -620,11 +623,9 @@ def _acquire_state_lock(
 
     Problems go to the run's diagnostics.
     """
-    backend, environment, on_wait = (
-        run.project.backend,
-        run.project.context.environment,
-        run.notices.on_wait,
-    )
+    backend = run.project.backend
+    environment = run.project.context.environment
+    on_wait = run.notices.on_wait
     run.lock, problems = acquire_lock(
         backend, operation, locking, clock=run.clock, environment=environment, on_wait=on_wait
     )

@@ -138,7 +138,8 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
 
     An irreproducible one needs a verified signature.
     """
-    plan, reason = saved.plan, _explain_not_reproducible(run, saved)
+    plan = saved.plan
+    reason = _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
@@ -225,7 +226,8 @@ def _reject_plan(problem: str) -> CheckedPlan:
 
 def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     """Return an error for a plan over its limits, of another workspace or state, or already applied; otherwise None."""
-    plan, state = saved.plan, run.stored.state
+    plan = saved.plan
+    state = run.stored.state
     limits = list_broken_limits(plan)
     if limits:
         return build_error(
@@ -332,7 +334,8 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
 
     Its state (same serial, other content), inventories, other states.
     """
-    plan, changed_inputs = saved.plan, []
+    plan = saved.plan
+    changed_inputs = []
     if plan.prior_digest != run.stored.digest:
         changed_inputs.append(f"the state under serial {plan.serial}")
     changed_files = _list_changed_files(plan.basis.data_files, run.project.files)
@@ -365,7 +368,8 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
-    current_texts, planned_texts = configuration.file_texts, saved.configuration_files
+    current_texts = configuration.file_texts
+    planned_texts = saved.configuration_files
     # Also of new and of deleted files.
     all_names = {**planned_texts, **current_texts}
     changed_files = [

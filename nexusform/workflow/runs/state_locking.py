@@ -111,7 +111,8 @@ def acquire_lock(
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
     info = build_lock_info(operation, backend, clock, environment, locking.info)
     started = clock.read_time().timestamp()
-    pause, is_notified = _FIRST_PAUSE, False
+    pause = _FIRST_PAUSE
+    is_notified = False
     while True:
         try:
             warnings = backend.lock(info)

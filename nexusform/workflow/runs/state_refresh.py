@@ -203,17 +203,13 @@ def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
     sentences = []
     if changes.imports:
         sentences.append(
-            (
-                "Imported without changes: "
-                f"{format_first_items([*map(str, changes.imports)], _MAX_NAMES)}."
-            )
+            "Imported without changes: "
+            f"{format_first_items([*map(str, changes.imports)], _MAX_NAMES)}."
         )
     if changes.missing:
         sentences.append(
-            (
-                "Missing, to be created: "
-                f"{format_first_items([*map(str, changes.missing)], _MAX_NAMES)}."
-            )
+            "Missing, to be created: "
+            f"{format_first_items([*map(str, changes.missing)], _MAX_NAMES)}."
         )
     if sentences:
         detail = f"Simulated objects now have a real provider. {' '.join(sentences)}"

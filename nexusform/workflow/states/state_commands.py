@@ -113,7 +113,8 @@ def has_been_written(state: State) -> bool:
 
 def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Diagnostic]]:
     """Parse addresses as typed; return the valid ones, and problems of the others."""
-    patterns, problems = [], []
+    patterns = []
+    problems = []
     for text in texts:
         try:
             patterns.append(parse_pattern(text))
@@ -181,7 +182,8 @@ def _change_locked_state(
             f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage "
             "are unknown."
         )
-        stored, problems = StoredState(EMPTY), [build_warning("state-is-not-valid-json", detail)]
+        stored = StoredState(EMPTY)
+        problems = [build_warning("state-is-not-valid-json", detail)]
     if stored is None:
         return StateChangeResult(before=None, after=None, diagnostics=tuple(problems))
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
@@ -213,7 +215,8 @@ def _build_open_steps_error(stored: StoredState) -> Diagnostic:
     Of a killed apply, or of one that waits.
     """
     addresses = sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})
-    error_id, cause = "apply-interrupted", "It was interrupted while it changed"
+    error_id = "apply-interrupted"
+    cause = "It was interrupted while it changed"
     if stored.remaining is not None and stored.remaining.has_ended:
         error_id, cause = "apply-waiting", "It waits for"
     return build_error(
@@ -366,7 +369,8 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     rows = []
     vm_count = 0
     for address in removed_addresses:
-        kind, current = types.get(address.type), state.instances[address].current
+        kind = types.get(address.type)
+        current = state.instances[address].current
         if kind is None or kind.vms is None or current is None:
             continue
         count = len(kind.vms.list_existing_vms(current.attributes))
@@ -544,7 +548,8 @@ def _format_drift(drift: Drift) -> str:
     """Format the address of an object with the names of its changed attributes, or the fact of its deletion."""
     if drift.after is None:
         return f"{drift.address} no longer exists"
-    before, after = drift.before, drift.after
+    before = drift.before
+    after = drift.after
     changed_names = (
         name for name in sorted({*before, *after}) if before.get(name) != after.get(name)
     )

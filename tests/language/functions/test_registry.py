@@ -104,10 +104,8 @@ def render_reference() -> str:
         lines += ["", f"## {title}", ""]
         for function in sorted(family, key=lambda f: f.name):
             lines.append(
-                (
-                    f"- `{format_signature(function)}`: "
-                    f"{function.description}{_render_example(function)}"
-                )
+                f"- `{format_signature(function)}`: "
+                f"{function.description}{_render_example(function)}"
             )
     return "\n".join(lines) + "\n"
 

@@ -417,8 +417,6 @@ def test_layouts_are_part_of_plan_data() -> None:
         "spread": False,
     }
     assert describe_numa_samples(result.plan.numa_sampling).startswith(
-        (
-            "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` "
-            "is shown."
-        )
+        "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` "
+        "is shown."
     )

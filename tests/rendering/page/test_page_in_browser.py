@@ -471,10 +471,8 @@ def test_most_common_change_has_no_mark(browser: Browser, pages: dict[str, Path]
     assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
     # No VM box is transparent.
     assert browser.run(
-        (
-            "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity "
-            "=== '1')"
-        )
+        "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity "
+        "=== '1')"
     )
 
 

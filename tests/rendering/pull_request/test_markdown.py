@@ -339,10 +339,8 @@ resource "nexus_kubernetes_cluster" "NAME" {
         real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80)
     )
     assert shown.startswith(
-        (
-            "Sites:\n  site  VMs     changes\n  e     3 (+2)  2 to place\n  5 sites unchanged: a, "
-            "b, c, d, f.\n"
-        )
+        "Sites:\n  site  VMs     changes\n  e     3 (+2)  2 to place\n  5 sites unchanged: a, "
+        "b, c, d, f.\n"
     )
     assert "\n             other 5 sites unchanged\n" in shown
     page = render_html(real.saved.plan, real.sources, REGISTRIES)

@@ -213,7 +213,8 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 
     Both RFC 3339.
     """
-    export_time, current_time = parse_time(exported_at or ""), parse_time(now)
+    export_time = parse_time(exported_at or "")
+    current_time = parse_time(now)
     if (
         export_time is None
         or current_time is None

@@ -449,10 +449,12 @@ class _ChangedSite:
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": self.locations[0]}
             return
-        display_name, site_names = extract_name(location), list(map(extract_name, self.locations))
+        display_name = extract_name(location)
+        site_names = list(map(extract_name, self.locations))
         # One name in two subscriptions or groups: their full ids differ.
         if display_name in site_names:
-            display_name, site_names = location, self.locations
+            display_name = location
+            site_names = self.locations
         message = (
             f'its extended location is "{display_name}"' if location else "it has no known one"
         )
@@ -521,7 +523,8 @@ class _ChangedSite:
             return
         if exists:
             self._remove_object(change, key)
-        cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
+        cluster_id = key.rpartition("/agentpools/")[0]
+        name = change.names[-1]
         body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
         # One, or none if malformed.

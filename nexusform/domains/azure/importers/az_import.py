@@ -598,7 +598,8 @@ def build_pool_object(
     cluster_id: str, name: str, pool_arguments: Mapping[str, Any]
 ) -> ImportedSiteObject:
     """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
-    arguments, pool_id = dict(pool_arguments), f"{cluster_id}/{name}"
+    arguments = dict(pool_arguments)
+    pool_id = f"{cluster_id}/{name}"
     attributes = {
         "id": pool_id,
         "kubernetes_cluster_id": cluster_id,
@@ -722,7 +723,8 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 
     "" for none or unknown.
     """
-    recorded, observed = recorded_note.get(SUBSCRIPTION_KEY), site.inventory.subscription_id
+    recorded = recorded_note.get(SUBSCRIPTION_KEY)
+    observed = site.inventory.subscription_id
     if not recorded or observed in ("", recorded):
         return ""
     return (

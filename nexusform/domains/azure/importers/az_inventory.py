@@ -403,10 +403,8 @@ def resolve_vm_placements(
         resolved.append(replace(listed_vm.vm, shape=shape, placement=placement))
     if unplaced:
         names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
-        count, verb = (
-            format_count(len(unplaced), "VM"),
-            select_word_form(len(unplaced), "is", "are"),
-        )
+        count = format_count(len(unplaced), "VM")
+        verb = select_word_form(len(unplaced), "is", "are")
         detail = (
             f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not "
             "counted."
@@ -445,11 +443,9 @@ def _add_vm_to_machine_load(
     # vCPUs, GiB of memory, GiB of disk.
     before = loads.get(name, (0, 0, 0))
     used_cpus, used_memory, used_disk = before
-    cpus, memory, disk = (
-        used_cpus + shape.cpu_cores,
-        used_memory + shape.memory_gib,
-        used_disk + shape.disk_gib,
-    )
+    cpus = used_cpus + shape.cpu_cores
+    memory = used_memory + shape.memory_gib
+    disk = used_disk + shape.disk_gib
     loads[name] = (cpus, memory, disk)
     # The warning was added with an earlier VM.
     was_overloaded = any(map(gt, before, totals))
@@ -482,10 +478,8 @@ _MAX_FAILURES: Final = 4
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
     """Find the objects of a kind with a failed provisioning state or detailed status, with Azure's reason if any."""
     for item in items:
-        state, status = (
-            item.read_text("provisioningState", ""),
-            item.read_text("detailedStatus", ""),
-        )
+        state = item.read_text("provisioningState", "")
+        status = item.read_text("detailedStatus", "")
         has_failed = state.lower() in _BROKEN
         if not has_failed and status.lower() not in _ERROR:
             continue  # it works

@@ -191,7 +191,8 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
     Without an id, a slot or a known rack, report it and return None.
     """
     # VMs refer to the id.
-    arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")
+    arm_id = item.read_required_text("id")
+    rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
     if arm_id is None or rack_id is None or slot is None:
         return None  # reported above

@@ -227,7 +227,8 @@ def _read_cluster_networks(
     `names`: names of networks by lower-case id.
     """
     for item in items:
-        name, network = item.read_text("name"), item.read_object("networkConfiguration")
+        name = item.read_text("name")
+        network = item.read_object("networkConfiguration")
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")

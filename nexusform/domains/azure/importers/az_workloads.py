@@ -441,7 +441,8 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     times: dict[str, str] = {}
     for item in items:
         metadata = item.read_object_or_empty("metadata")
-        name, creation_time = metadata.read_text("name"), metadata.read_text("creationTimestamp")
+        name = metadata.read_text("name")
+        creation_time = metadata.read_text("creationTimestamp")
         if name and creation_time:
             times[name] = creation_time
     return times
@@ -451,7 +452,8 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
     """Read the agent pools by lower-case cluster id, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
-        pool_id, count = item.read_required_text("id"), item.read_required_number("count")
+        pool_id = item.read_required_text("id")
+        count = item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if pool_id is None or count is None or sku is None:
             continue  # reported above
@@ -578,7 +580,8 @@ def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
     """
     pools: list[AzPool] = []
     for item in cluster.read_objects("initialAgentPoolConfigurations"):
-        name, count = item.read_required_text("name"), item.read_required_number("count")
+        name = item.read_required_text("name")
+        count = item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if name is not None and count is not None and sku is not None:
             pools.append(_build_pool(item, name, pool_id="", count=count, sku=sku))
@@ -656,10 +659,8 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
     """
     vms = []
     for name, item in iterate_unique_items(items, "VM"):
-        cores, memory = (
-            item.read_required_number("cpuCores"),
-            item.read_required_number("memorySizeGB"),
-        )
+        cores = item.read_required_number("cpuCores")
+        memory = item.read_required_number("memorySizeGB")
         if cores is None or memory is None:
             continue  # reported above
         # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.

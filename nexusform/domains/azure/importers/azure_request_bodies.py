@@ -40,7 +40,8 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a pool from an `agent_pool` block (`count`) or a nexus_agent_pool (`node_count`)."""
-    labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
+    labels = get_mapping(values, "labels")
+    taints = get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {
         "maxSurge": settings.get("max_surge"),
@@ -111,10 +112,8 @@ def list_hugepages_problems(
     problems: list[str] = []
     if read_hugepages(after) != read_hugepages(before or {}):
         problems.append(
-            (
-                "Azure has hugepages of agent pools only. Declare them in the kubelet block of "
-                "each agent_pool."
-            )
+            "Azure has hugepages of agent pools only. Declare them in the kubelet block of "
+            "each agent_pool."
         )
     for name, pool in list_pools(after):
         problems += _check_pool_hugepages(name, old_pools.get(name), pool)
@@ -132,7 +131,8 @@ def _check_pool_hugepages(
     if before is not None:
         # Any other change re-creates the pool.
         updatable = ("count", "upgradeSettings")
-        old_body, body = build_pool_properties(before), build_pool_properties(after)
+        old_body = build_pool_properties(before)
+        body = build_pool_properties(after)
         if omit_members(old_body, updatable) == omit_members(body, updatable):
             if read_hugepages(before) != pages:
                 yield (

@@ -181,7 +181,8 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
     own_names: dict[str, str] = {}
     for kind, kind_items in items.by_kind.items():
         for item in kind_items:
-            name, cluster_id = item.read_value("name"), item.read_value("clusterId")
+            name = item.read_value("name")
+            cluster_id = item.read_value("clusterId")
             if kind == "clusters":
                 # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
                 cluster_names[read_extended_location(item, "clusterExtendedLocation")] = str(name)

@@ -182,7 +182,8 @@ class _PlanReader:
 
         An error only if no other change is read.
         """
-        change, tool_type = get_mapping(value, "change"), get_text(value, "type")
+        change = get_mapping(value, "change")
+        tool_type = get_text(value, "type")
         type_name = get_text(
             get_mapping(change, "after") or get_mapping(change, "before"), "type"
         ).partition("@")[0]
@@ -303,10 +304,8 @@ class _PlanReader:
 
         Report a malformed body; return {} and {}.
         """
-        body, unknown = (
-            entry.values.get("body"),
-            get_value_at_path(entry.change, "after_unknown", "body"),
-        )
+        body = entry.values.get("body")
+        unknown = get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
                 body = json.loads(body)
@@ -412,7 +411,8 @@ def _explain_malformed(value: Any) -> str:
         return _describe_wrong_field("type", "a string", value.get("type"))
     if value["type"] not in _TYPES:
         return ""
-    change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
+    change = get_mapping(value, "change")
+    actions = get_value_at_path(value, "change", "actions")
     # name, expected value, and its validity.
     fields = (
         ("address", "the address of the resource", get_text(value, "address")),
@@ -493,7 +493,8 @@ def _find_arm_id(entry: _ResourceChange) -> str:
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:
         return arm_id
-    parent, name = get_text(entry.values, "parent_id"), get_text(entry.values, "name")
+    parent = get_text(entry.values, "parent_id")
+    name = get_text(entry.values, "name")
     if not name or not parent.strip("/"):
         return ""  # unknown
     if entry.kind == POOLS:

@@ -96,7 +96,8 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     # The newest one.
     run = find_action_run(arm.get_body(change.target), change.verb, marker="")
-    start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
+    start = str(run.get("startTime") or started)
+    end = str(run.get("endTime") or read_clock())
     return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 
 
@@ -210,10 +211,8 @@ class MachineActionClient(ArmClient):
             if is_overdue():
                 minutes = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(
-                    (
-                        f"{name} is in progress for over {minutes}. `nexusform apply -resume` "
-                        "checks it."
-                    )
+                    f"{name} is in progress for over {minutes}. `nexusform apply -resume` "
+                    "checks it."
                 )
             self.wait(step, f"{name} is in progress")
 
@@ -266,7 +265,8 @@ def _predict_machine_facts_after_action(
 
 def is_cordon_only(request: ChangeRequest) -> bool:
     """Return True if a step changes only cordon and evacuation arguments."""
-    prior, planned = request.prior_attributes, request.planned_attributes
+    prior = request.prior_attributes
+    planned = request.planned_attributes
     return all(
         prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS
     )

@@ -68,7 +68,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     Raises ProviderProblem for a change that Azure does not support.
     """
     kind = request.key.type
-    prior, planned = request.prior, request.planned
+    prior = request.prior
+    planned = request.planned
     values = planned or request.prior_attributes
     parent_names = (
         [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []
@@ -108,14 +109,17 @@ def _add_previously_failed_change(
     cluster, they are the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
-    failed_target, values = target, planned
+    failed_target = target
+    values = planned
     # A pool in the block of the cluster.
     if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
-        pools, pool_name = dict(list_pools(planned)), arm_id.rpartition("/")[2]
+        pools = dict(list_pools(planned))
+        pool_name = arm_id.rpartition("/")[2]
         if pool_name not in pools:
             # The pool is to be deleted.
             return changes
-        failed_target, values = _build_pool_target(target, pool_name), pools[pool_name]
+        failed_target = _build_pool_target(target, pool_name)
+        values = pools[pool_name]
     if any(
         change.target == failed_target and change.verb is not ArmOperation.UPDATE
         for change in changes
@@ -251,7 +255,8 @@ def _build_cluster_changes(
 
     Resumed steps need a fixed order.
     """
-    before, after = build_cluster_properties(prior), build_cluster_properties(planned)
+    before = build_cluster_properties(prior)
+    after = build_cluster_properties(planned)
     # Azure reads them only when it creates the cluster.
     fixed_fields = ("initialAgentPoolConfigurations",)
     expected = diff_request_bodies(
@@ -294,7 +299,8 @@ def _build_pool_changes(
 
     An update in place if possible, else deletion and creation.
     """
-    before, after = build_pool_properties(prior), build_pool_properties(planned)
+    before = build_pool_properties(prior)
+    after = build_pool_properties(planned)
     # Only this one can be removed in place.
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
     expected = diff_request_bodies(before, after)
@@ -339,13 +345,15 @@ def _build_update(
     Its changed properties (`expected`) and the changed part of its azure block. Yield nothing
     without changes. `reduction`: the properties with a lower number of VMs.
     """
-    recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
+    recorded = read_opaque_body(prior)
+    requested = read_opaque_body(planned)
     block_changes = diff_request_bodies(recorded, requested)
     # A body added to an imported object may describe existing values.
     if recorded:
         _reject_unpatchable_azure_block_changes(target, block_changes)
     block_changes = _select_updatable_members(target, block_changes)
-    old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
+    old_tags = get_mapping(recorded, "tags")
+    tags = get_mapping(requested, "tags")
     if old_tags != tags:
         # A PATCH replaces all tags.
         block_changes["tags"] = dict(tags)
@@ -397,7 +405,8 @@ def _build_vm_changes(
 
     Without a new machine it is only deleted.
     """
-    old_machine, new_machine = prior.get("machine"), planned.get("machine")
+    old_machine = prior.get("machine")
+    new_machine = planned.get("machine")
     if old_machine == new_machine:
         # Only of the azure block.
         yield from _build_update(target, expected={}, prior=prior, planned=planned)

@@ -352,10 +352,8 @@ class ArmClient:
         Return without a request if it is done already. `was_sent`: an earlier request possibly
         reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
         """
-        is_overdue, is_missing_too_long = (
-            self.start_deadline(_MAX_SECONDS),
-            self.start_deadline(VISIBILITY_TIMEOUT),
-        )
+        is_overdue = self.start_deadline(_MAX_SECONDS)
+        is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
@@ -369,10 +367,8 @@ class ArmClient:
                     )
                 if is_overdue():
                     raise StepPending(
-                        (
-                            f"{change.target.title} is {read_provisioning_state(observed)} for a "
-                            "long time."
-                        )
+                        f"{change.target.title} is {read_provisioning_state(observed)} for a "
+                        "long time."
                     )
                 self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 # Azure accepts no other change meanwhile.
@@ -755,7 +751,8 @@ def _read_retry_after(response: Any) -> float | None:
 def _format_error(problem: Any) -> str:
     """Format an Azure error in one line."""
     error = getattr(problem, "error", None)
-    code, message = getattr(error, "code", None), getattr(error, "message", None)
+    code = getattr(error, "code", None)
+    message = getattr(error, "message", None)
     return f"{code}: {message}" if code and message else extract_first_line(problem)
 
 

@@ -429,7 +429,8 @@ class AzureSiteProvider(ObservedSites):
         site_name = request.key.id.partition("/")[0]
         common_fields = self._load_index().common_fields.get(site_name, {})
         context = SiteContext(group, common_fields, self._find_hint_arm_id)
-        arm, changes = self._subscription.make_arm_client(), build_azure_changes(request, context)
+        arm = self._subscription.make_arm_client()
+        changes = build_azure_changes(request, context)
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
@@ -487,10 +488,8 @@ class AzureSiteProvider(ObservedSites):
         if not group and not missing_ok:
             block = 'azure { resource_group = "..." }'
             raise ProviderProblem(
-                (
-                    f"{owner} has no resource group. Set it in its block `{block}`, or in the "
-                    "provider block."
-                )
+                f"{owner} has no resource group. Set it in its block `{block}`, or in the "
+                "provider block."
             )
         return group
 
@@ -720,7 +719,8 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
 
     After a failed change no node may be missing.
     """
-    observed, planned = observation.answer.attributes, request.planned_attributes
+    observed = observation.answer.attributes
+    planned = request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and find_missing_nodes(observed):

@@ -143,7 +143,8 @@ class AzureSubscription:
         with convert_azure_errors():
             from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-            client, documents = self._get_client(), {}
+            client = self._get_client()
+            documents = {}
             for kind in _LISTED_KINDS:
                 # lazy: requests nothing yet.
                 pages = _read_pages(getattr(client, kind).list_by_subscription)
@@ -214,7 +215,8 @@ class AzureSubscription:
         if not self._location:
             # None is configured: all locations are read.
             return bodies
-        selected, requested = [], normalize_id(self._location)
+        selected = []
+        requested = normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
             # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
@@ -287,10 +289,8 @@ def create_client(subscription_id: str) -> Any:
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
     except ImportError:
         raise ProviderProblem(
-            (
-                "The provider azure needs packages that are not installed: "
-                f"{format_installation('azure')}."
-            )
+            "The provider azure needs packages that are not installed: "
+            f"{format_installation('azure')}."
         ) from None
     try:
         # By ARM_* variables, as for the backend azurerm.

@@ -87,7 +87,8 @@ def _build_record_of_busy_change(
     extra_fields = {}
     if request.is_being_deleted:
         # marks a deletion.
-        verb, extra_fields = "delete", {"going": True}
+        verb = "delete"
+        extra_fields = {"going": True}
     status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
@@ -140,7 +141,8 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
     Code, message. `missing_counts`: a text such as "2 of 4 nodes" by pool.
     """
-    state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
+    state = read_provisioning_state(body)
+    names = _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
         return (
@@ -219,7 +221,8 @@ def _find_failure_record(
     None if there is no such change, or if the object has other values than requested (drift).
     """
     for body in bodies:
-        arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
+        arm_id = str(body.get("id"))
+        failure = _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             # Nothing to record.

@@ -66,7 +66,8 @@ def plan_node_recreations(
     nodes without a machine for which a machine is planned.
     """
     final = request.final_attributes or request.planned_attributes
-    planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
+    planned_nodes = get_mapping(request.planned, "nodes")
+    final_nodes = get_mapping(final, "nodes")
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
@@ -132,10 +133,8 @@ def find_nodes_to_delete(
     request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
     """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes absent after this step, and present after all steps of the object."""
-    planned_nodes, final_nodes = (
-        get_mapping(request.planned, "nodes"),
-        get_mapping(request.final_attributes, "nodes"),
-    )
+    planned_nodes = get_mapping(request.planned, "nodes")
+    final_nodes = get_mapping(request.final_attributes, "nodes")
     recreated_names = {
         str(node["platform_name"])
         for name, node in get_mapping(request.prior, "nodes").items()

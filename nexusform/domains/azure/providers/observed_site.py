@@ -320,10 +320,8 @@ class ObservedSites(FixedIdentity):
 
         if difference := describe_other_subscription(site, request.private_note):
             raise ProviderProblem(
-                (
-                    f"{self.source[0].upper()}{self.source[1:]} is of another subscription: "
-                    f"{difference}"
-                )
+                f"{self.source[0].upper()}{self.source[1:]} is of another subscription: "
+                f"{difference}"
             )
         return ReadResult(recorded, note=build_site_note(site.inventory))
 
@@ -597,17 +595,16 @@ class ObservedSites(FixedIdentity):
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
                 "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
-        cluster, uncaptured = self._find_cluster(request.key), ""
+        cluster = self._find_cluster(request.key)
+        uncaptured = ""
         if cluster is not None and not cluster.has_node_list:
             uncaptured = f" The nodes of {cluster.name} were not captured."
         elif cluster is not None and not cluster.has_pool_list:
             uncaptured = (
                 f" The agent pools of {cluster.name} were not captured; only their nodes are known."
             )
-        subject, site_name = (
-            f"{request.key.type} {request.key.id}",
-            request.key.id.partition("/")[0],
-        )
+        subject = f"{request.key.type} {request.key.id}"
+        site_name = request.key.id.partition("/")[0]
         if site_name not in self._read_sites():
             fact = (
                 f"Whether {subject} is {participle} is unknown: {self.source} does not contain "
@@ -642,7 +639,8 @@ def build_observed_object(
 
     Of a cluster, only pools of its block count.
     """
-    key, planned = request.key, request.planned_attributes
+    key = request.key
+    planned = request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
         return None
@@ -806,7 +804,8 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
         *_REQUESTED_ATTRIBUTES.get(item.type, ()),
         *_OBSERVED_ATTRIBUTES.get(item.type, ()),
     ):
-        recorded, observed = attributes.get(name), item.attributes[name]
+        recorded = attributes.get(name)
+        observed = item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
             # pools or nodes not observed were removed.
             recorded = select_members(recorded, observed)

@@ -369,7 +369,8 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
-            cpus, shape = vm.shape.cpu_cores, vm.shape
+            cpus = vm.shape.cpu_cores
+            shape = vm.shape
             sku = VmSku(
                 f"{cpus} vCPU",
                 cpus,

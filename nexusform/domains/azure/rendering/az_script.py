@@ -333,9 +333,12 @@ class _ScriptWriter:
             # "": not an entry of a map.
             words = filter(None, (*variable.name_words, variable.entry))
             base_name = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).upper()
-            name, number, used_names = base_name, 2, set(self.variables.values())
+            name = base_name
+            number = 2
+            used_names = set(self.variables.values())
             while name in used_names:
-                name, number = f"{base_name}_{number}", number + 1
+                name = f"{base_name}_{number}"
+                number = number + 1
             self.variables[variable] = name
         return f'"${self.variables[variable]}"'
 

@@ -299,7 +299,8 @@ def _find_recreated_nodes(
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[
             2
         ]
-        before, after = get_mapping(cluster.before), _get_attributes(cluster)
+        before = get_mapping(cluster.before)
+        after = _get_attributes(cluster)
         is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
         is_in_recreated_pool = (name, row.pool) in recreated_resources
         if not is_upgraded and not is_in_recreated_pool:
@@ -338,10 +339,8 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
         # A removed machine stays as it is.
         return
     kind = change.address.type
-    before, after = (
-        _read_cordon_actions(kind, get_mapping(change.before)),
-        _read_cordon_actions(kind, change.after),
-    )
+    before = _read_cordon_actions(kind, get_mapping(change.before))
+    after = _read_cordon_actions(kind, change.after)
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
@@ -399,7 +398,8 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield from _build_resources(replace(change, action=Action.DELETE, after=None))
         yield from _build_resources(replace(change, action=Action.CREATE, before=None))
         return
-    kind, address = _TYPES[change.address.type], str(change.address)
+    kind = _TYPES[change.address.type]
+    address = str(change.address)
     attributes = _replace_by_inputs(_get_attributes(change), _build_secret_inputs(change))
     # {} unless an update.
     before = _replace_unchanged_secrets(change)
@@ -487,7 +487,8 @@ def _build_cluster_update(
     # Each pool gets its own unknown properties below.
     pool = replace(cluster, type=POOL, unknown_properties=())
     # arguments by name.
-    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))
+    pools_before = dict(list_pools(before))
+    pools_after = dict(list_pools(after))
     removed = omit_members(pools_before, pools_after)
     for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
@@ -644,7 +645,8 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
     """
     if change.action is not Action.UPDATE:
         return {}
-    before, after = get_mapping(change.before), change.after
+    before = get_mapping(change.before)
+    after = change.after
     inputs = _build_secret_inputs(change).items()
     unchanged = {
         path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)

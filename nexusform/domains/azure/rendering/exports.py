@@ -159,9 +159,11 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
 
 def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
     """Return the label of a resource, numbered if another resource has the same one (`a/b_c` and `a_b/c`)."""
-    label, number = resource.label, 2
+    label = resource.label
+    number = 2
     while label in used:
-        label, number = f"{resource.label}_{number}", number + 1
+        label = f"{resource.label}_{number}"
+        number = number + 1
     return label
 
 

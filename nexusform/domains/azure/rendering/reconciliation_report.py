@@ -47,7 +47,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
 
     `origin`: the compared source, such as a directory.
     """
-    checks, predictions = result.checks, result.predictions
+    checks = result.checks
+    predictions = result.predictions
     # VMs at another location than recorded.
     misses = sum(len(check.misses) for check in checks)
     sections = [_build_location_accuracy_section(checks)] if checks else []
@@ -317,7 +318,8 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
-    clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
+    clusters = format_count(site.clusters, "cluster")
+    vms = format_count(site.vms, "VM")
     lines = [f"{format_count(site.racks, 'rack')}, {machines}, {clusters}, {vms}; {age}"]
     if site.unplaced:
         subject = (

@@ -213,7 +213,8 @@ def _collect_occupied_capacity(
             name = f"{vm.name} ({vm.cluster})"
         number = 2
         while name in used_names:
-            name, number = f"{vm.name} ({number})", number + 1
+            name = f"{vm.name} ({number})"
+            number = number + 1
         entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
 

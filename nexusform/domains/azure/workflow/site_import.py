@@ -288,9 +288,11 @@ def assign_import_addresses(
         label = _build_address_label(item.attributes["name"])
         if label_counts[item.type, label] > 1:
             label = _build_address_label(item.id.replace("/", "-"))
-        unique_label, number = label, 2
+        unique_label = label
+        number = 2
         while (item.type, unique_label) in used:
-            unique_label, number = f"{label}_{number}", number + 1
+            unique_label = f"{label}_{number}"
+            number = number + 1
         used.add((item.type, unique_label))
         addresses[item.type, item.id] = Address((), "managed", item.type, unique_label)
     return addresses

@@ -206,10 +206,8 @@ class _Reconciler:
         prediction_results = verify_object_predictions(observed, self.types, new={})
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
-            content, preserved_lines = (
-                state_codec.encode_state(new_state),
-                self.run.stored.list_preserved_lines(),
-            )
+            content = state_codec.encode_state(new_state)
+            preserved_lines = self.run.stored.list_preserved_lines()
             try:
                 self.run.project.backend.write_merged_state(content, preserved_lines)
             except BackendProblem as problem:
@@ -429,5 +427,6 @@ class _Reconciler:
                 instances[address] = replace(instances[address], current=updated)
         if instances == self.state.instances:
             return self.state
-        serial, version = self.state.serial + 1, nexusform.__version__
+        serial = self.state.serial + 1
+        version = nexusform.__version__
         return replace(self.state, instances=instances, serial=serial, nexusform_version=version)

@@ -102,10 +102,8 @@ def _render_score(score: ConformanceScore) -> str:
         for case in score.wrong[:_MAX_LISTED]:
             predicted = case.reason or f"predicted {json.encode(case.predicted).decode()}"
             lines.append(
-                (
-                    f"  {case.place}: {predicted}; {case.system} decided "
-                    f"{json.encode(case.actual).decode()}"
-                )
+                f"  {case.place}: {predicted}; {case.system} decided "
+                f"{json.encode(case.actual).decode()}"
             )
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")

@@ -58,10 +58,8 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()
     if fleet is not None:
-        placements, members = (
-            list(fleet.outcome.placements.values()),
-            fleet.outcome.member_list.members,
-        )
+        placements = list(fleet.outcome.placements.values())
+        members = fleet.outcome.member_list.members
     new_placements = [
         placement
         for placement in placements
@@ -77,7 +75,8 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
     }
     if any(member.health not in _HEALTH for member in members):
         raise ProgramCheckProblem("A member has not joined, or reports no health.")
-    end, has_timed_out = time.monotonic() + seconds, False
+    end = time.monotonic() + seconds
+    has_timed_out = False
     try:
         version = read_agent_version(Path(programs, _AGENT))
         with open_programs(programs) as running:

@@ -159,11 +159,9 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     # `count` of these are used.
     images = (*spec.images, *[_IMAGE] * count)
     containers: list[Body] = []
-    cpu, memory, other_resources = (
-        spec.requests.cpu,
-        spec.requests.memory,
-        spec.requests.other_resources,
-    )
+    cpu = spec.requests.cpu
+    memory = spec.requests.memory
+    other_resources = spec.requests.other_resources
     for index in range(count):
         amounts: dict[str, str] = {}
         if index < count - without_cpu:
@@ -172,7 +170,9 @@ def _build_containers(spec: PodSpec) -> list[Body]:
             amounts["memory"] = str(memory)
         amounts |= {name: str(amount) for name, amount in other_resources}
         # All requests are in the first container.
-        cpu, memory, other_resources = 0, 0, ()
+        cpu = 0
+        memory = 0
+        other_resources = ()
         resources = {
             "requests": amounts,
             "limits": {name: amounts[name] for name in amounts if "/" in name},

@@ -29,7 +29,8 @@ _POLL_SECONDS: Final = 0.005
 _DEATH_SIGNAL: Final = 1
 _ADMISSION: Final = "ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds,LimitRanger,RuntimeClass"
 # DER of an EC private key of P-256 around its 32 random bytes (RFC 5915), without the public key.
-_KEY_HEAD, _KEY_TAIL = bytes.fromhex("30310201010420"), bytes.fromhex("a00a06082a8648ce3d030107")
+_KEY_HEAD = bytes.fromhex("30310201010420")
+_KEY_TAIL = bytes.fromhex("a00a06082a8648ce3d030107")
 _Result = TypeVar("_Result")
 
 
@@ -59,7 +60,8 @@ class LoopbackPrograms:
         Raises ProgramProblem.
         """
         client_port, peer_port, port = (find_free_port() for _ in range(3))
-        etcd, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+        etcd = f"http://127.0.0.1:{client_port}"
+        peer = f"http://127.0.0.1:{peer_port}"
         directory = self._directory
         self.start(
             "etcd",

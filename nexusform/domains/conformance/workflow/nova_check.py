@@ -183,7 +183,8 @@ class _NovaSiteReplay:
 
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
-        servers, group = dict(request.servers), request.body["group"]
+        servers = dict(request.servers)
+        group = request.body["group"]
         # Of a member: the newest server there counts as it.
         for host in group["members"] if group else ():
             members = [
@@ -233,7 +234,8 @@ class _NovaSiteReplay:
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the properties of the flavor and of the image of a SKU named after a flavor, or after both."""
         inventory: Body = self._attributes["inventory"]
-        flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
+        flavors = get_mapping(inventory, "flavors")
+        images = get_mapping(inventory, "images")
         if sku_name in flavors:
             return get_mapping(flavors[sku_name], "properties"), {}
         names = ((flavor, image) for flavor in flavors for image in images)
@@ -259,12 +261,18 @@ class _NovaSiteReplay:
         cannot repeat the decision: then `predicted` is "".
         """
         address, vm = self._placed[operation.token]
-        host, name = vm.placement.machine, _name_server(operation.token)
-        group, zones, predicted, image_name = None, [], "", ""
+        host = vm.placement.machine
+        name = _name_server(operation.token)
+        group = None
+        zones = []
+        predicted = ""
+        image_name = ""
         if isinstance(operation, PlaceOperation):
             self.total += 1
-            demand, hints = operation.demand, operation.demand.hints
-            zones, image_name = sorted(demand.zones or ()), demand.constraints.image
+            demand = operation.demand
+            hints = operation.demand.hints
+            zones = sorted(demand.zones or ())
+            image_name = demand.constraints.image
             is_known = not self._site.scheduler.profile.find_unknown_fact(
                 demand.sku, demand.constraints
             )

@@ -172,7 +172,8 @@ class NovaSiteState:
 
         Providers, inventories, traits, zones as aggregates.
         """
-        hosts, insert = self.document["hosts"], self.placement.insert
+        hosts = self.document["hosts"]
+        insert = self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
         self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
         self.classes = self.placement.read_ids(models.ResourceClass)
@@ -375,7 +376,8 @@ class NovaSiteState:
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)
-        flavor, group = request["flavor"], request.get("group")
+        flavor = request["flavor"]
+        group = request.get("group")
         instance_group = self.build_group(group) if group else None
         try:
             spec = build_request_spec(

@@ -85,7 +85,8 @@ def _fill_job_defaults(body: Object) -> None:
 
     Labels only if the API server, not the user, generates the selector.
     """
-    spec, name = _ensure_mapping(body, "spec"), str(_ensure_mapping(body, "metadata").get("name"))
+    spec = _ensure_mapping(body, "spec")
+    name = str(_ensure_mapping(body, "metadata").get("name"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     defaults = {

@@ -483,7 +483,8 @@ class _FleetObjectReader:
         with the nearest name, if the mapping lacks it: then this field is not also reported as
         missing.
         """
-        value, path = part.node.get_node(key), f"{part.display_path}.{key}"
+        value = part.node.get_node(key)
+        path = f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
         if field_shape is not None:
             if not field_shape.versions or self.version in field_shape.versions:

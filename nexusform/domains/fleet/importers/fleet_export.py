@@ -52,7 +52,10 @@ HUB_CREATED_KINDS: Final = frozenset(
 PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
 # Progress of a cluster with its binding. Source: KubeFleet pkg/controllers/rollout.
-READY, WAITING, FAILED, OVERRIDE_FAILED = "ready", "waiting", "failed", "not overridden"
+READY = "ready"
+WAITING = "waiting"
+FAILED = "failed"
+OVERRIDE_FAILED = "not overridden"
 _CONDITION_STEPS: Final = ("Overridden", "WorkSynchronized", "Applied", "Available")
 _PENDING_REASONS: Final = (
     "OverriddenPending", "WorkNotSynchronizedYet", "ApplyPending",
@@ -243,7 +246,8 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
     Return None if its cluster or state is missing or invalid.
     """
     spec = get_mapping(manifest.body, "spec")
-    cluster, state = spec.get("targetCluster"), spec.get("state")
+    cluster = spec.get("targetCluster")
+    state = spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
         return None
     score = get_mapping(spec, "clusterDecision", "clusterScore")
@@ -326,7 +330,8 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """Yield a problem for each observed binding with an invalid state or without a target cluster."""
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
         spec = get_mapping(binding.body, "spec")
-        state, cluster = spec.get("state"), get_text(spec, "targetCluster")
+        state = spec.get("state")
+        cluster = get_text(spec, "targetCluster")
         if state not in _STATES:
             subject = f'spec.state is "{state}"' if state else "spec.state is missing"
             suggestion = suggest_name(str(state), _STATES)
@@ -364,7 +369,8 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     captured_kinds = {manifest.kind for manifest in manifests}
     reported_kinds: set[str] = set()
     for (spec_field, (kind, _namespace, name)), bindings in users.items():
-        first, other_count = bindings[0], len(bindings) - 1
+        first = bindings[0]
+        other_count = len(bindings) - 1
         subject = (
             f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
         )
@@ -497,12 +503,11 @@ def find_external_manager(manifest: Manifest) -> str:
     "" if unknown. Labels and annotations that name the managing object come first, then others with
     the prefix of a tool.
     """
-    kustomize, helm, argo = (
-        "kustomize.toolkit.fluxcd.io",
-        "helm.toolkit.fluxcd.io",
-        "argocd.argoproj.io",
-    )
-    labels, annotations = manifest.labels, _read_annotations(manifest)
+    kustomize = "kustomize.toolkit.fluxcd.io"
+    helm = "helm.toolkit.fluxcd.io"
+    argo = "argocd.argoproj.io"
+    labels = manifest.labels
+    annotations = _read_annotations(manifest)
     # A Managed Fleet Namespace on an Azure hub creates objects with this label. An admission policy
     # rejects changes by others. Source: KubeFleet pkg/webhook/managedresource.
     # Azure Resource Manager.

@@ -71,10 +71,8 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
     """Yield the completed evictions: the invalid ones, and those executed or not executed."""
     for manifest in select_fleet_objects(manifests, [EVICTION_KIND]):
         conditions = _index_conditions(manifest.body)
-        valid_condition, executed_condition = (
-            conditions.get("Valid", {}),
-            conditions.get("Executed", {}),
-        )
+        valid_condition = conditions.get("Valid", {})
+        executed_condition = conditions.get("Executed", {})
         is_invalid = valid_condition.get("status") == "False"
         if not is_invalid and executed_condition.get("status") not in ("True", "False"):
             continue  # not completed
@@ -114,7 +112,8 @@ def _read_run(
 ) -> ObservedRun:
     """Read a run with the condition Initialized; `approvals` are its granted approval requests."""
     status = get_mapping(manifest.body, "status")
-    initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
+    initialized = conditions["Initialized"]
+    succeeded = conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
     # names of clusters by stage.
@@ -291,7 +290,8 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
     agent = _find_agent(root)
     if agent.is_absent:
         return Health.NO_AGENT
-    joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
+    joined = _find_condition(agent, "Joined")
+    healthy = _find_condition(agent, "Healthy")
     if _is_older_than_limit(parse_time(agent.get_node("lastReceivedHeartbeat").text), now):
         return Health.NO_HEARTBEAT
     if joined.get_node("status").text != "True":

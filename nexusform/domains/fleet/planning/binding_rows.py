@@ -90,10 +90,8 @@ def build_binding_rows(
         # A released binding (evicted, or its member re-created) is removed even if the cluster is
         # picked again.
         if cluster not in planned_bindings or cluster in placement.released_clusters:
-            trigger, step = (
-                _find_removal_trigger(placement, cluster),
-                placement.find_rollout_step(cluster),
-            )
+            trigger = _find_removal_trigger(placement, cluster)
+            step = placement.find_rollout_step(cluster)
             yield _build_removed_row(
                 placement.spec.instance.address, prior_bindings[cluster], trigger, step
             )
@@ -362,7 +360,11 @@ def explain_kept_bindings(placement: PlacementPlan) -> str:
     return NOT_MOVED_REASON if is_unfulfilled else KEPT_REASONS[kind]
 
 
-DONE, PLANNED, WAITING, BLOCKED, LATER = "done", "planned", "waiting", "stuck", "later"
+DONE = "done"
+PLANNED = "planned"
+WAITING = "waiting"
+BLOCKED = "stuck"
+LATER = "later"
 _UPDATE: Final = str(RunStepKind.UPDATE)
 
 
@@ -450,7 +452,8 @@ def _build_run_steps(
     conditions: list[str] = []
     for number, step in enumerate(steps):
         if step.stage != stage:
-            stage, group = step.stage, 0
+            stage = step.stage
+            group = 0
         if step.kind is RunStepKind.APPROVAL:
             conditions.append(step.task)
         elif step.kind is RunStepKind.WAIT:
@@ -458,7 +461,8 @@ def _build_run_steps(
             conditions.append(format_duration(step.wait_seconds))
         else:
             group += 1
-            start_seconds, pending_seconds = start_seconds + pending_seconds, 0
+            start_seconds = start_seconds + pending_seconds
+            pending_seconds = 0
         has_conditions = bool(step.clusters and conditions)
         yield RolloutStep(
             kind=str(step.kind),

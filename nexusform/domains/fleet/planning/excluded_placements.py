@@ -167,7 +167,8 @@ def _build_exclusion_context(
     A member is missing if neither the state nor `known_members` has it. If `known_members` is None
     (a hub was not read), no member counts as missing.
     """
-    instances, registries = blocks.prior.instances, blocks.request.registries
+    instances = blocks.prior.instances
+    registries = blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
     # The node names before the plan, by cluster id.
     existing_nodes: dict[str, set[str]] = {}
@@ -272,10 +273,8 @@ def _build_excluded_placement_rows(
                 yield _mark_if_lost(row, reason, Trigger.CLUSTER_LEFT)
             # The cluster id of an unknown member is its name.
             for member, member_workloads in workloads.items():
-                cluster_id, reason = (
-                    context.members.get(member, member),
-                    context.explain_lost_member(member),
-                )
+                cluster_id = context.members.get(member, member)
+                reason = context.explain_lost_member(member)
                 yield from _build_excluded_pod_rows(
                     address, cluster_id, member_workloads, context, reason
                 )
@@ -354,9 +353,11 @@ def _build_excluded_pod_rows(
     """
     known_cluster = context.clusters.get(cluster_id)
     # Without known nodes.
-    cluster, site_id = cluster_id.rpartition("/")[2], ""
+    cluster = cluster_id.rpartition("/")[2]
+    site_id = ""
     if known_cluster is not None:
-        cluster, site_id = known_cluster.name, known_cluster.site_id
+        cluster = known_cluster.name
+        site_id = known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
             pod_record = parse_pod_record(values)

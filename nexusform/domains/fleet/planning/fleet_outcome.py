@@ -188,10 +188,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         return attributes | _build_invalid_placement_attributes(placement)
     attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
-        recorded, predicted = (
-            get_list(placement.spec.instance.before, name),
-            get_list(attributes, name),
-        )
+        recorded = get_list(placement.spec.instance.before, name)
+        predicted = get_list(attributes, name)
         if recorded == predicted:
             continue
         # Compare the items as JSON texts, without regard to their order.
@@ -357,7 +355,8 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         text = (
             f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} {effect}"
         )
-        path, summary = paths[selector_problem.selector], selector_problem.message
+        path = paths[selector_problem.selector]
+        summary = selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         # The hub selects nothing at all.
         return
@@ -464,10 +463,8 @@ def _warn_unscheduled_placement(
         )
         yield _build_warning(placement, "scheduling-stopped", text)
         return
-    status, placement_type = (
-        placement.scheduling.status,
-        placement.spec.configuration.placement_type,
-    )
+    status = placement.scheduling.status
+    placement_type = placement.spec.configuration.placement_type
     # No cycle ran in this plan.
     if status is None:
         return
@@ -482,7 +479,8 @@ def _warn_unscheduled_placement(
                 placement, "no-selected-cluster", text, summary=f"selects none of {members}"
             )
         return
-    decisions, message = status.unselected_decisions, status.condition.message
+    decisions = status.unselected_decisions
+    message = status.condition.message
     reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
     text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
     # reasons name its clusters.
@@ -504,9 +502,11 @@ def _warn_old_property_name(
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     line_numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     # The policy is written in blocks.
-    at_line, path = "", ("policy",)
+    at_line = ""
+    path = ("policy",)
     if line_numbers:
-        at_line, path = f"manifest:{line_numbers[0]}: ", ("manifest",)
+        at_line = f"manifest:{line_numbers[0]}: "
+        path = ("manifest",)
     consequence = (
         "No cluster has that property. Use the new name, or set lenient = true to accept the old "
         "one."

@@ -94,7 +94,8 @@ def _build_fleet_contribution(
     Objects excluded by -target get rows of their own. Forgotten objects, only removed from state,
     keep running. If this plan removes their member or node, `lost_rows` replace their rows.
     """
-    pods, outcome = fleet.pods, fleet.outcome
+    pods = fleet.pods
+    outcome = fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]

@@ -93,7 +93,8 @@ def build_member(
     `requests` of the pods (thousandths of a CPU, bytes). Configured properties win over computed
     ones. Configured resources win only if no cluster id is configured.
     """
-    properties, resources = configuration.properties, configuration.resources
+    properties = configuration.properties
+    resources = configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
         derived = {
@@ -104,10 +105,8 @@ def build_member(
         properties = {**derived, **configuration.properties}
         if configuration.cluster_id or resources == ResourceUsage():
             requested_cpu, requested_memory = requests
-            cpu, memory = (
-                sum(node.cpu for node in cluster.nodes),
-                sum(node.memory for node in cluster.nodes),
-            )
+            cpu = sum(node.cpu for node in cluster.nodes)
+            memory = sum(node.memory for node in cluster.nodes)
             resources = ResourceUsage(
                 total=_build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
                 allocatable=_build_quantities(cpu, memory),

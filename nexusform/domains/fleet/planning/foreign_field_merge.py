@@ -99,7 +99,8 @@ def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -
         elif name in configured:
             merged[name] = value
     for name, block in schema.blocks.items():
-        value, foreign_value = configured.get(name), foreign.get(name)
+        value = configured.get(name)
+        foreign_value = foreign.get(name)
         if not value:
             merged[name] = foreign_value or value
         elif not foreign_value or block.nesting is Nesting.LIST:
@@ -121,10 +122,8 @@ def merge_applied_objects(
     previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}
     for manifest in configured:
         identity = get_object_identity(manifest)
-        observed_manifest, previous_manifest = (
-            observed_by_identity.get(identity),
-            previous_by_identity.get(identity),
-        )
+        observed_manifest = observed_by_identity.get(identity)
+        previous_manifest = previous_by_identity.get(identity)
         if observed_manifest is None or previous_manifest is None:
             # Missing on the hub, or not applied before.
             yield manifest
@@ -145,10 +144,8 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
-    observed_elements, configured_elements = (
-        _index_named_elements(observed),
-        _index_named_elements(configured),
-    )
+    observed_elements = _index_named_elements(observed)
+    configured_elements = _index_named_elements(configured)
     # A single value, or a list without names.
     if not observed_elements or not configured_elements:
         return configured

@@ -485,7 +485,8 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
     # The last step is the key or position to change, the steps before lead to its mapping or list.
-    last, target = steps[-1], _find_patch_target(body, steps[1:-1])
+    last = steps[-1]
+    target = _find_patch_target(body, steps[1:-1])
     if isinstance(target, dict):
         is_missing = last not in target
         if is_missing and patch.operation == "replace":
@@ -503,10 +504,8 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
         # quoted as by the hub.
         path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
         raise PatchError(
-            (
-                f"{patch.operation} operation does not apply: doc is missing path: {path}: "
-                f"{_MISSING_VALUE}"
-            )
+            f"{patch.operation} operation does not apply: doc is missing path: {path}: "
+            f"{_MISSING_VALUE}"
         )
 
 
@@ -544,10 +543,8 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
         raise PatchError(
-            (
-                f"error in {patch.operation} for path: '{patch.path}': "
-                f"{_explain_missing_item(last, patch)}"
-            )
+            f"error in {patch.operation} for path: '{patch.path}': "
+            f"{_explain_missing_item(last, patch)}"
         )
     if patch.operation == "add":
         target.insert(position, value)

@@ -187,21 +187,18 @@ def _build_rows_with_loss_effects(
             continue
         if row.cluster not in losses_by_cluster:
             losses_by_cluster[row.cluster] = ClusterLossEffects(pods, cluster)
-        losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
-        machine_effect, rack_effect = (
-            find_worst_loss(losses.by_machine, keys),
-            find_worst_loss(losses.by_rack, keys),
-        )
+        losses = losses_by_cluster[row.cluster]
+        keys = {workload.key for workload in workloads}
+        machine_effect = find_worst_loss(losses.by_machine, keys)
+        rack_effect = find_worst_loss(losses.by_rack, keys)
         yield replace(row, one_machine_down=machine_effect, one_rack_down=rack_effect)
 
 
 def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield a row per cluster rejected by a placement with pods, if its nodes are known."""
     for rejected in outcome.rejected_clusters:
-        placement, cluster = (
-            outcome.placements[rejected.address],
-            outcome.clusters.get(rejected.cluster),
-        )
+        placement = outcome.placements[rejected.address]
+        cluster = outcome.clusters.get(rejected.cluster)
         workloads = collect_workloads(placement.selection.manifests).workloads
         if (
             cluster is None
@@ -246,7 +243,8 @@ def _list_added_nodes(
         return
     cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
-        demand, site = vm_object.request.demand, vm_object.request.site
+        demand = vm_object.request.demand
+        site = vm_object.request.site
         if demand is None or site is None or demand.cluster_id != cluster.id:
             # removed, or of another cluster.
             continue
@@ -345,7 +343,9 @@ def _build_count_fix(
 
     The existing VMs, those missing for the rows, and `extra` ones.
     """
-    texts, edits, counts = [], [], []
+    texts = []
+    edits = []
+    counts = []
     for address, demand in pools:
         existing = len(demand.numbers)
         count = existing + extra + max(row.missing_pools[demand.pool] for row in rows)
@@ -357,7 +357,8 @@ def _build_count_fix(
             {"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name}
         )
         edits.append(ArgumentAdjustment(address, demand.count_path, count))
-    bindings, text = frozenset((row.placement, row.cluster) for row in rows), format_list(texts)
+    bindings = frozenset((row.placement, row.cluster) for row in rows)
+    text = format_list(texts)
     return ProposedFix(
         "count", text, tuple(edits), solves=bindings, runs=bindings, change={"counts": counts}
     )
@@ -420,10 +421,8 @@ def _suggest_replacements(
                 for name, value in values.items()
             ]
             # The edits remove the binding to the row's cluster, and the new one must run.
-            solves, runs = (
-                frozenset({(row.placement, row.cluster)}),
-                frozenset({(row.placement, cluster)}),
-            )
+            solves = frozenset({(row.placement, row.cluster)})
+            runs = frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
             yield ProposedFix(
                 "cluster", text, tuple(edits), solves=solves, runs=runs, change=change

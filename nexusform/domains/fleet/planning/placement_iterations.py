@@ -521,10 +521,8 @@ def _select_individually_eligible_members(
     placement: PlacementPlan, member_list: MemberList
 ) -> Mask:
     """Return a bit mask of the members accepted by every filter rule about a member alone."""
-    policy, namespace = (
-        placement.spec.resolve_policy(member_list),
-        placement.spec.configuration.namespace,
-    )
+    policy = placement.spec.resolve_policy(member_list)
+    namespace = placement.spec.configuration.namespace
     request = PlacementRequest(policy, namespace)
     # ignores taints and labels.
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:

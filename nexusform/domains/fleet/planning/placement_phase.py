@@ -256,11 +256,9 @@ def _build_specs(
 
 def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
     """Yield errors for changes of an existing placement rejected by its hub."""
-    previous, configuration, instance = (
-        spec.previous_configuration,
-        spec.configuration,
-        spec.instance,
-    )
+    previous = spec.previous_configuration
+    configuration = spec.configuration
+    instance = spec.instance
     # A new placement.
     if previous is None:
         return
@@ -303,15 +301,11 @@ def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: P
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
         return ""
-    configured, earlier = (
-        spec.configuration.effective_policy.tolerations,
-        previous.effective_policy.tolerations,
-    )
+    configured = spec.configuration.effective_policy.tolerations
+    earlier = previous.effective_policy.tolerations
     foreign = [toleration.title for toleration in earlier if toleration not in configured]
-    pronoun, verb = (
-        select_word_form(len(foreign), "it", "them"),
-        select_word_form(len(foreign), "is", "are"),
-    )
+    pronoun = select_word_form(len(foreign), "it", "them")
+    verb = select_word_form(len(foreign), "is", "are")
     return (
         f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
         f"and a hub allows only additions to tolerations. Add {pronoun} here, or leave the list "
@@ -454,12 +448,11 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         # rolled out by staged runs.
         if placement.spec.is_external:
             continue
-        outcome, rollout = placement.project_rollout(), placement.rollout
+        outcome = placement.project_rollout()
+        rollout = placement.rollout
         placement.bindings = outcome.bindings
-        clusters, blocked_clusters = (
-            rollout.clusters | outcome.reached_clusters,
-            outcome.blocked_clusters,
-        )
+        clusters = rollout.clusters | outcome.reached_clusters
+        blocked_clusters = outcome.blocked_clusters
         placement.rollout = replace(
             rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters
         )
@@ -493,11 +486,10 @@ def _warn_bindings_of_departed_members(
     if not staying:
         # Unscheduled before this plan.
         return
-    key, rolling = placement.key, placement.spec.configuration.rolling_update
-    noun, verb = (
-        select_word_form(len(staying), "binding", "bindings"),
-        select_word_form(len(staying), "stays", "stay"),
-    )
+    key = placement.key
+    rolling = placement.spec.configuration.rolling_update
+    noun = select_word_form(len(staying), "binding", "bindings")
+    verb = select_word_form(len(staying), "stays", "stay")
     text = (
         f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} "
         "Unscheduled. Each removal counts as an unavailable cluster, and max_unavailable = "

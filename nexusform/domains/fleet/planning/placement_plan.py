@@ -92,7 +92,8 @@ class SchedulingResult(Struct, frozen=True):
         If they pick a cluster, `cycle_start` has the bindings before them (`start`) and the
         members, to explain the picks later.
         """
-        pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
+        pick_triggers = dict(self.pick_triggers)
+        release_triggers = dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
             if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
@@ -102,10 +103,12 @@ class SchedulingResult(Struct, frozen=True):
             else:
                 pick_triggers[change.cluster] = trigger
         has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
-        status, is_fulfilled = self.status, self.is_fulfilled
+        status = self.status
+        is_fulfilled = self.is_fulfilled
         # None: a cycle stopped before it wrote a status.
         if result.status is not None:
-            status, is_fulfilled = result.status, result.status.is_fulfilled
+            status = result.status
+            is_fulfilled = result.status.is_fulfilled
         return SchedulingResult(
             is_fulfilled=is_fulfilled,
             has_run=True,
@@ -422,7 +425,8 @@ class PlacementPlan(Struct):
         if (
             self._projection is None or self._projection[0] is not self.bindings
         ):  # (bindings, projection)
-            configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
+            configuration = self.spec.configuration
+            latest = self.snapshot_store.snapshots[-1]
             number = self.spec.policy_snapshot.number_of_clusters
             target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
             # Clusters waiting to be ready count as available, since they will be; departed ones
@@ -444,7 +448,8 @@ class PlacementPlan(Struct):
     def departed_clusters(self) -> frozenset[str]:
         """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
         bound = collect_clusters(self.bindings)
-        members, leaving = self.selection.clusters.labels.keys(), self.selection.clusters.leaving
+        members = self.selection.clusters.labels.keys()
+        leaving = self.selection.clusters.leaving
         return frozenset((bound - members) | (bound & leaving))
 
     @property
@@ -454,7 +459,8 @@ class PlacementPlan(Struct):
         Of overrides, or of applying, observed or configured. A changed apply strategy takes effect
         at once, and ends apply failures if it only reports differences.
         """
-        previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
+        previous = self.spec.previous_configuration
+        is_changed = self.spec.apply_strategy_changed
         effective = self.spec.configuration if is_changed or previous is None else previous
         failed = self.current.applied.failed_clusters | self._find_observed_clusters(
             {OVERRIDE_FAILED}
@@ -601,7 +607,8 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
         return HubMoves()
     predicted = collect_lasting_clusters(spec.recorded_bindings)
     observed = collect_lasting_clusters(spec.prior_bindings)
-    removed, added = sorted(predicted - observed), sorted(observed - predicted)
+    removed = sorted(predicted - observed)
+    added = sorted(observed - predicted)
     # In name order, each added cluster replaces a removed one, or none ("") after the last. With
     # [a, b, c] added and [x, y] removed, these are a: x, b: y and c: "". Removed clusters beyond
     # the added ones have no replacement.

@@ -111,7 +111,8 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def strategy_changed(self) -> bool:
         """Whether the block `strategy` changed: its type, the rolling update or the apply strategy."""
-        previous, current = self.previous_configuration, self.configuration
+        previous = self.previous_configuration
+        current = self.configuration
         settings = (current.strategy, current.rolling_update, current.apply)
         return (
             previous is not None
@@ -208,7 +209,8 @@ def build_placement_spec(
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
     # Without an earlier snapshot, nothing changed.
     earlier_snapshot = last_snapshot or snapshot
-    earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters
+    earlier_number = earlier_snapshot.number_of_clusters
+    number = configuration.number_of_clusters
     # The first condition is Scheduled.
     was_fulfilled = get_text(attributes, "conditions", 0, "status") == "True"
     return PlacementSpec(
@@ -234,7 +236,8 @@ def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
     Return the same object if the policy does not have the old name, or if a member still has the
     old property.
     """
-    required, preferred = policy.required_terms, policy.preferred_terms
+    required = policy.required_terms
+    preferred = policy.preferred_terms
     renamed = replace(
         policy,
         required_terms=None
@@ -253,7 +256,8 @@ def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
     """Return the term with the current name of node-count in its sorter and selector."""
-    sorter, selector = term.property_sorter, term.property_selector
+    sorter = term.property_sorter
+    selector = term.property_selector
     new_names = {OLD_NODE_COUNT: NODE_COUNT}
     if sorter is not None:
         sorter = replace(sorter, name=new_names.get(sorter.name, sorter.name))

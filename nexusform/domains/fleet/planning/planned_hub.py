@@ -495,7 +495,8 @@ def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator
         return
     current = read_prior_object(instance)
     for attribute, name in fields:
-        current_value, planned_value = getattr(current, attribute), getattr(planned, attribute)
+        current_value = getattr(current, attribute)
+        planned_value = getattr(planned, attribute)
         if current_value != planned_value:
             detail = (
                 f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. "

@@ -109,7 +109,8 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     # No status to keep.
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
         return False
-    previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
+    previous = placement.spec.previous_configuration
+    configuration = placement.spec.configuration
     assert previous is not None, "an object with a status exists"
     if placement.current.resources_changed:
         return False
@@ -192,10 +193,8 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
         _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     )
     final_resources = placement.compute_final_resources()
-    apply_failing, waiting_clusters = (
-        placement.clusters_failing_apply,
-        _find_clusters_with_waiting_pods(placement),
-    )
+    apply_failing = placement.clusters_failing_apply
+    waiting_clusters = _find_clusters_with_waiting_pods(placement)
     is_report_only = placement.spec.configuration.is_report_only
     # Name of the hub's Work (the objects for one member); namespaced placements prefix it with
     # their namespace.

@@ -85,7 +85,8 @@ class HubIndex:
         "": cluster scope. The indexes give the positions of the objects with a name, or else of all
         objects of the kind.
         """
-        group, kind = selector.group, selector.kind
+        group = selector.group
+        kind = selector.kind
         if selector.name:
             by_key = self._positions_by_key
             named = [

@@ -98,10 +98,8 @@ def select_placement_resources(
             is_selection_changed=_is_selection_changed(spec, manifests, hub),
         )
         return PlacementResources(selection, current, snapshot_store)
-    latest, previous = (
-        snapshot_store.add_snapshot(spec.configuration.revision_history_limit),
-        applied.latest,
-    )
+    latest = snapshot_store.add_snapshot(spec.configuration.revision_history_limit)
+    previous = applied.latest
     pairs = _pair_current_and_new_resources(comparison, latest.index)
     outdated_clusters = frozenset(
         cluster for cluster, old, new in pairs if old.overrides != new.overrides
@@ -193,7 +191,8 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     Other overrides start no rollout. Source: seen on a running hub; KubeFleet
     pkg/controllers/rollout watches overrides with a placement name.
     """
-    key, observed = comparison.spec.configuration.key, comparison.spec.observed_attributes
+    key = comparison.spec.configuration.key
+    observed = comparison.spec.observed_attributes
     own_overrides = _select_own_overrides(comparison.selection.overrides, key)
     # No hub: compare with state.
     if not observed:

@@ -178,7 +178,8 @@ def _find_changed_clusters(
         | placement.clusters_with_unknown_rollout
     )
     for cluster in clusters:
-        binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
+        binding = prior.get(cluster)
+        resources = placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
             # New, unknown, or changed by this plan already: not comparable.
@@ -260,10 +261,8 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
     stages = context.plan.stages
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
-        noun, pronoun = (
-            select_word_form(len(names), "stage"),
-            select_word_form(len(names), "it", "them"),
-        )
+        noun = select_word_form(len(names), "stage")
+        pronoun = select_word_form(len(names), "it", "them")
         cause = f"No cluster matches {noun} {format_list(names, 4)}."
         text = f"{cause} The run skips {pronoun} without approvals or waits."
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
@@ -276,10 +275,8 @@ def _warn_pruned_snapshot(
 
     A running hub with a limit of 3 snapshots kept the numbers 4, 6 and 8 of 8.
     """
-    newest, limit = (
-        placement.snapshot_store.snapshots[-1].index,
-        placement.spec.configuration.revision_history_limit,
-    )
+    newest = placement.snapshot_store.snapshots[-1].index
+    limit = placement.spec.configuration.revision_history_limit
     observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")
     observed_indexes = {int(snapshot["index"]) for snapshot in observed_snapshots}
     # Not an old one, or nothing is pruned yet.
@@ -404,7 +401,8 @@ def _build_run_context(
         )
         return Problem((), "blocked-staged-run", text, Severity.WARNING)
     # positions in `overrides`.
-    overrides, positions_by_cluster = record.overrides, record.picked
+    overrides = record.overrides
+    positions_by_cluster = record.picked
     # Not fixed by an earlier plan or the hub.
     if overrides is None or positions_by_cluster is None:
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
@@ -477,7 +475,8 @@ def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -
 
     Its snapshot with the overrides selected at its start.
     """
-    snapshot, labels = context.snapshot, placement.selection.clusters.labels
+    snapshot = context.snapshot
+    labels = placement.selection.clusters.labels
     # By positions of overrides.
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in context.plan.updated_clusters:

@@ -315,7 +315,8 @@ def _warn_late_overrides(
     if not isinstance(content, HubObjects) or rollout.is_new:
         return
     for position in sorted(rollout.overrides):
-        instance, override = index.by_position[position].instance, index.get_override(position)
+        instance = index.by_position[position].instance
+        override = index.get_override(position)
         if instance.is_removed or not _has_new_namespace_of_override(changed, override):
             continue
         if is_any_affected(override, expand_envelopes(content.manifests)):
@@ -342,7 +343,8 @@ class _RolloutIndex:
         self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub
     ) -> None:
         """Collect the overrides of all placements, and order the placements with a reason for other steps to wait."""
-        self._placements, self._hub = placements, hub
+        self._placements = placements
+        self._hub = hub
         # By key of the placement, filled by `get`.
         self._inputs: dict[str, _RolloutInputs] = {}
         # Overrides of all placements, before and after the plan, each with its position in the

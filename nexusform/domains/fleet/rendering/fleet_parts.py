@@ -148,7 +148,8 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     )
     # show all as columns.
     if len(all_clusters) <= _FEW_CLUSTERS:
-        columns, unpicked = [*columns, *unpicked], []
+        columns = [*columns, *unpicked]
+        unpicked = []
     # too many: no grid.
     grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
     return FleetMatrix(tuple(placements), grid_columns, cells, unpicked=tuple(unpicked))
@@ -177,10 +178,8 @@ def render_fleet_part(plan: Plan) -> Part:
     hint = None
     # The plan has no rejections by rules.
     if _has_only_bindings(matrix.cells):
-        flag, command = (
-            build_element("code", "-placements=all"),
-            build_element("code", "nexusform explain"),
-        )
+        flag = build_element("code", "-placements=all")
+        command = build_element("code", "nexusform explain")
         text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
         hint = build_element("p", text, class_="quiet")
     return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
@@ -300,7 +299,8 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     content: Part = cell.rejection_title or "\N{EN DASH}"
     css_class = "not"
     if cell.binding is not None:
-        content, css_class = _render_binding(cell.binding), f"picked {cell.binding.action.value}"
+        content = _render_binding(cell.binding)
+        css_class = f"picked {cell.binding.action.value}"
     return build_element(
         "td", content, class_=css_class, data_tip=cell.reason or None, data_head=cluster
     )
@@ -529,7 +529,8 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     """Render one cell: white with the rejection if there is no binding, else coloured by the change of the binding."""
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
-    width, height = _CELL_WIDTH - _CELL_GAP, _CELL_HEIGHT - _CELL_GAP
+    width = _CELL_WIDTH - _CELL_GAP
+    height = _CELL_HEIGHT - _CELL_GAP
     parts = [build_svg_element("title", cell.reason)] if cell.reason else []
     parts.append(
         build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}")

@@ -126,7 +126,8 @@ def _find_limitation(item: _ExportedObject) -> str:
     Such objects are approvals, objects of a single cluster, and members with figures that only
     their agent may report.
     """
-    kind, attributes = item.address.type, item.attributes
+    kind = item.address.type
+    attributes = item.attributes
     # A hub creates approval requests itself, and approves them in their status. So the approvals in
     # a run are not exported either.
     has_approvals = kind.endswith("_run") and attributes.get("approvals")
@@ -188,7 +189,8 @@ def _render_documents(
         ):  # namespaces first
             yield render_yaml(hub_object.body)
     else:
-        manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
+        manifest = attributes.get("manifest")
+        is_lenient = attributes.get("lenient") is True
         # As written by the user.
         if isinstance(manifest, str) and not is_lenient:
             yield manifest.strip().removeprefix("---").strip() + "\n"
@@ -235,7 +237,8 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
 
     Nothing without any.
     """
-    labels, taints = attributes.get("labels"), get_list(attributes, "taint")
+    labels = attributes.get("labels")
+    taints = get_list(attributes, "taint")
     if not labels and not taints:
         return
     metadata = omit_empty({"name": attributes["name"], "labels": labels})

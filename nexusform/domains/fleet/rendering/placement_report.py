@@ -42,7 +42,8 @@ def build_placement_report(reason: PlacementReason) -> Report:
     Facts as sentences, then sections with details.
     """
     # cluster "": all clusters.
-    cluster, explanation = reason.cluster, reason.explanation
+    cluster = reason.cluster
+    explanation = reason.explanation
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
     current_facts = _describe_missing_and_unscheduled_clusters(reason)
@@ -82,7 +83,8 @@ def build_placement_report(reason: PlacementReason) -> Report:
     # Else no object is overridden; `objects` is empty in a report on all clusters.
     if not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
-    title, has_error = f"{reason.address} {cluster}".strip(), explanation.abort is not None
+    title = f"{reason.address} {cluster}".strip()
+    has_error = explanation.abort is not None
     return Report(
         title,
         _format_bound_clusters_or_error(explanation),
@@ -236,7 +238,8 @@ def _build_cluster_row(
     is_of_earlier_batch = cluster.batch is not None and cluster.batch < len(explanation.batches)
     is_unranked = cluster.is_bound or is_of_earlier_batch
     batch = (_format_number(cluster.batch),) if has_batches else ()
-    rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
+    rank = _format_number(cluster.rank)
+    margin = _format_score_margin(cluster)
     if is_unranked:
         rank, margin = "", ""
     elif cluster.cluster == explanation.last_pick:
@@ -334,15 +337,14 @@ def _describe_batch_and_rank(
         yield f"Picked in batch {cluster.batch} of {len(explanation.batches)}."
     if cluster.rank is None:
         return
-    margin, comparison = _format_score_margin(cluster), ""
+    margin = _format_score_margin(cluster)
+    comparison = ""
     if cluster.cluster == explanation.last_pick:
         comparison = ", the last pick"
     elif margin:
         comparison = f", compared with the last pick ({explanation.last_pick}): {margin}"
-    spread, affinity = (
-        _format_number(cluster.topology_spread_score),
-        _format_number(cluster.affinity_score),
-    )
+    spread = _format_number(cluster.topology_spread_score)
+    affinity = _format_number(cluster.affinity_score)
     yield f"Rank {cluster.rank}: topology spread {spread}, affinity {affinity}{comparison}."
 
 

@@ -49,7 +49,8 @@ def render_placement(
     `kind` is the resource type; `version` "2023" gives the older condition names. Values longer
     than `width` columns wrap; 0 disables wrapping.
     """
-    configuration, status = placement.configuration, placement.status
+    configuration = placement.configuration
+    status = placement.status
     if version == IN_2023:
         status = convert_to_status_2023(status, placement.bindings)
     indices = [cluster.observed_resource_index for cluster in status.clusters]

@@ -319,7 +319,8 @@ class SchedulingStatus(Struct, frozen=True):
 
 def build_selected_decision(binding: Binding) -> Decision:
     """Build the decision recorded in a binding."""
-    affinity, spread = binding.affinity_score, binding.topology_spread_score
+    affinity = binding.affinity_score
+    spread = binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
     if affinity is None or spread is None:  # PickFixed
         return Decision(

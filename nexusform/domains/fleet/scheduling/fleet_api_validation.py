@@ -214,7 +214,8 @@ def _check_number_of_clusters(number: int | None) -> list[Problem]:
 
 def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -> list[Problem]:
     """Return the problems of one topology spread constraint."""
-    action, max_skew = constraint.when_unsatisfiable, constraint.max_skew
+    action = constraint.when_unsatisfiable
+    max_skew = constraint.max_skew
     is_unknown = action not in ("DoNotSchedule", "ScheduleAnyway")
     return build_violations(
         (is_unknown, (*path, "when_unsatisfiable"), f"unknown unsatisfiable type {action}"),
@@ -257,7 +258,8 @@ def _check_preferred_term(preference: ClusterSelectorTerm, path: Path) -> list[P
     if sorter is None:
         return problems
     problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
-    order, order_path = sorter.sort_order, (*path, "property_sorter", "sort_order")
+    order = sorter.sort_order
+    order_path = (*path, "property_sorter", "sort_order")
     is_invalid = order not in (ASCENDING, DESCENDING)
     return problems + build_violations(
         (is_invalid, order_path, f"invalid property sort order {order}")
@@ -292,7 +294,8 @@ def _check_property_requirements(
 
 def _check_requirement_values(requirement: PropertyRequirement, path: Path) -> list[Problem]:
     """Return the problems of one requirement's operator and value."""
-    operator, values = requirement.operator, requirement.values
+    operator = requirement.operator
+    values = requirement.values
     if operator not in COMPARISONS:
         return [build_error((*path, "operator"), f"unsupported operator {operator}")]
     if len(values) != 1:
@@ -380,12 +383,10 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
 
 def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     """Return the problems of one toleration."""
-    key, operator, value, effect = (
-        toleration.key,
-        toleration.operator,
-        toleration.value,
-        toleration.effect,
-    )
+    key = toleration.key
+    operator = toleration.operator
+    value = toleration.value
+    effect = toleration.effect
     # An empty key matches all keys, with Exists only; an empty effect matches all effects.
     problems = _build_errors(
         (*path, "key"), "invalid toleration key", validate_qualified_name(key) if key else ()
@@ -510,13 +511,17 @@ def check_rolling_update(
 
 
 EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
-MAX_STAGES, MAX_BEFORE_TASKS, MAX_AFTER_TASKS, MAX_STAGE_NAME_LENGTH = 31, 1, 2, 63
+MAX_STAGES = 31
+MAX_BEFORE_TASKS = 1
+MAX_AFTER_TASKS = 2
+MAX_STAGE_NAME_LENGTH = 63
 
 
 def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) -> list[Problem]:
     """Return the problems of a policy update; paths start at the placement."""
     # Without a policy: PickAll.
-    old, new = old_policy or Policy(), new_policy or Policy()
+    old = old_policy or Policy()
+    new = new_policy or Policy()
     is_removed = old_policy is not None and new_policy is None
     has_fewer_tolerations = not set(old.tolerations) <= set(new.tolerations)
     text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
@@ -618,8 +623,10 @@ def _check_tasks(
     )
     types = [task.type for task in tasks]
     for i, task in enumerate(tasks):
-        kind, seconds = task.type, task.wait_seconds
-        type_path, wait_path = (*path, i, "type"), (*path, i, "wait_time")
+        kind = task.type
+        seconds = task.wait_seconds
+        type_path = (*path, i, "type")
+        wait_path = (*path, i, "wait_time")
         has_wait = seconds is not None
         problems += build_violations(
             (kind not in allowed_types, type_path, f"task type {kind} is not allowed here"),

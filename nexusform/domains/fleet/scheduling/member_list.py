@@ -236,19 +236,17 @@ class BindingTable:
         name = self.member_list.members[position].name
         bit = 1 << position
         # None: no resources yet.
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
+        action = BindingAction.CREATED
+        state = BindingState.SCHEDULED
+        snapshot = None
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state, snapshot = (
-                BindingAction.REPOINTED,
-                existing.state,
-                existing.resource_snapshot,
-            )
+            action = BindingAction.REPOINTED
+            state = existing.state
+            snapshot = existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
-            action, state = (
-                BindingAction.RECOVERED,
-                existing.previous_state or BindingState.SCHEDULED,
-            )
+            action = BindingAction.RECOVERED
+            state = existing.previous_state or BindingState.SCHEDULED
             snapshot = existing.resource_snapshot
         # The member's bit moves to the set of the new state.
         self.obsolete &= ~bit

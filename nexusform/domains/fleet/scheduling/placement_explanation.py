@@ -167,7 +167,8 @@ def compute_policy_drift(
         return SchedulingDrift(gained_clusters=(), lost_clusters=())
     current_clusters = collect_lasting_clusters(bindings)
     fresh_clusters = collect_clusters(fresh_result.bindings)
-    gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
+    gained = fresh_clusters - current_clusters
+    lost = current_clusters - fresh_clusters
     return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
@@ -259,7 +260,8 @@ def _collect_pick_batches(
     snapshot: PolicySnapshot,
 ) -> _SchedulingReplay:
     """Run the cycles again, one by one, and collect the clusters picked by each."""
-    bindings, batches = initial, []
+    bindings = initial
+    batches = []
     arguments = (member_list, request.policy, snapshot, request.namespace)
     while True:
         cycle_result = scheduling_cycle.run_scheduling_cycles(bindings, *arguments, is_single=True)
@@ -308,7 +310,8 @@ def _explain_members(
     Its rejections and scores at the start of the last cycle (`binding_table`), and its pick in the
     `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
     """
-    member_list, masks = binding_table.member_list, binding_table.masks
+    member_list = binding_table.member_list
+    masks = binding_table.masks
     # (affinity, spread) by position; only a PickN has scores.
     scores: dict[int, tuple[int, int | None]] = {}
     preferred_terms: tuple[PreferredTerm, ...] = ()
@@ -334,7 +337,8 @@ def _explain_members(
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         # bound or picked: report the recorded scores.
         if binding is not None:
-            affinity, spread = binding.affinity_score, binding.topology_spread_score
+            affinity = binding.affinity_score
+            spread = binding.topology_spread_score
         details: tuple[str, ...] = ()
         if rejections:
             details = describe_rejection(rejections[0].rule, request, member_list, masks, position)
@@ -370,7 +374,8 @@ def _list_rejections(
     Left out are those due to its own binding: it rejects a second one for the same placement, and
     the topology spread counts it already.
     """
-    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    member_list = binding_table.member_list
+    binding_masks = binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
     ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}
     rejections: list[Rejection] = []
@@ -427,7 +432,8 @@ def _compute_preference(
     """Return the points of a member from one preferred term, with the sorting property if it has one."""
     single_policy = Policy(preferred_terms=(term,))
     scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)
-    points, sorter = scores[position], term.preference.property_sorter
+    points = scores[position]
+    sorter = term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
     # No sorter; an error or no match.
     if sorter is None or isinstance(members, str) or not members >> position & 1:
@@ -499,7 +505,8 @@ def _explain_pick_fixed_placement(
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
             # A bound cluster stays: it is not picked again.
-            is_bound, reason = name in bound, decision.reason
+            is_bound = name in bound
+            reason = decision.reason
             row = ClusterExplanation(
                 name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound
             )
@@ -545,7 +552,8 @@ def _describe_term_mismatches(
 
     The member is rejected, so no term matches it.
     """
-    terms, member = request.policy.required_terms or (), member_list.members[position]
+    terms = request.policy.required_terms or ()
+    member = member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
         mismatches = list(
@@ -574,7 +582,8 @@ def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
 
 def _format_expression_mismatch(requirement: Requirement, value: str | None) -> str:
     """Return the text of a label with a failed expression."""
-    key, values = requirement.key, format_list(requirement.values, _MAX_NAMES)
+    key = requirement.key
+    values = format_list(requirement.values, _MAX_NAMES)
     if requirement.operator == IN:
         return _format_label_mismatch(key, value, f"in {values}")
     if requirement.operator == EXISTS:
@@ -593,7 +602,8 @@ def _find_property_mismatches(
     the scheduler with a text of its own.
     """
     for requirement in requirements:
-        name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
+        name = requirement.name
+        sign = _SIGNS.get(requirement.operator, requirement.operator)
         requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
         value = read_property(member, name)
         compare = COMPARISONS.get(requirement.operator)

@@ -22,7 +22,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
+CLUSTER_SCOPED = "ClusterResourcePlacement"
+NAMESPACED = "ResourcePlacement"
 NO_OVERRIDES = "No override rules are configured for the selected resources"
 
 
@@ -349,7 +350,8 @@ def _build_placement_conditions(
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
         if name == "overridden" and status == TRUE and not has_overrides:
-            reason, text = "NoOverrideSpecified", NO_OVERRIDES
+            reason = "NoOverrideSpecified"
+            text = NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
         # later steps have not begun.
         if status != TRUE:
@@ -416,7 +418,8 @@ def _build_cluster_status(
             case "overridden" | "work_synchronized", "False" if progress.failure:
                 text = f"{text}: {progress.failure}"
             case "overridden", "True" if not progress.has_overrides:
-                reason, text = "NoOverrideSpecified", NO_OVERRIDES
+                reason = "NoOverrideSpecified"
+                text = NO_OVERRIDES
             case "applied", "False" if progress.work_name:
                 text = f"Work object {progress.work_name} has failed to apply"
             case "available", "True" if not progress.is_trackable:

@@ -13,7 +13,9 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity, read_quantity
 
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
-TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"
+TOTAL = "total"
+ALLOCATABLE = "allocatable"
+AVAILABLE = "available"
 CAPACITY_TYPES = (ALLOCATABLE, AVAILABLE, TOTAL)
 # By operator; the property's value is on the left, the requirement's on the right.
 COMPARISONS: dict[str, Callable[[int, int], bool]] = {

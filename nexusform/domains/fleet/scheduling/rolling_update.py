@@ -102,7 +102,8 @@ class BlockedRollout(Struct, frozen=True):
         Clusters in `failing` are a cause: they count as unavailable.
         """
         names = format_first_items(self.clusters, _MAX_NAMES)
-        unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
+        unavailable = self.strategy.max_unavailable
+        surge = self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
         # A reason beyond the strategy.

@@ -168,7 +168,8 @@ def _apply_filters(
     binding_masks: BindingMasks,
 ) -> FilterResult | CycleAbort:
     """Return the result extended by these filters, or the abort of the first one unable to decide."""
-    eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
+    eligible = start.eligible
+    rejected_by_rule = list(start.rejected_by_rule)
     for rule in rules:
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if isinstance(accepted, CycleAbort):
@@ -342,14 +343,18 @@ def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding
     leaving: tuple[Binding, ...] = ()
     if 0 < surplus < len(scheduled):
         ranked = _sort_bindings_worst_first(scheduled)
-        leaving, scheduled = ranked[:surplus], ranked[surplus:]
+        leaving = ranked[:surplus]
+        scheduled = ranked[surplus:]
     elif surplus == len(scheduled):
-        leaving, scheduled = scheduled, ()
+        leaving = scheduled
+        scheduled = ()
     elif surplus:
         # All scheduled ones, and some bound ones.
         ranked = _sort_bindings_worst_first(bound)
         bound_count = surplus - len(scheduled)
-        leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
+        leaving = (*scheduled, *ranked[:bound_count])
+        scheduled = ()
+        bound = ranked[bound_count:]
     for binding in leaving:
         binding_table.release_member(
             binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE
@@ -361,7 +366,8 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
     """Return the bindings in release order: by scores (none first), then names."""
 
     def build_key(binding: Binding) -> tuple[bool, int, int, str]:
-        affinity, spread = binding.affinity_score, binding.topology_spread_score
+        affinity = binding.affinity_score
+        spread = binding.topology_spread_score
         if affinity is None or spread is None:
             # Before all with scores.
             return (False, 0, 0, binding.cluster)
@@ -476,7 +482,8 @@ def _build_rejections(
     Sets of members are bit masks: bit 2 is the member at position 2. Members bound already are not
     reported.
     """
-    member_list, binding_masks = binding_table.member_list, binding_table.masks
+    member_list = binding_table.member_list
+    binding_masks = binding_table.masks
     # A member is in the mask of the first rule that rejects it only, so the sum is the union.
     reported = [
         row for row in filter_result.rejected_by_rule if row[0].rule != "same_placement_affinity"

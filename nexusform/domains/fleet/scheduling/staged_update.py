@@ -264,7 +264,8 @@ def list_run_steps(
             continue
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
         # The clusters of a stage in start order; last those without a free slot.
-        started_count, free_slots = 0, stage.concurrency
+        started_count = 0
+        free_slots = stage.concurrency
         while free_slots and started_count < len(stage.clusters):
             group = stage.clusters[started_count : started_count + free_slots]
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, group))

@@ -159,7 +159,8 @@ def find_member_changes(
     new_by_name = {member.name: member for member in new_members}
     changes: list[MemberChange] = []
     for name in sorted({*old_by_name, *new_by_name}):
-        old_member, new_member = old_by_name.get(name), new_by_name.get(name)
+        old_member = old_by_name.get(name)
+        new_member = new_by_name.get(name)
         # None: no queuing.
         trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)
         if trigger is not None:

@@ -92,13 +92,16 @@ def build_problems(
     """Return findings as problems at their arguments, or at lines of a `document` unless reported there already."""
     problems = []
     for finding in findings:
-        path, text, line = finding.path, format_sentence(finding.detail), 0
+        path = finding.path
+        text = format_sentence(finding.detail)
+        line = 0
         if document is not None:
             if document.is_part_reported(path):
                 continue
             line = document.find_line(path)
             location = f"manifest:{line}" if line else "manifest"
-            text, path = f"{location}: {text}", ("manifest",)
+            text = f"{location}: {text}"
+            path = ("manifest",)
         problems.append(Problem(path, finding.id, text, finding.severity, line=line))
     return problems
 

@@ -380,11 +380,13 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     """Return the stages of a run's strategy at its start; None if the hub does not report it."""
     if run.strategy is None:
         return None
-    resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
+    resource_type = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
+    kind = "ClusterStagedUpdateStrategy"
     # Any name: only the stages are read.
     metadata = {"name": "strategy"}
     if run.namespace:
-        resource_type, kind = FLEET_STAGED_UPDATE_STRATEGY, "StagedUpdateStrategy"
+        resource_type = FLEET_STAGED_UPDATE_STRATEGY
+        kind = "StagedUpdateStrategy"
         metadata["namespace"] = run.namespace
     body = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
@@ -501,11 +503,10 @@ def _find_export_problems(
         and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
-        names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
-        noun, verb = (
-            select_word_form(count, "placement"),
-            select_word_form(count, "reports", "report"),
-        )
+        names = format_first_items(uncaptured, _MAX_NAMES)
+        count = len(uncaptured)
+        noun = select_word_form(count, "placement")
+        verb = select_word_form(count, "reports", "report")
         pronoun = select_word_form(count, "it", "them")
         cause = f"The {noun} {names} {verb} clusters, but no binding of {pronoun} was captured."
         text = f"{cause} A plan would pick clusters again. Capture all with: {COMMAND}"

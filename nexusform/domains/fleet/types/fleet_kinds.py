@@ -141,7 +141,8 @@ class FleetKind(Struct, frozen=True):
             text = 'The argument "namespace" is required, but no definition was found.'
             problems.append(Problem((), MISSING, text))
         elif isinstance(namespace, str):
-            path, subject = ("namespace",), f'namespace "{namespace}"'
+            path = ("namespace",)
+            subject = f'namespace "{namespace}"'
             errors = [
                 build_error(path, f"{subject}: {problem}")
                 for problem in validate_dns_label(namespace)

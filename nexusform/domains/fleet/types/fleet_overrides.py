@@ -189,14 +189,10 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     """Yield the problems of one rule: patches or deletion, and its clusters."""
     patches = get_list(block, "json_patch_override")
     deletes = block.get("override_type") == "Delete"
-    start, too_many = (
-        "invalid JSONPatchOverrides: JSONPatchOverrides",
-        f"at most {MAX_RULES} changes in a rule",
-    )
-    first_path, limit_path = (
-        (*path, "json_patch_override", 0),
-        (*path, "json_patch_override", MAX_RULES),
-    )
+    start = "invalid JSONPatchOverrides: JSONPatchOverrides"
+    too_many = f"at most {MAX_RULES} changes in a rule"
+    first_path = (*path, "json_patch_override", 0)
+    limit_path = (*path, "json_patch_override", MAX_RULES)
     yield from build_violations(
         (
             deletes and patches,
@@ -254,7 +250,8 @@ def _explain_forbidden_path(path: str) -> str:
 def _check_patch(patch: Values, patch_path: Path) -> list[Problem]:
     """Return the problems of one JSON patch operation."""
     path = read_text(patch, "path")
-    reason, start = _explain_forbidden_path(path), f"invalid JSONPatchOverride {path}"
+    reason = _explain_forbidden_path(path)
+    start = f"invalid JSONPatchOverride {path}"
     removes_value = patch.get("op") == "remove" and patch.get("value") is not None
     return build_violations(
         (reason, (*patch_path, "path"), f"{start}: {reason}"),

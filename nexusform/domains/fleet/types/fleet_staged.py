@@ -138,7 +138,8 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
 
     The argument `approved` decides, else the manifest; without both it is approved.
     """
-    document, is_approved = fleet.read_document(attributes), attributes.get("approved")
+    document = fleet.read_document(attributes)
+    is_approved = attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or ("Approved", "True") in document.conditions
     return FleetApprovalRequest(
@@ -157,7 +158,8 @@ def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Ite
     stage is not known ("").
     """
     assert isinstance(approval, FleetApprovalRequest)
-    run, stage = approval.run, approval.stage
+    run = approval.run
+    stage = approval.stage
     if not (approval.name and run and stage):
         return
     names = [f"{run}-before-{stage}", f"{run}-after-{stage}"]

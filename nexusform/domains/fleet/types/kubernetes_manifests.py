@@ -122,7 +122,8 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the arguments: exactly one source, and a valid time."""
     problems = []
-    directory, files = attributes.get("directory"), attributes.get("files")
+    directory = attributes.get("directory")
+    files = attributes.get("files")
     if (directory is None) == (files is None):
         kind = "missing-required-argument" if files is None else "conflicting-arguments"
         problems.append(Problem((), kind, 'Set either "directory" or "files".'))

@@ -103,10 +103,8 @@ def build_placement_reason(
     # A report on all clusters, or on an unknown one.
     if rendered is None:
         return replace(reason, failures=failures)
-    hub_objects, cluster_objects = (
-        tuple(expand_envelopes(objects)),
-        tuple(expand_envelopes(rendered.manifests)),
-    )
+    hub_objects = tuple(expand_envelopes(objects))
+    cluster_objects = tuple(expand_envelopes(rendered.manifests))
     return replace(reason, objects=hub_objects, rendered=cluster_objects, failures=failures)
 
 
@@ -183,7 +181,8 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
 
     For a kept pod, the nodes are evaluated in the present state.
     """
-    outcome, inputs = decision.outcome, decision.inputs
+    outcome = decision.outcome
+    inputs = decision.inputs
     verdicts = pod_explanation.explain(
         inputs.cluster,
         inputs.existing_pods,

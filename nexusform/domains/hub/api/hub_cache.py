@@ -104,7 +104,8 @@ class CollectionCache:
         object_list = self._hub.list_at_version(self._collection)
         with self._lock:
             old_bodies = self._bodies
-            self._bodies, self._by_placement = {}, {}
+            self._bodies = {}
+            self._by_placement = {}
             for body in object_list.items:
                 self._cache_object(body)
             self._update_resource_version(object_list.version)

@@ -353,7 +353,8 @@ class HubClient:
         HubProblem for another response, or above PageLimits.
         """
         items: list[dict[str, Any]] = []
-        continue_token, limits = "", PageLimits()
+        continue_token = ""
+        limits = PageLimits()
         while True:
             page_query = {"continue": continue_token} if continue_token else first_query
             answer, document = self._request(
@@ -400,7 +401,8 @@ class HubClient:
                 if not line.strip():
                     continue  # no event
                 event = _parse_json_or_text(line)
-                body, kind = get_part(event, ("object",)), get_text(event, "type")
+                body = get_part(event, ("object",))
+                kind = get_text(event, "type")
                 if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
                     raise HubProblem(
                         f"{self.server} answers a watch of {path} with something that is no event."
@@ -587,10 +589,8 @@ class HubClient:
             raise _build_api_error(answer)
         if answer.is_web_page:
             raise HubProblem(
-                (
-                    f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign "
-                    "in again."
-                )
+                f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign "
+                "in again."
             )
         try:
             document = parse_json(answer.content)

@@ -82,7 +82,9 @@ class ContentVerifier:
     def __init__(
         self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination
     ) -> None:
-        self._hub, self._step, self._coordination = hub, step, coordination
+        self._hub = hub
+        self._step = step
+        self._coordination = coordination
         self._planned = step.planned_attributes
         # By index of the resource snapshot; "": none, None: unknown.
         self._differences: dict[int, str | None] = {}
@@ -109,7 +111,8 @@ class ContentVerifier:
         Works, read only if the plan has overrides and the rollout is complete. Staged runs have
         checks of their own.
         """
-        resources, latest_index = self._get_planned_resources(), final.latest_snapshot
+        resources = self._get_planned_resources()
+        latest_index = final.latest_snapshot
         # "": nothing is pending.
         is_rolled_out = not final.message and not self._is_run_managed
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
@@ -171,7 +174,8 @@ class ContentVerifier:
         """
         if self._step.prior is None or self._is_run_managed:
             return None
-        index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
+        index = progress.latest_snapshot
+        planned = self._get_planned_resources().snapshots
         if index is None or not planned:
             # The hub or the plan has no snapshot.
             return None
@@ -209,10 +213,8 @@ class ContentVerifier:
                 self._differences[index] = None
                 return None
             titles = _collect_titles(self._get_planned_resources().snapshots[-1].objects)
-            applied, kept_titles = (
-                self._coordination.applied_objects,
-                self._coordination.kept_titles,
-            )
+            applied = self._coordination.applied_objects
+            kept_titles = self._coordination.kept_titles
             self._differences[index] = find_wrong_objects(
                 index, titles, bodies, applied, kept_titles
             )
@@ -457,7 +459,8 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     is_partial = not was_end_planned or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
-        was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
+        was_planned = cluster in planned_clusters
+        is_updated = cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(
@@ -522,10 +525,8 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
-    predicts_execution, is_certain = (
-        predicted.get("executed") is True,
-        predicted.get("certain") is True,
-    )
+    predicts_execution = predicted.get("executed") is True
+    is_certain = predicted.get("certain") is True
     result = f"blocked ({reason})" if reason else "executed"
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"

@@ -122,7 +122,8 @@ def index_hub_objects(
 
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     """Return the hub objects to send, with write-only arguments."""
-    planned, body = request.planned_attributes, request.write_only.get("yaml_body_wo")
+    planned = request.planned_attributes
+    body = request.write_only.get("yaml_body_wo")
     attributes = planned if body is None else {**planned, "yaml_body": body}
     return build_hub_objects(request.key.type, attributes)
 
@@ -236,7 +237,8 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
         return
     if isinstance(sent, str | int) and isinstance(observed, str | int):
         # An int-or-string may be returned in the other form.
-        sent, observed = str(sent), str(observed)
+        sent = str(sent)
+        observed = str(observed)
     if sent != observed:
         yield path
 
@@ -310,7 +312,8 @@ def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a fleet object as blocks."""
-    api_kind, spec = API_KINDS[KINDS_BY_TYPE[type_name]], get_spec_schema(type_name)
+    api_kind = API_KINDS[KINDS_BY_TYPE[type_name]]
+    spec = get_spec_schema(type_name)
     document = read_fleet_document("manifest", json.dumps(body), api_kind, spec, lenient=False)
     values = _fill_schema_defaults(
         RESOURCE_TYPES[type_name].schema, copy.deepcopy(dict(document.values))

@@ -615,10 +615,8 @@ def _describe_values(
         # Other causes are no conflicts.
         if cause.manager and own_value is not None:
             values.append(
-                (
-                    f"hub: {json.dumps(get_part(hub_body, path))}, configuration: "
-                    f"{json.dumps(own_value)}"
-                )
+                f"hub: {json.dumps(get_part(hub_body, path))}, configuration: "
+                f"{json.dumps(own_value)}"
             )
     return enclose(" (", format_first_items(values, _MAX_NAMES, separator="; "), ")")
 

@@ -142,7 +142,8 @@ class FleetHubProvider:
 
         Without any, name the obstacle.
         """
-        recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
+        recorded_uids = get_mapping(recorded, "uids")
+        observed_uids = observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         # Prefer kube-system, then the other namespaces in their recorded order.
         name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
@@ -312,7 +313,8 @@ class FleetHubProvider:
         with ExitStack() as stack:
             stack.enter_context(convert_hub_errors())
             stack.enter_context(convert_lost_connection(request.address))
-            hub, timing = self._connection.connect(), self._connection.timing
+            hub = self._connection.connect()
+            timing = self._connection.timing
             stack.enter_context(hub.limit_retries(self._options.timeout, report))
             with self._cache_lock:
                 self._cache = self._cache or HubCache(hub, timing)

@@ -133,7 +133,8 @@ def read_objects(
 
     Raises ApiError and HubProblem.
     """
-    reader, findings = _HubObjectReader(hub, requests), HubReadFindings()
+    reader = _HubObjectReader(hub, requests)
+    findings = HubReadFindings()
     # Each adds its findings.
     answers = [_read_object(reader, options, request, findings) for request in requests]
     return answers, findings
@@ -147,7 +148,8 @@ def _read_object(
     Return its attributes, and its note (record of its objects) for state. Attributes stay as
     recorded if the hub has the same. Add warnings and missing resources to `findings`.
     """
-    key, recorded = request.key, request.known_attributes
+    key = request.key
+    recorded = request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
@@ -256,7 +258,8 @@ def _select_managed_objects(
     others create all objects, so none is omitted. Re-created objects and foreign fields are added
     to `findings`.
     """
-    type_name, address = request.key.type, request.address
+    type_name = request.key.type
+    address = request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []
     for hub_object in hub_objects:
         body = reader.read_body(hub_object)
@@ -289,7 +292,8 @@ def _build_missing_object_result(
     all resources with `keeps_missing`. A deleted placement or override is kept until its bindings
     and Works are deleted, or its rollout has ended.
     """
-    type_name, recorded = request.key.type, request.known_attributes
+    type_name = request.key.type
+    recorded = request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
     # Not for an interrupted step, to be repeated.
@@ -302,7 +306,8 @@ def _build_missing_object_result(
     if type_name in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)
-        title, message = f"{kind} {name}", format_first_items(blockers, _MAX_NAMES)
+        title = f"{kind} {name}"
+        message = format_first_items(blockers, _MAX_NAMES)
     elif type_name in OVERRIDE_TYPES:
         title = KINDS_BY_TYPE[type_name]
         _, message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()
@@ -501,9 +506,11 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    action, marks = "to write it", {"in_progress": True}
+    action = "to write it"
+    marks = {"in_progress": True}
     if is_deletion_in_progress(request):
-        action, marks = "to delete it", {"in_progress": True, "deletes": True}
+        action = "to delete it"
+        marks = {"in_progress": True, "deletes": True}
     sentence = (
         f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     )

@@ -91,7 +91,8 @@ class HubWaiter(Struct, frozen=True):
         If `count_changes` returns a number (the object is watched), check again as soon as it
         changes. Raises StepPending after the timeout, or if the run is to end.
         """
-        start_time, interval = self.timing.read_time(), _FIRST_INTERVAL
+        start_time = self.timing.read_time()
+        interval = _FIRST_INTERVAL
         # The last message, to report each once.
         reported = ""
         while True:
@@ -140,7 +141,8 @@ class HubWaiter(Struct, frozen=True):
         planned attributes; `sent` is the object as sent, or {}. `describe_outdated` returns a
         message about a resource snapshot of older objects, "" for none.
         """
-        planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
+        planned = get_mapping(predicted, "bindings")
+        failing = list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
         # At the first scheduling decision.
         decision = PlacementProgress(is_done=False)
@@ -405,10 +407,8 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
     if is_deleting(body):
         blockers = describe_deletion_blockers(body)
         raise ProviderProblem(
-            (
-                f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again "
-                "afterwards."
-            )
+            f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again "
+            "afterwards."
         )
 
 

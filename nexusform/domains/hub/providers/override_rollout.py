@@ -113,7 +113,8 @@ class OverrideRollout:
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
-        namespace, name = self._override.namespace, self._override.name
+        namespace = self._override.namespace
+        name = self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
         if body is None:
             # No such override.

@@ -213,7 +213,8 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
         elif name not in old_figures:
             yield name, f"{name} joined"
         else:
-            old_member, new_member = old_figures[name], new_figures[name]
+            old_member = old_figures[name]
+            new_member = new_figures[name]
             for figure in sorted({*old_member, *new_member}):
                 if old_member.get(figure) != new_member.get(figure):
                     yield (
@@ -248,10 +249,8 @@ class PredictionVerifier(Struct, frozen=True):
 
         Picks, then the scores of clusters picked in both.
         """
-        predicted, observed = (
-            list_picked_clusters(predicted_bindings),
-            list_picked_clusters(observed_bindings),
-        )
+        predicted = list_picked_clusters(predicted_bindings)
+        observed = list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
         # Without the figures of members, a plan predicts nothing about other clusters.
         if self.plan_figures:
@@ -289,7 +288,8 @@ class PredictionVerifier(Struct, frozen=True):
             # The plan knew all current figures.
             is_certain = not changes and UNKNOWN_HEALTH not in healths
         for cluster in sorted(clusters):
-            was_picked, is_picked = cluster in predicted, cluster in observed
+            was_picked = cluster in predicted
+            is_picked = cluster in observed
             subject = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
@@ -320,10 +320,8 @@ class PredictionVerifier(Struct, frozen=True):
         wrong_predictions: list[WrongClusterPrediction] = []
         kinds = _SCORES if self.compares_spread else _SCORES[:1]  # affinity alone
         for cluster, (predicted_binding, observed_binding) in bindings.items():
-            predicted, observed = (
-                tuple(map(predicted_binding.get, kinds)),
-                tuple(map(observed_binding.get, kinds)),
-            )
+            predicted = tuple(map(predicted_binding.get, kinds))
+            observed = tuple(map(observed_binding.get, kinds))
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed

@@ -289,10 +289,8 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        cluster, name = (
-            get_target_cluster(binding),
-            get_text(binding, "spec", "resourceSnapshotName"),
-        )
+        cluster = get_target_cluster(binding)
+        name = get_text(binding, "spec", "resourceSnapshotName")
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
         # Of the resource snapshot.
@@ -320,7 +318,8 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     `ams1: not available yet`. Return "" if there is none: the cluster is available, or keeps its
     state as predicted.
     """
-    spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
+    spec = get_mapping(binding, "spec")
+    cluster = get_target_cluster(binding)
     if is_deleting(binding):
         finalizers = ", ".join(list_texts(binding, "metadata", "finalizers"))
         return f"{cluster} still goes{enclose(' (held by ', finalizers, ')')}"
@@ -432,7 +431,8 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     Its spec has the requested state: Run, Stop, or only Initialize (the default). A requested stop
     or initialization is an end of the run, too.
     """
-    initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
+    initialized = find_condition(run, "Initialized")
+    succeeded = find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
             return StagedRunProgress(

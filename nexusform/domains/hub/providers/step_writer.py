@@ -391,7 +391,8 @@ class HubStepWriter(Struct, frozen=True):
 
         `body` is the existing one, None if new. Raises ProviderProblem.
         """
-        path, manager = require_object_path(self.hub, hub_object), self.options.manager
+        path = require_object_path(self.hub, hub_object)
+        manager = self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
@@ -544,10 +545,8 @@ class HubStepWriter(Struct, frozen=True):
         Raises ProviderProblem if it fails.
         """
         planned = self._planned
-        granted, identity = (
-            frozenset(list_texts(planned, "approvals")),
-            get_identity(self._type_name, planned),
-        )
+        granted = frozenset(list_texts(planned, "approvals"))
+        identity = get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
             result = f"The run {planned['name']} ended without success: {progress.failure}."
@@ -598,7 +597,8 @@ class HubStepWriter(Struct, frozen=True):
         if planned.get("approved") is False:
             # Nothing to send.
             return ChangeResult(planned)
-        path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
+        path = build_hub_objects(self._type_name, planned)[0].path
+        name = str(planned["name"])
         run_name = str(build_fleet_object(self._type_name, planned).run)
         namespace = get_text(planned, "namespace")
         run_path = KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(

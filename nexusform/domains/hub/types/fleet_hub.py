@@ -147,7 +147,8 @@ def _build_query(context: ReadContext) -> dict[str, Any]:
 
 def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield warnings about the clock of the hub and about unread kinds."""
-    skew, server = int(dump.get("clock_skew", 0)), dump["server"]
+    skew = int(dump.get("clock_skew", 0))
+    server = dump["server"]
     if abs(skew) > _MAX_SKEW:
         detail = (
             f"The clock of this machine is {abs(skew)} s {'ahead of' if skew > 0 else 'behind'} "

@@ -388,7 +388,8 @@ def _add_predicted_attributes(
     values = {
         name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned
     }
-    labels, planned_labels = get_mapping(current.attributes, _LABELS), get_mapping(planned, _LABELS)
+    labels = get_mapping(current.attributes, _LABELS)
+    planned_labels = get_mapping(planned, _LABELS)
     if labels:
         values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))

@@ -115,10 +115,8 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)
-                record, not_verified = (
-                    parse_record(current.private),
-                    get_text(current.private, NOT_VERIFIED_KEY),
-                )
+                record = parse_record(current.private)
+                not_verified = get_text(current.private, NOT_VERIFIED_KEY)
                 checks.append(
                     PlacementComparison(
                         str(address), name, recorded, bindings, record, not_verified
@@ -197,7 +195,8 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
         instances[address] = InstanceState(observed, instances[address].deposed)
     if instances == state.instances:
         return  # nothing new
-    serial, version = state.serial + 1, nexusform.__version__
+    serial = state.serial + 1
+    version = nexusform.__version__
     changed: State = replace(state, instances=instances, serial=serial, nexusform_version=version)
     try:
         run.project.backend.write_merged_state(

@@ -277,11 +277,13 @@ def _iterate_servers(
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown_cells = []
     for row in tables["servers"]:
-        host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
+        host = _read_first_text(row, "host")
+        status = str(row.get("status")).upper()
         if not host or status in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED"):
             # It takes no capacity.
             continue
-        flavor, key = _read_first_text(row, "flavor_name", "flavor"), str(row["id"])
+        flavor = _read_first_text(row, "flavor_name", "flavor")
+        key = str(row["id"])
         if flavor not in reading.flavors:
             detail = (
                 f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It '
@@ -443,7 +445,8 @@ def format_cpus(numbers: Iterable[int]) -> str:
     for end in range(1, len(ordered) + 1):
         # A gap ends the range.
         if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:
-            first, last = ordered[start], ordered[end - 1]
+            first = ordered[start]
+            last = ordered[end - 1]
             ranges.append(f"{first}" if first == last else f"{first}-{last}")
             start = end
     return ",".join(ranges)

@@ -187,7 +187,8 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     Raises ValueError. `image` are the image's requests under the names of a flavor's properties,
     such as "hw:numa_nodes".
     """
-    flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
+    flavor_policy = flavor.properties.get(_POLICY, "")
+    image_policy = image.get(_POLICY, "")
     # Of images, by the flavor's policy.
     rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
     if image_policy in rejected.get(flavor_policy, ()):
@@ -227,7 +228,8 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     Raises ValueError if they conflict. The policy of the flavor precedes the one of the image. The
     trait for hyperthreading sets ISOLATE if it is forbidden, and REQUIRE if it is required.
     """
-    policy, image_policy = properties.get(_THREADS, ""), image.get(_THREADS, "")
+    policy = properties.get(_THREADS, "")
+    image_policy = image.get(_THREADS, "")
     # Any policy of the image fits PREFER.
     if policy not in ("", _PREFER) and image_policy not in ("", policy):
         raise ValueError(_format_property_conflict(_THREADS))
@@ -244,7 +246,8 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 
     Raises ValueError.
     """
-    mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
+    mask = flavor.properties.get(_MASK, "").strip()
+    vcpus = frozenset(range(flavor.vcpus))
     # One without the other.
     if bool(mask) is not (policy == MIXED):
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
@@ -281,10 +284,8 @@ def _parse_numa_cells(
         memory_per_cell, remaining_memory = divmod(flavor.memory_mib, nodes)
         if remaining_cpus or remaining_memory:
             raise ValueError(
-                (
-                    f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be "
-                    "divided by it"
-                )
+                f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be "
+                "divided by it"
             )
         cpus = [
             frozenset(range(node * cpus_per_cell, (node + 1) * cpus_per_cell))
@@ -293,10 +294,8 @@ def _parse_numa_cells(
         memory = [memory_per_cell] * nodes
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(
-            (
-                f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects "
-                "its servers"
-            )
+            f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects "
+            "its servers"
         )
     has_every_cpu_once = sorted(chain.from_iterable(cpus)) == list(range(flavor.vcpus))
     if not has_every_cpu_once or sum(memory) != flavor.memory_mib:
@@ -340,10 +339,8 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
         return of_flavor
     if of_flavor not in (ANY, LARGE):
         raise ValueError(
-            (
-                f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects "
-                "its servers"
-            )
+            f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects "
+            "its servers"
         )
     return of_image
 
@@ -418,7 +415,9 @@ def _format_property_conflict(key: str) -> str:
     )
 
 
-_ARCHITECTURE, _TYPE, _MODE = "hw_architecture", "img_hv_type", "hw_vm_mode"
+_ARCHITECTURE = "hw_architecture"
+_TYPE = "img_hv_type"
+_MODE = "hw_vm_mode"
 # Names in older images.
 _LEGACY_NAMES: Final = {"architecture": _ARCHITECTURE, "hypervisor_type": _TYPE, "vm_mode": _MODE}
 _CANONICAL_VALUES: Final[Mapping[str, Mapping[str, str]]] = {

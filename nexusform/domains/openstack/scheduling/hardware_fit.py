@@ -10,7 +10,9 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-SMALL, LARGE, ANY = -1, -2, -3
+SMALL = -1
+LARGE = -2
+ANY = -3
 PAGE_SIZES: Final[Mapping[str, int]] = {"small": SMALL, "large": LARGE, "any": ANY}
 DEDICATED, MIXED, SHARED = "dedicated", "mixed", "shared"
 REQUIRE, ISOLATE = "require", "isolate"
@@ -359,7 +361,10 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
 
 _DEVICE_TYPE: Final = "dev_type"
 _LIVE_MIGRATABLE: Final = "live_migratable"
-LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
+LEGACY = "legacy"
+PREFERRED = "preferred"
+REQUIRED = "required"
+SOCKET = "socket"
 POLICIES: Final = (LEGACY, PREFERRED, REQUIRED, SOCKET)
 
 

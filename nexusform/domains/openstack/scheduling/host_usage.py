@@ -112,7 +112,8 @@ class NovaHostUsage(Struct, frozen=True):
 
         `attempts`: number of candidates tried by Nova.
         """
-        vcpus, memory = get_resource(self.host, VCPU), get_resource(self.host, MEMORY)
+        vcpus = get_resource(self.host, VCPU)
+        memory = get_resource(self.host, MEMORY)
         ratios = HostRatios(vcpus.allocation_ratio, memory.allocation_ratio)
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:

@@ -8,7 +8,10 @@ from msgspec import Struct, field
 
 from nexusform.domains.openstack.scheduling.hardware_fit import DevicePool, GuestCell, HostCell
 
-VCPU, PCPU, MEMORY, DISK = "VCPU", "PCPU", "MEMORY_MB", "DISK_GB"
+VCPU = "VCPU"
+PCPU = "PCPU"
+MEMORY = "MEMORY_MB"
+DISK = "DISK_GB"
 
 
 class Resource(Struct, frozen=True):

@@ -206,7 +206,8 @@ class _NovaRules(NamedTuple):
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
-        sku, request = demand.sku, self.get_request(demand.sku)
+        sku = demand.sku
+        request = self.get_request(demand.sku)
         for name, amount in list_amounts(sku):
             if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
@@ -439,7 +440,8 @@ def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
 
     `minimum` (-inf: the lowest one) is 0, the highest 1; 0 if equal.
     """
-    lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
+    lowest = min(figures) if minimum == -inf else minimum
+    highest = max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
     return [(figure - lowest) / (highest - lowest) for figure in figures]

@@ -165,7 +165,8 @@ def build_server_group_hint(
     is_affinity = not group["policy"].endswith("anti-affinity")
     threshold = 1 if is_affinity else group["max"]
     targets = frozenset(host for host, count in members.items() if count >= threshold)
-    is_hard, name = not group["policy"].startswith("soft"), group["name"]
+    is_hard = not group["policy"].startswith("soft")
+    name = group["name"]
     vms = tuple(sorted(members.items()))
     return (
         Hint(

@@ -161,7 +161,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
 
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
-        class_name, classes = claim.data.get("storageClassName"), self.storage.classes
+        class_name = claim.data.get("storageClassName")
+        classes = self.storage.classes
         # The default class; without known classes the one of the platform.
         if class_name is None:
             class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
@@ -225,7 +226,8 @@ def compute_planned_storage_demand(
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
-        planned_claim, owner = planned_claims.get(name), claim.owner
+        planned_claim = planned_claims.get(name)
+        owner = claim.owner
         if planned_claim is None:
             if owner is None or namespace in removed_namespaces:
                 # It is deleted.

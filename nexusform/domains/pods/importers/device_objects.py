@@ -334,14 +334,14 @@ class _DeviceClaimReader:
         """
         name = reference.get_text("resourceClaimName")
         is_own = not name
-        kind, objects, spec_path = "resourceclaim", self._objects.claims, ["spec"]
+        kind = "resourceclaim"
+        objects = self._objects.claims
+        spec_path = ["spec"]
         if is_own:
             name = reference.get_text("resourceClaimTemplateName")
-            kind, objects, spec_path = (
-                "resourceclaimtemplate",
-                self._objects.templates,
-                ["spec", "spec"],
-            )
+            kind = "resourceclaimtemplate"
+            objects = self._objects.templates
+            spec_path = ["spec", "spec"]
         key = f"{namespace}/{name}"
         # An own claim has a name within the pod only.
         claim_name = reference.get_text("name") if is_own else key

@@ -276,7 +276,8 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
         for body in _list_objects(name, content, reading.findings):
             metadata = body["metadata"]
             if body.get("kind") == "Node":
-                node, node_name = _keep_needed_node_fields(body), str(metadata["name"])
+                node = _keep_needed_node_fields(body)
+                node_name = str(metadata["name"])
                 # listed before with different contents.
                 if reading.nodes.get(node_name, node) != node:
                     reading.duplicate_nodes.append(node_name)
@@ -344,9 +345,11 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         if "truncated" in str(problem):
-            error_id, detail = "truncated-file", "this file is truncated: create it again."
+            error_id = "truncated-file"
+            detail = "this file is truncated: create it again."
         else:
-            error_id, detail = INVALID, f"this is not JSON: {problem}."
+            error_id = INVALID
+            detail = f"this is not JSON: {problem}."
         findings.append(build_problem(name, None, error_id, detail))
         return []
 
@@ -381,7 +384,8 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
     Those listed for its kind in the tables of this module.
     """
-    kind, full_metadata = body["kind"], get_mapping(body, "metadata")
+    kind = body["kind"]
+    full_metadata = get_mapping(body, "metadata")
     metadata = select_present_fields(
         full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ()))
     )
@@ -448,10 +452,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     missing_kinds = find_missing_kinds(bodies)
     # Every cluster has Namespaces: without one, objects were not listed.
     is_complete = NAMESPACE not in missing_kinds
-    storage, devices = (
-        collect_storage(objects, is_complete=is_complete),
-        device_objects.collect_device_objects(objects),
-    )
+    storage = collect_storage(objects, is_complete=is_complete)
+    devices = device_objects.collect_device_objects(objects)
     build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
     pods: list[ObservedPod] = []
     nominated_pods: list[ObservedPod] = []
@@ -501,7 +503,8 @@ def _build_observed_manifest(body: _Object) -> Manifest:
 
 def _build_node(name: str, body: _Object) -> ObservedNode:
     """Return a node as registered, from the fields kept by `_keep_needed_node_fields`."""
-    capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
+    capacity = get_mapping(body, "capacity")
+    allocatable = get_mapping(body, "allocatable")
     return ObservedNode(
         name=name,
         provider_id=get_text(body, "providerID"),
@@ -607,7 +610,8 @@ def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
 
     The pod itself without one.
     """
-    kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
+    kind = str(body["owner"].get("kind", "Pod"))
+    name = str(body["owner"].get("name", pod))
     # A static pod: kubelet runs it from a file on its node.
     if kind == "Node":
         return "Pod", pod

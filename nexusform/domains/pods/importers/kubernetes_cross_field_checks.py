@@ -88,7 +88,8 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     `spec` is the spec of the workload. Its missing or invalid fields are reported by other checks.
     """
     selector = spec.get_node("selector")
-    labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
+    labels = selector.get_node("matchLabels")
+    expressions = selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
         # reported as missing or invalid.
         return
@@ -126,10 +127,8 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
     Its progress deadline (600 s by default) must be after minReadySeconds.
     """
     yield from _check_workload_spec(spec)
-    deadline, ready_seconds = (
-        spec.get_node("progressDeadlineSeconds"),
-        spec.get_node("minReadySeconds"),
-    )
+    deadline = spec.get_node("progressDeadlineSeconds")
+    ready_seconds = spec.get_node("minReadySeconds")
     seconds = _get_number(ready_seconds, 0)
     if _get_number(deadline, _DEADLINE) <= seconds:
         # The one in the document.
@@ -246,7 +245,8 @@ def _check_resources(resources: Node) -> Iterator[CheckFailure]:
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
         # None: absent, or no quantity.
-        minimum, maximum = read_quantity(request.data), read_quantity(limit.data)
+        minimum = read_quantity(request.data)
+        maximum = read_quantity(limit.data)
         if minimum is not None and maximum is not None and minimum.nano > maximum.nano:
             yield (
                 request,
@@ -275,7 +275,8 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
 
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
     """Check the number of values of a selector requirement by its operator."""
-    operator, values = requirement.get_node("operator").text, requirement.get_node("values")
+    operator = requirement.get_node("operator").text
+    values = requirement.get_node("values")
     count = len(values.data) if isinstance(values.data, list) else 0
     match operator:
         case "In" | "NotIn" if not count:

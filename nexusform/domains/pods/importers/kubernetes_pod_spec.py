@@ -258,7 +258,8 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     """Return the containers of a pod; their problems are reported with the pod."""
     containers = []
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
-        name, image = container.get_text("name"), container.get_text("image")
+        name = container.get_text("name")
+        image = container.get_text("image")
         amounts = _get_effective_requests(container, reports_problems=False)
         containers.append(
             Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts))
@@ -394,7 +395,8 @@ def _compute_requests(
     if has_pod_level:
         total |= _get_pod_level_amounts(spec, reports_problems)
     _add_amounts(total, _parse_quantities(spec.get_mapping("overhead"), reports_problems))
-    cpu, memory = total.pop("cpu", 0), total.pop("memory", 0)
+    cpu = total.pop("cpu", 0)
+    memory = total.pop("memory", 0)
     return Requests(cpu, memory, _sort_amounts(total))
 
 

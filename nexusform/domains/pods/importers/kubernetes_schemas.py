@@ -193,7 +193,8 @@ class _SchemaValidator:
 
     def check_metadata(self, metadata: Node) -> Iterator[Problem]:
         """Check the name, namespace and labels of the object."""
-        kind, name = self._manifest.kind, self._manifest.name
+        kind = self._manifest.kind
+        name = self._manifest.name
         problem_text = check_name(kind, name)
         if problem_text:
             yield self._build_problem(
@@ -391,9 +392,9 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
 
 
 def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
-    """Return the name of a field and its rule: `replicas0..`
+    """Return the name of a field and its rule, such as `replicas0..`.
 
-    (see _RULES for the notation).
+    _RULES explains the notation.
     """
     parts = _FIELD.match(text)
     assert parts is not None, text

@@ -327,10 +327,8 @@ def _report_missing_claim(name: str, reference: _FieldReference, storage: Storag
 
     Unless all objects are known, it is ignored.
     """
-    text, summary = (
-        f'names the claim "{name}", but no manifest defines it',
-        f"claim {name} is not on the cluster",
-    )
+    text = f'names the claim "{name}", but no manifest defines it'
+    summary = f"claim {name} is not on the cluster"
     if not storage.is_complete:
         _warn_unknown_nodes(reference, text, summary)
         return PodVolumes()
@@ -381,8 +379,10 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
     On a node, pods share such a disk only if all mount it read-only (isVolumeConflict of
     kube-scheduler). An AWS disk is never shared.
     """
-    gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
-    iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
+    gce = volume.get_mapping("gcePersistentDisk")
+    aws = volume.get_mapping("awsElasticBlockStore")
+    iscsi = volume.get_mapping("iscsi")
+    rbd = volume.get_mapping("rbd")
     if gce.data:
         yield InlineVolume(f"gce:{gce.get_text('pdName')}", gce.get_flag("readOnly"))
     if aws.data:
@@ -534,8 +534,10 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     reserved for another claim. A missing volume counts only if kubectl has listed the claim and all
     other objects: otherwise the volume may exist.
     """
-    metadata, name = read_silently(claim, "metadata"), claim.name
-    spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
+    metadata = read_silently(claim, "metadata")
+    name = claim.name
+    spec = read_silently(claim, "spec")
+    phase = read_silently(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
     # All volumes are known, and kubectl has listed the claim.
     is_observed = storage.is_complete and bool(phase)
@@ -588,7 +590,8 @@ def _compute_bound_volume_nodes(
         text = f'is bound to the volume "{volume_name}", but no manifest defines it'
         _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
         return None
-    terms, zones = _parse_node_terms(volume), _list_zone_requirements(volume)
+    terms = _parse_node_terms(volume)
+    zones = _list_zone_requirements(volume)
     return (
         None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
     )
@@ -635,7 +638,8 @@ def _build_unbound_claim(
         _warn_unknown_nodes(
             reference, text, f"volumes of {class_name} are created before their pods are scheduled"
         )
-    csi, driver = storage.csi, csi_objects.find_csi_provisioner(class_object)
+    csi = storage.csi
+    driver = csi_objects.find_csi_provisioner(class_object)
     # Nodes may reject volumes of the driver: by its free storage (if known and checked), or by a
     # limit of a node.
     is_storage_checked = driver in csi.checked_drivers and bool(csi.capacities)

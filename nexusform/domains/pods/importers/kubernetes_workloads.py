@@ -193,7 +193,8 @@ class _WorkloadReader(Struct):
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")
-        metadata, pod_fields = template.get_mapping("metadata"), template.get_mapping("spec")
+        metadata = template.get_mapping("metadata")
+        pod_fields = template.get_mapping("spec")
         # Without live fields.
         applied_hash = kubernetes_pod_spec.compute_template_hash(_get_template(applied))
         owner = self._build_pod_owner(manifest, controller, spec, metadata, applied_hash)
@@ -300,10 +301,8 @@ class _WorkloadReader(Struct):
         sync also gets the maximum of pods before, 0 if unknown.
         """
         key = manifest.workload_key
-        live, replica_sets = (
-            self.live_workloads.get(key, LiveWorkload(key)),
-            self.replica_sets.get(key, ()),
-        )
+        live = self.live_workloads.get(key, LiveWorkload(key))
+        replica_sets = self.replica_sets.get(key, ())
         # A Job; its pods keep their template.
         if live.remaining_pods is not None:
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
@@ -412,7 +411,8 @@ class _WorkloadReader(Struct):
         minimum = bounds.get_integer("minReplicas", 1)
         configured_replicas = workload.replicas
         maximum = max(minimum, bounds.get_integer("maxReplicas", configured_replicas, minimum=1))
-        replicas, outcome = 0, "0 replicas disable it, and none are predicted"
+        replicas = 0
+        outcome = "0 replicas disable it, and none are predicted"
         if configured_replicas:
             replicas = min(max(configured_replicas, minimum), maximum)
             outcome = f"{replicas} are predicted, not the configured {configured_replicas}"
@@ -471,7 +471,8 @@ def _parse_parallelism(spec: Fields) -> int:
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
     if mode == "Indexed" and "completions" not in spec:
         spec.report("completions", "must be set when completionMode is Indexed.")
-    is_suspended, controller = spec.get_flag("suspend"), spec.get_text("managedBy", _JOB_CONTROLLER)
+    is_suspended = spec.get_flag("suspend")
+    controller = spec.get_text("managedBy", _JOB_CONTROLLER)
     pods_text = format_count(replicas, "pod")
     if replicas and controller != _JOB_CONTROLLER:
         _report_unpredicted_pods(

@@ -121,7 +121,8 @@ class LiveWorkload(Struct, frozen=True):
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a live workload as plain data for `build_live_workload`, without environments of containers."""
-    metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
+    metadata = get_mapping(body, "metadata")
+    spec = get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
     if managers:
@@ -140,7 +141,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     if spec.get("replicas"):
         pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
     owner = get_controller_reference(metadata)
-    status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
+    status = get_mapping(body, "status")
+    namespace = metadata.get("namespace", "default")
     revision = get_text(metadata, "labels", "pod-template-hash") or get_text(
         status, "updateRevision"
     )
@@ -181,7 +183,8 @@ def _list_fields_of_other_managers(
     manager, such as an autoscaler.
     """
     for item in managers:
-        name, subresource = item.get("manager"), item.get("subresource")
+        name = item.get("manager")
+        subresource = item.get("subresource")
         if name in _APPLIERS and not subresource:
             continue
         is_kubectl = name == _KUBECTL and not subresource
@@ -198,7 +201,8 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
     }
     if conditions & {(kind, "True") for kind in _JOB_END_CONDITIONS}:
         return 0
-    succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
+    succeeded = status.get("succeeded") or 0
+    completions = spec.get("completions")
     if isinstance(completions, int):
         return max(0, completions - int(succeeded))
     if not succeeded:
@@ -403,7 +407,8 @@ def _list_owned_field_values(
         elif kind == "k":
             # An item of a list, by the fields of its identity as JSON.
             identity = tuple(sorted(json.loads(name).items()))
-            inner_value, step = _find_list_item(value, identity), identity
+            inner_value = _find_list_item(value, identity)
+            step = identity
         else:
             # The item itself (`.`), or an item of a set.
             continue

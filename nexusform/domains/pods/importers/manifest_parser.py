@@ -294,7 +294,8 @@ class _ManifestReader:
                 document.position, "a manifest is a mapping with apiVersion, kind and metadata."
             )
             return
-        kind, items = body.get("kind"), body.get("items")
+        kind = body.get("kind")
+        items = body.get("items")
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
             item_positions = document.position.children.get("items", document.position).children
             for index, item in enumerate(items):
@@ -313,7 +314,9 @@ class _ManifestReader:
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
         metadata = get_mapping(body, "metadata")
-        version, kind, name = body.get("apiVersion"), body.get("kind"), metadata.get("name")
+        version = body.get("apiVersion")
+        kind = body.get("kind")
+        name = metadata.get("name")
         missing_keys = [
             key
             for key, value in (("apiVersion", version), ("kind", kind), ("metadata.name", name))

@@ -119,7 +119,8 @@ def _add_limit_range(
     """Add the defaults and bounds of a LimitRange to those of its namespace."""
     for item in manifest_parser.read_silently(manifest, "spec").list_mappings("limits"):
         target = item.get_text("type")
-        minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
+        minimum = item.get_mapping("min").data
+        maximum = item.get_mapping("max").data
         if target in ("Container", "Pod"):
             bounds.append(LimitRangeBounds(target, dict(minimum), dict(maximum)))
         if target == "Container":
@@ -166,7 +167,8 @@ def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
 
     "" if it is valid.
     """
-    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
+    name = spec.get_text("runtimeClassName")
+    overhead = _read_amounts(spec.data, "overhead")
     runtime = rules.runtimes.get(name)
     if not overhead or (name and runtime is None):
         # Nothing to check, or an unknown class.
@@ -292,10 +294,8 @@ def collect_pod_disruption_budgets(
         selector = parse_selector(spec, "selector")
         # Else it covers no pod.
         if selector is not None:
-            minimum, maximum = (
-                manifest_parser.format_scalar(spec.data.get("minAvailable")),
-                manifest_parser.format_scalar(spec.data.get("maxUnavailable")),
-            )
+            minimum = manifest_parser.format_scalar(spec.data.get("minAvailable"))
+            maximum = manifest_parser.format_scalar(spec.data.get("maxUnavailable"))
             evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             names = (manifest.namespace, manifest.name)
             budgets.append(
@@ -377,10 +377,8 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return _replace_data(spec, {**spec.data, IN_DOUBT: True})
     scheduling = manifest_parser.read_silently(runtime, "scheduling")
-    pod_selector, class_selector = (
-        spec.get_text_mapping("nodeSelector"),
-        scheduling.get_text_mapping("nodeSelector"),
-    )
+    pod_selector = spec.get_text_mapping("nodeSelector")
+    class_selector = scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
             detail = (
@@ -429,7 +427,8 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
         # reported with the pod.
         return container
     resources = get_mapping(container, "resources")
-    limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
+    limits = get_mapping(resources, "limits")
+    requests = get_mapping(resources, "requests")
     # An explicit limit becomes the request before LimitRanges apply.
     merged = {
         "limits": {**defaults.limits, **limits},

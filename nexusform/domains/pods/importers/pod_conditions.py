@@ -22,7 +22,8 @@ NOT_READY: Final = "NotReady"
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return readiness, restarts and times of a pod from kubectl as data for `PodCondition`, without default values."""
-    metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
+    metadata = get_mapping(body, "metadata")
+    status = get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
     # A pod without this condition counts as ready.
@@ -94,10 +95,8 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     determineContainerReqs.
     """
     status = get_mapping(pod, "status")
-    containers, statuses = (
-        get_value_at_path(pod, "spec", section),
-        list_mappings(status, _STATUSES[section]),
-    )
+    containers = get_value_at_path(pod, "spec", section)
+    statuses = list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
         # invalid, or not started.
         return containers

@@ -93,7 +93,8 @@ def list_unpredicted_problems(
     for (_, _, effect), objects in effects.items():
         if effect == _NO_EFFECT:
             continue
-        first, further = objects[0], len(objects) - 1
+        first = objects[0]
+        further = len(objects) - 1
         further_text = (
             f" and {further} more {select_word_form(further, 'object')} of this kind"
             if further
@@ -115,7 +116,8 @@ def _describe_effect_on_pods(manifest: Manifest) -> str:
     A table of kinds decides first, then the rules of a mutating webhook. Other kinds count by their
     group: objects of a custom kind may create pods.
     """
-    group, kind = manifest.group, manifest.kind
+    group = manifest.group
+    kind = manifest.kind
     effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))
     if effect is not None:
         return effect

@@ -526,7 +526,8 @@ def _apply_budget_status(
     Whether enough pods are healthy, and how many fewer disruptions are allowed than computed here.
     The budget is unchanged if the plan changes its amounts.
     """
-    status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
+    status = get_mapping(observed_body, "status")
+    spec = get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [
@@ -540,10 +541,8 @@ def _apply_budget_status(
     )
     expected_count = get_integer(status, "expectedPods", healthy_count)
     allowed_by_amounts = max(0, compute_allowed_disruptions(budget, expected_count, healthy_count))
-    current, desired = (
-        get_integer(status, "currentHealthy", 0),
-        get_integer(status, "desiredHealthy", 0),
-    )
+    current = get_integer(status, "currentHealthy", 0)
+    desired = get_integer(status, "desiredHealthy", 0)
     return replace(
         budget,
         withheld_disruptions=allowed_by_amounts - allowed_count,

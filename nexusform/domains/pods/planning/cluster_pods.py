@@ -194,7 +194,8 @@ class PodsByCluster:
         for pod in self._existing_pods.get(cluster_id, {}).values():
             if pod.node:
                 cpu, memory = pod.spec.container_requests
-                total_cpu, total_memory = total_cpu + cpu, total_memory + memory
+                total_cpu = total_cpu + cpu
+                total_memory = total_memory + memory
         return total_cpu, total_memory
 
     def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:

@@ -70,16 +70,15 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
     """Return the clusters of a plan by id: NKS clusters with their separate pools, and VNFs."""
     parts: list[_ClusterPart] = []
     for vm_object in objects:
-        request, attributes = vm_object.request, vm_object.instance.planned
+        request = vm_object.request
+        attributes = vm_object.instance.planned
         if not request.demand.site_id or vm_object.instance.is_removed or not attributes:
             # No nodes of a cluster after this plan.
             continue
         seed = request.site.scheduler.seed if request.site is not None else DEFAULT_SEED
         vms = tuple(vm_object.list_placed_vms())
-        recreated_vms, new_vms = (
-            frozenset(request.actions.recreations),
-            frozenset(request.actions.additions),
-        )
+        recreated_vms = frozenset(request.actions.recreations)
+        new_vms = frozenset(request.actions.additions)
         kind = vm_object.instance.type
         parts.append(
             _ClusterPart(kind, attributes, request.demand, vms, recreated_vms, new_vms, seed)
@@ -214,7 +213,8 @@ def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     """Return the total CPU and memory of several nodes, without their other resources."""
     cpu = memory = 0
     for size in sizes:
-        cpu, memory = cpu + size.cpu, memory + size.memory
+        cpu = cpu + size.cpu
+        memory = memory + size.memory
     return NodeSize(cpu, memory)
 
 
@@ -230,15 +230,14 @@ def _build_object_node(
 
 def build_node(vm: PlacedVm, sku: VmSku, properties: NodeProperties) -> Node:
     """Return the node of a VM; `properties` are its labels, taints and kubelet settings by its pool."""
-    location, kubelet = vm.placement, properties.kubelet
+    location = vm.placement
+    kubelet = properties.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()
     # Under other policies NUMA cells have no effect on pods.
     if kubelet.policy in REJECTING_POLICIES:
-        reserved_cpus, devices = (
-            list_reserved_cpus(sku, kubelet),
-            collect_extended_resources(sku, kubelet),
-        )
+        reserved_cpus = list_reserved_cpus(sku, kubelet)
+        devices = collect_extended_resources(sku, kubelet)
         cells = compute_cells(
             sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS)
         )

@@ -199,7 +199,8 @@ class ObjectPods(Struct):
             key: workloads[key].pod.template for key in prior.workloads if key in workloads
         }
         for record, pod in prior.list_existing_pods(workloads):
-            key, name = pod.workload, pod.name
+            key = pod.workload
+            name = pod.name
             self.records[key, name] = record
             self.prior_pods.setdefault(key, {})[name] = pod
             yield pod

@@ -119,7 +119,8 @@ class ClusterPodCapacity:
 
 def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> ObjectFeasibility | None:
     """Return the feasibility of an object on a cluster; None without workloads."""
-    pods, cluster = capacity.pods, capacity.cluster
+    pods = capacity.pods
+    cluster = capacity.cluster
     object_pods = pods.find_object_pods(address, cluster.id)
     workloads = object_pods.workloads
     if not workloads:
@@ -320,7 +321,8 @@ def find_additions(
     {} if none are found. Each pool alone is tried first, then mixes. `waiting_pods` caches the
     waiting pods of each prediction by added nodes.
     """
-    nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
+    nodes = list_pool_nodes(cluster)
+    maximum = compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
         """Count the waiting pods by workload with additional nodes (`counts` by pool)."""
@@ -397,7 +399,8 @@ def _find_fewest_nodes(
     `probes` are tried first.
     """
     # `lower` is too few.
-    lower, upper = minimum, maximum + 1
+    lower = minimum
+    upper = maximum + 1
     for probe in (*probes, maximum):
         if lower < probe < upper:
             lower, upper = (lower, probe) if is_enough(probe) else (probe, upper)

@@ -124,10 +124,8 @@ class PodPhase(PodsByCluster):
         applied plan are removed, but not returned. `own_pods` are the other pods of the workload.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
-        observed_pods, observed_cluster = (
-            self._observed_pods[cluster_id],
-            self._observed_clusters[cluster_id],
-        )
+        observed_pods = self._observed_pods[cluster_id]
+        observed_cluster = self._observed_clusters[cluster_id]
         managed_keys = self._list_managed_keys(cluster_id)
         unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
         candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
@@ -165,7 +163,8 @@ class PodPhase(PodsByCluster):
         for pod in pods:
             self._observed_pods[cluster_id].pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
-        cluster, keys = self._observed_clusters[cluster_id], {pod.workload for pod in pods}
+        cluster = self._observed_clusters[cluster_id]
+        keys = {pod.workload for pod in pods}
         waiting_pods = tuple(pod for pod in cluster.waiting_pods if pod.workload not in keys)
         self._observed_clusters[cluster_id] = replace(cluster, waiting_pods=waiting_pods)
 
@@ -304,8 +303,11 @@ class PodPhase(PodsByCluster):
         if object_pods is None:
             # It has no pods there.
             return
-        object_pods.workloads, object_pods.manifests, object_pods.warnings = (), (), ()
-        object_pods.values, object_pods.rejections = {}, []
+        object_pods.workloads = ()
+        object_pods.manifests = ()
+        object_pods.warnings = ()
+        object_pods.values = {}
+        object_pods.rejections = []
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
@@ -317,7 +319,8 @@ class PodPhase(PodsByCluster):
         else:
             prior = self._prior_pods.get((placement_address, cluster_id), NO_PRIOR_PODS)
             self._remove_observed_workloads(cluster_id, prior.workloads)
-        object_pods.prior_pods, object_pods.prior_templates = {}, {}
+        object_pods.prior_pods = {}
+        object_pods.prior_templates = {}
 
     def recreate_workloads(self, address: str, workloads: Collection[str]) -> None:
         """Remove the pods of these workloads, which are re-created on the hub."""
@@ -380,10 +383,8 @@ class PodPhase(PodsByCluster):
             for key, object_pods in objects.items():
                 direct_doubts += object_pods.list_controller_doubts(missing_namespaces.get(key, ()))
             scene = self._build_scene(cluster_id, base_pods)
-            observed, manifests = (
-                self._get_observed_cluster(cluster_id),
-                self._collect_manifests(cluster_id),
-            )
+            observed = self._get_observed_cluster(cluster_id)
+            manifests = self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
             direct_doubts = [
                 *find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(),
@@ -402,7 +403,8 @@ class PodPhase(PodsByCluster):
         self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]
     ) -> PredictionScenario:
         """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
-        cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
+        cluster = self.clusters[cluster_id]
+        observed = self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(
             chain.from_iterable(object_pods.workloads for object_pods in object_pods_list)
@@ -577,7 +579,8 @@ class PodPhase(PodsByCluster):
                 outcomes += object_pods.list_outcomes(workload.key)
             if not (outcomes or object_pods.rejections):
                 continue
-            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
+            cluster = self.clusters.get(cluster_id)
+            owner = parse_address(address)
             rows += [
                 build_pod_row(
                     address=owner,
@@ -657,10 +660,8 @@ class PodPhase(PodsByCluster):
             if object_address != address or object_pods.inputs is None:
                 # Another object, or never predicted.
                 continue
-            cluster, existing_pods = (
-                self.clusters[cluster_id],
-                self._existing_pods.get(cluster_id, {}),
-            )
+            cluster = self.clusters[cluster_id]
+            existing_pods = self._existing_pods.get(cluster_id, {})
             for outcome in object_pods.list_all_outcomes():
                 if outcome.name != name:
                     continue

@@ -161,7 +161,8 @@ def _build_values_before_plan(
 
 def format_pod_spec(spec: PodSpec) -> str:
     """Return a spec as JSON without defaults, for `parse_pod_spec`."""
-    plain, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(PodSpec())
+    plain = msgspec.to_builtins(spec)
+    defaults = msgspec.to_builtins(PodSpec())
     return json.dumps(
         {key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True
     )
@@ -189,9 +190,11 @@ def build_pod_row(
     `cluster` is None if it is removed; `record` has default values for a new pod. `keeps_running`:
     the object of the pod is only forgotten (a `removed` block without destroy).
     """
-    cluster_name, site_id = cluster_id.rpartition("/")[2], ""
+    cluster_name = cluster_id.rpartition("/")[2]
+    site_id = ""
     if cluster is not None:
-        cluster_name, site_id = cluster.name, cluster.site_id
+        cluster_name = cluster.name
+        site_id = cluster.site_id
     # A new pod has none.
     source: PodLocation | None = None
     if outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP):
@@ -279,10 +282,8 @@ def _build_former_location(
     if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
         # The pod stays, or the record is about another node.
         return location
-    machine, zone = (
-        record.machine or location.machine,
-        record.availability_zone or location.availability_zone,
-    )
+    machine = record.machine or location.machine
+    zone = record.availability_zone or location.availability_zone
     return replace(location, machine=machine, availability_zone=zone)
 
 

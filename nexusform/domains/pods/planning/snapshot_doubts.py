@@ -238,7 +238,8 @@ def find_pods_in_doubt(
         unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
         # Existing pods of a rewritten workload differ from its manifest, as if changed by a
         # webhook.
-        spec, kind = outcome.spec, workload.kind
+        spec = outcome.spec
+        kind = workload.kind
         is_changed = workload.is_rewritten or _can_be_changed(
             unknown_hooks, spec, kind, namespace_labels
         )
@@ -355,10 +356,8 @@ def _has_matching_rule(
     The labels of the controller are unknown.
     """
     fields = Fields(manifest, [], dict(hook))
-    namespace_selector, selector = (
-        parse_selector(fields, "namespaceSelector"),
-        parse_selector(fields, "objectSelector"),
-    )
+    namespace_selector = parse_selector(fields, "namespaceSelector")
+    selector = parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
     # Group and plural of the resources that the rules may select: the controller (if any), and the

@@ -291,10 +291,8 @@ def _is_same_container(
         and template_container.image != observed_container.image
     ):
         return False
-    template_requests, observed_requests = (
-        dict(template_container.requests),
-        dict(observed_container.requests),
-    )
+    template_requests = dict(template_container.requests)
+    observed_requests = dict(observed_container.requests)
     names = {*template_requests, *(_ALWAYS_COMPARED if is_complete else ())}
     return all(template_requests.get(name, 0) == observed_requests.get(name, 0) for name in names)
 
@@ -313,7 +311,8 @@ def create_replacement_check(
         outdated_nodes |= object_pods.list_nodes_with_outdated_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
-        workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
+        workload = prior_workloads.get(pod.workload)
+        nodes = outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
             # state does not have its workload, or has an outdated pod on the node: this one.
             return False

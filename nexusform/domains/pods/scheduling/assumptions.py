@@ -392,7 +392,8 @@ def _list_scenarios_with_arrival_orders(
             arrival = replace(order, has_fast_replacements=number % 2 == 0)
         else:
             # Of four samples, one has fast replacements and two have slow victims.
-            condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
+            condition = _ANY_ORDER
+            has_slow_victims = number % 4 in (2, 3)
             arrival = replace(
                 random_order,
                 sample=number,
@@ -507,9 +508,11 @@ def _list_scenarios_with_other_timing(
     for number in range(min(samples, len(orders) + step_samples) if orders else 0):
         # See `predict` for the values of `timing`: 1 = all removed pods are slow, from 2 = number
         # of a sample.
-        timing, condition = 2 + number, "if pods change in other steps"
+        timing = 2 + number
+        condition = "if pods change in other steps"
         if number < len(orders):
-            timing, condition = 1, "if removed pods terminate slowly"
+            timing = 1
+            condition = "if removed pods terminate slowly"
         pods = orders[number % len(orders)]
         yield condition, replace(scene, existing_pods=pods, seed=scene.seed + number, timing=timing)
 
@@ -634,7 +637,8 @@ def _list_pod_age_permutations(
         permuted_pods = []
         for pods in groups.values():
             # The pod at position `order` is the newest.
-            oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
+            oldest = min(pod.age for pod in pods)
+            direction = 1 if order % 2 else -1
             for position, pod in enumerate(pods):
                 # 0 is the newest.
                 distance = (position - order) * direction % len(pods)

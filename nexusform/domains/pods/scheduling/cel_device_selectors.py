@@ -109,7 +109,10 @@ def _create_environment() -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-    amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
+    amount = cel.Type.INT
+    version = cel.Type.MAP
+    truth = cel.Type.BOOL
+    text = cel.Type.STRING
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
         """Return the declaration of a function.
@@ -198,5 +201,6 @@ def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
 
 def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
     """Return 1 if the left version is higher, -1 if it is lower, 0 if both are equal."""
-    left_parts, right_parts = _split_version(left), _split_version(right)
+    left_parts = _split_version(left)
+    right_parts = _split_version(right)
     return (left_parts > right_parts) - (left_parts < right_parts)

@@ -74,7 +74,8 @@ class ClaimedDevices:
 
         Those of allocated claims of the cluster, and those of existing pods.
         """
-        self._nodes, self._version = cluster.nodes, cluster.version
+        self._nodes = cluster.nodes
+        self._version = cluster.version
         self._node_by_name = cluster.node_by_name
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
@@ -401,7 +402,10 @@ class _AllocationSearch:
         memory of one GPU. `_available` has what the used devices leave of each counter. An
         AllocationError is raised for claims for all devices of an incomplete pool.
         """
-        self._node, self._pools, self._claims, self._used = node, pools, claims, used
+        self._node = node
+        self._pools = pools
+        self._claims = claims
+        self._used = used
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
         self._steps = 0  # candidates tried

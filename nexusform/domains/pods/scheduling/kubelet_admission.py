@@ -183,7 +183,8 @@ def compute_cells(
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):
-        first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
+        first_cpu = cell * cpus // count
+        end_cpu = (cell + 1) * cpus // count
         capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
         capacity |= {
             name: _compute_cell_amount(amounts, cell, count) for name, amounts in resources.items()

@@ -149,10 +149,8 @@ def _compare_for_removal(
 
     Observed conditions decide only between pods with equal sort keys; the age decides last.
     """
-    first_key, second_key = (
-        _build_removal_sort_key(first, pods_by_node),
-        _build_removal_sort_key(second, pods_by_node),
-    )
+    first_key = _build_removal_sort_key(first, pods_by_node)
+    second_key = _build_removal_sort_key(second, pods_by_node)
     # 1, 0 or -1: the lower key is removed first.
     difference = (first_key > second_key) - (first_key < second_key)
     if not difference and first.is_observed and second.is_observed:

@@ -31,7 +31,10 @@ from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.scheduling.placement_decision import Rejection
 
-PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
+PLACE = "place"
+MOVE = "move"
+REMOVE = "remove"
+KEEP = "keep"
 
 NEW = "new"
 SCALE_OUT = "scale_out"
@@ -228,7 +231,9 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
     """Return how many of `further` more pods of the spec fit, as a range if it depends on the order of placement."""
-    spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
+    spec = scheduler.group.spec
+    cache = scheduler.cache
+    counts = scheduler.counts
     # ReadWriteOncePod: the claims of one pod at most.
     if spec.exclusive_claims:
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
@@ -296,7 +301,8 @@ def _compute_pod_limits(
     scheduler: PodSpecScheduler, nodes: Iterable[int], further: int
 ) -> dict[int, int]:
     """Return how many further pods of the spec each of these nodes can take by its free capacity."""
-    spec, cache = scheduler.group.spec, scheduler.cache
+    spec = scheduler.group.spec
+    cache = scheduler.cache
     # Each node has its own amounts of these.
     if spec.requests.other_resources:
         return {
@@ -343,7 +349,9 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
     limits each of these nodes to one pod. The limit is written to `capacity`, the number of further
     pods by node.
     """
-    cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
+    cache = scheduler.cache
+    group = scheduler.group
+    counts = scheduler.counts
     # One counter per topology.
     anti_affinity: dict[int, DomainCounter] = {}
     for term, counter in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):

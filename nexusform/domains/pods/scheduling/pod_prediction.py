@@ -353,7 +353,8 @@ class PodPredictor:
         gets one of the Pending pods, or a new one if none is left. Further Pending pods are surge
         pods: a rollout with maxSurge has created them next to the old pods of their nodes.
         """
-        spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
+        spec = progress.workload.pod
+        surplus = progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
         progress.permitted_nodes = {
             name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)
@@ -569,7 +570,8 @@ class PodPredictor:
 
     def _recreate_evicted(self) -> None:
         """Take the evictions of the session, and request the pods again if controllers re-create them."""
-        evictions, self.session.evictions = self.session.evictions, []
+        evictions = self.session.evictions
+        self.session.evictions = []
         self._has_replacements |= bool(evictions)
         for eviction in evictions:
             progress = self.progress_by_key.get(eviction.pod.workload)
@@ -582,7 +584,8 @@ class PodPredictor:
 
     def _record_eviction(self, progress: WorkloadProgress, eviction: PreemptionVictim) -> None:
         """Record the eviction of a pod of a workload in this prediction, and request it again."""
-        pod, preemptor = eviction.pod, format_pod_name(*eviction.preemptor)
+        pod = eviction.pod
+        preemptor = format_pod_name(*eviction.preemptor)
         outcome = progress.outcomes.get(pod.number)
         # placed by this prediction, and to be placed again.
         if outcome is not None and outcome.node == pod.node:
@@ -734,7 +737,8 @@ class PodPredictor:
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
         if pod.was_pending and not verdict.node:
-            action, trigger = pod_outcomes.KEEP, ""
+            action = pod_outcomes.KEEP
+            trigger = ""
         return PodOutcome(
             workload=workload.key,
             number=pod.number,

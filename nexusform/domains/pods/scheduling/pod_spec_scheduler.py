@@ -243,12 +243,10 @@ class PodSpecScheduler:
     @cached_property
     def _filters(self) -> list[tuple[str, Callable[[int], str | None]]]:
         """All filters by name as functions of a node, in kube-scheduler's order."""
-        filter_spec, spec, counts, cache = (
-            self._filter_spec,
-            self.group.spec,
-            self.counts,
-            self.cache,
-        )
+        filter_spec = self._filter_spec
+        spec = self.group.spec
+        counts = self.counts
+        cache = self.cache
         filters: dict[str, Callable[[int], str | None]] = {}
         for node_filter in profile.NODE_FILTERS:
             filters[node_filter.name] = partial(
@@ -283,7 +281,8 @@ class PodSpecScheduler:
         bucket.
         """
         buckets = self._get_domain_buckets()
-        rules, counts = profile.DOMAIN_FILTERS, self.counts
+        rules = profile.DOMAIN_FILTERS
+        counts = self.counts
         feasible_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
             # Any of them.
@@ -333,11 +332,9 @@ class PodSpecScheduler:
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for position, node in enumerate(feasible_nodes):
-            spec, record, usage = (
-                self._incoming_spec,
-                self.cache.nodes[node],
-                self.cache.usage[node],
-            )
+            spec = self._incoming_spec
+            record = self.cache.nodes[node]
+            usage = self.cache.usage[node]
             usage_points = {
                 rule: weight * rate(spec, record, usage)
                 for rule, weight, rate in profile.USAGE_SCORES
@@ -458,11 +455,9 @@ class PodSpecScheduler:
         does not hold for specs with host ports, disks or other resources (`_has_plain_usage` is
         false).
         """
-        spec, node_record, usage = (
-            self._incoming_spec,
-            self.cache.nodes[node],
-            self.cache.usage[node],
-        )
+        spec = self._incoming_spec
+        node_record = self.cache.nodes[node]
+        usage = self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]
         # equal for equal usage.
         score = self._score_cache.get(usage_number) if self._has_plain_usage else None
@@ -499,7 +494,8 @@ class PodSpecScheduler:
         Each rule normalizes its raw scores over all nodes before they are weighted. `sizes` has the
         number of domains per soft spread constraint.
         """
-        counts, points = self.counts, self.facts.points
+        counts = self.counts
+        points = self.facts.points
         columns: dict[str, list[int]] = {}
         for position, node_score in enumerate(self._facts_cache.scores):
             scores = [points[node][position] for node in nodes]

@@ -51,7 +51,8 @@ def collect_pod_warnings(
     cluster: Cluster, prediction: PodsPrediction
 ) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
-    cache, feasibility_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
+    cache = SchedulerCache(cluster)
+    feasibility_cache = FeasibleNodesCache(cluster.nodes)
     node_by_name = cluster.node_by_name
     outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
@@ -317,7 +318,8 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for uncreated pods, unless the warning about a blocked rollout covers them."""
-    count, replicas = context.forecast.uncreated, context.forecast.replicas
+    count = context.forecast.uncreated
+    replicas = context.forecast.replicas
     # An ordered StatefulSet creates no pod after a Pending one. The warning about its rollout
     # covers the Pending one.
     is_ordered_wait = context.workload.is_ordered and bool(context.pending_pods)
@@ -692,10 +694,8 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
             yield context.build_warning(workload_warnings.UNKNOWN_KEY, detail, summary=summary)
         elif use == _ANTI_AFFINITY:
             count = len(unlabelled_nodes)
-            workers, verb = (
-                select_word_form(count, "worker"),
-                select_word_form(count, "lacks", "lack"),
-            )
+            workers = select_word_form(count, "worker")
+            verb = select_word_form(count, "lacks", "lack")
             detail = (
                 f"{count:,} {workers} {format_names(unlabelled_nodes)} {verb} the label {key}, so "
                 "the required "
@@ -705,7 +705,10 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
             yield context.build_warning(workload_warnings.UNLABELLED, detail, summary=summary)
 
 
-_ANTI_AFFINITY, _AFFINITY, _SPREAD, _PREFERENCE = "anti-affinity", "affinity", "spread", "wish"
+_ANTI_AFFINITY = "anti-affinity"
+_AFFINITY = "affinity"
+_SPREAD = "spread"
+_PREFERENCE = "wish"
 _EFFECTS: Final = {
     _ANTI_AFFINITY: "the required anti-affinity over it rejects no node, so pods are not separated",
     _AFFINITY: "the required affinity over it cannot hold, and the pods stay Pending",

@@ -167,9 +167,11 @@ class SchedulerCache:
 
     def _update_usage_number(self, node: int) -> None:
         """Give a node the number of its size and usage, a new one at their first appearance."""
-        record, usage = self.nodes[node], self.usage[node]
+        record = self.nodes[node]
+        usage = self.usage[node]
         amounts = (usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
-        numbers, key = self._numbers_by_usage, (record.cpu, record.memory, record.pods, *amounts)
+        numbers = self._numbers_by_usage
+        key = (record.cpu, record.memory, record.pods, *amounts)
         self.usage_numbers[node] = numbers.setdefault(key, len(numbers))
 
     def list_groups(self) -> Iterable[PodSpecGroup]:

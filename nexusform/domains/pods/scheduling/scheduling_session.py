@@ -240,7 +240,8 @@ class SchedulingSession:
 
     def remove_lingering_pods(self) -> bool:
         """Remove the slowly terminating pods, and return whether there were any."""
-        pods, self._lingering_pods = self._lingering_pods, []
+        pods = self._lingering_pods
+        self._lingering_pods = []
         for pod in pods:
             self.remove_pod(pod)
         return bool(pods)
@@ -378,7 +379,8 @@ class SchedulingSession:
             )
         # The bit of this node is not set.
         is_certain = not self._uncertain_nodes & (1 << node_index)
-        node, usage = self.cache.nodes[node_index], self.cache.usage[node_index]
+        node = self.cache.nodes[node_index]
+        usage = self.cache.usage[node_index]
         # The first reason against the pod; "" if it runs.
         rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)

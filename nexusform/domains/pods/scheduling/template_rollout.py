@@ -145,7 +145,8 @@ class _PodReplacement(Struct, frozen=True):
         existing pods are ready. The rollout ends at the partition, or with `is_blocked` at the
         first pod that must wait.
         """
-        state, batch_size = self.state, 1
+        state = self.state
+        batch_size = 1
         state.is_blocked = (
             self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
         )
@@ -267,7 +268,8 @@ class _PodReplacement(Struct, frozen=True):
 
     def _count_removable_pods(self) -> int:
         """Return how many unready old pods may be deleted, so that the others suffice once all of them are ready."""
-        workload, state = self.workload, self.state
+        workload = self.workload
+        state = self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
@@ -276,13 +278,15 @@ class _PodReplacement(Struct, frozen=True):
 
         All, or in half of the rounds of a timing sample one.
         """
-        timing, state = self.session.timing, self.state
+        timing = self.session.timing
+        state = self.state
         text = f"{timing}|{self.workload.key}|{len(state.removed_pods)}|{len(state.new_verdicts)}"
         return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
 
     def _remove_ready_old_pods(self, most_changes: int) -> int:
         """Delete at most `most_changes` ready old pods, within max unavailable, and return their number."""
-        workload, state = self.workload, self.state
+        workload = self.workload
+        state = self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
         unready_count = len(state.remaining_pods) - len(ready_pods)
         available_count = (
@@ -436,7 +440,8 @@ class TemplateRollout:
         # counts then.
         for _ in counted_numbers.intersection(self._spare_numbers):
             self._quota_usage.remove(progress.workload.pod)
-        pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
+        pending_pods = progress.pending_outdated_pods
+        progress.pending_outdated_pods = []
         for number, spec in new_specs.items():
             # i.e. not rejected.
             if number in counted_numbers or not self._quota_usage.try_add(spec):
@@ -510,7 +515,8 @@ class TemplateRollout:
         `verdicts` are those of the pods placed before the replacement. The progress of the workload
         is updated.
         """
-        progress, workload = self._progress, self._progress.workload
+        progress = self._progress
+        workload = self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
         state = RolloutState(
             remaining_pods=list(progress.outdated_pods),
@@ -527,15 +533,14 @@ class TemplateRollout:
         for number in progress.placed_outdated:
             old_nodes.pop(number, None)
         replace_pods(self._session, workload, state, self._quota_usage)
-        progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
+        progress.outdated_pods = state.remaining_pods
+        progress.is_blocked = state.is_blocked
         progress.pending_outdated_pods = [
             pod for pod in pending_pods.values() if pod.number in state.pending_specs
         ]
         if state.uncreated:
-            progress.uncreated, progress.rejection = (
-                state.uncreated,
-                state.rejection or progress.rejection,
-            )
+            progress.uncreated = state.uncreated
+            progress.rejection = state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
         # If no new pod has the number of a deleted old pod, the plan shows its removal.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
@@ -564,7 +569,8 @@ class TemplateRollout:
         number: `verdicts` on the pods placed before the rollout, `old_nodes` of old pods before it,
         and `pending_pods`, old ones without one.
         """
-        progress, first_number = self._progress, self._progress.workload.first_ordinal
+        progress = self._progress
+        first_number = self._progress.workload.first_ordinal
         kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
         taken_numbers = {*kept_numbers, *list_numbers(progress.kept_pods), *state.new_verdicts}
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
@@ -643,7 +649,8 @@ class DaemonRollout:
 
         Return the verdicts of the new pods by number, and record removals.
         """
-        progress, workload = self._progress, self._workload
+        progress = self._progress
+        workload = self._workload
         outdated_pods = [pod for pod in progress.kept_pods if not workload.is_current(pod.spec)]
         if workload.strategy is not Strategy.ON_DELETE:
             surge = compute_amount_of_total(workload.max_surge_text, len(self._permitted_nodes))

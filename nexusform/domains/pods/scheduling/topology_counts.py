@@ -204,7 +204,9 @@ class TopologyCounts:
         Required anti-affinity of existing pods counts pods. Preferences count points: the weight of
         the term for each pod. Both become counters with one per topology key.
         """
-        cache, group, spec = self.cache, self.group, self.incoming_spec
+        cache = self.cache
+        group = self.group
+        spec = self.incoming_spec
         # required anti-affinity, by topology key.
         repulsion_by_key: dict[str, DomainCounter] = {}
         # preferences, by topology key.
@@ -261,11 +263,13 @@ class TopologyCounts:
     ) -> SpreadCounter:
         """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
-        domain_by_node, domain_count = topology.domain_by_node, topology.size
+        domain_by_node = topology.domain_by_node
+        domain_count = topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if _is_counted_per_node(constraint):
             # Each node with the label is a domain of its own, even if several have one value.
-            domain_by_node, domain_count = topology.node_domains, len(topology.node_domains)
+            domain_by_node = topology.node_domains
+            domain_count = len(topology.node_domains)
         selector = constraint.selector
         matches_itself = int(is_selected(selector, self.group.labels))
         counter = SpreadCounter(
@@ -296,7 +300,8 @@ class TopologyCounts:
         By index. The result is cached: equal constraints of pods with equal node selection and
         tolerations share it.
         """
-        spec, cache = self.group.spec, self.cache
+        spec = self.group.spec
+        cache = self.cache
         # Then every node counts, as a domain of its own.
         is_per_node = _is_counted_per_node(constraint)
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
@@ -345,7 +350,8 @@ class TopologyCounts:
         The counters are about the pod to place (`incoming_spec`). Those of scores (preferences,
         soft spreading) stay unchanged.
         """
-        cache, spec = self.cache, other.spec
+        cache = self.cache
+        spec = other.spec
         # `other` counts only if all terms select it.
         if self._is_selected_by_affinity(other):
             for counter in self.affinity:

@@ -305,7 +305,8 @@ class AttachedVolumes:
 
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
         """Record the volumes of VolumeAttachments by node; volumes of pods are added later."""
-        self._nodes, self._binder = cluster.nodes, binder
+        self._nodes = cluster.nodes
+        self._binder = binder
         # By node and driver.
         self._maximums = cluster.attach_limits.maximums
         # By node: the number of pods here with each volume, and the volumes attached by

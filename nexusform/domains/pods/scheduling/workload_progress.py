@@ -124,7 +124,8 @@ class WorkloadProgress(Struct):
 
     def list_placed_pods(self) -> list[ExistingPod]:
         """Return the pods placed by this prediction."""
-        key, pod = self.workload.key, self.workload.pod
+        key = self.workload.key
+        pod = self.workload.pod
         placed_outcomes = [outcome for outcome in self.outcomes.values() if outcome.node]
         return [
             ExistingPod(key, outcome.number, outcome.node, outcome.spec or pod)
@@ -541,7 +542,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     first_blocked = min(
         [*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)]
     )
-    requested_pods, progress.pods_to_place = progress.pods_to_place, []
+    requested_pods = progress.pods_to_place
+    progress.pods_to_place = []
     for pod in requested_pods:
         if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
             # It exists, is the first missing pod or before it, or has a node.

@@ -90,7 +90,8 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a problem unless exactly one of both arguments is set; else an empty list."""
-    directory, files = attributes.get("directory"), attributes.get("files")
+    directory = attributes.get("directory")
+    files = attributes.get("files")
     if (directory is None) != (files is None):
         return []
     kind = "missing-required-argument" if files is None else "conflicting-arguments"

@@ -197,7 +197,8 @@ class AzureBackend(LineJournalBackend):
 
         Raises BackendProblem if it is not held under this id.
         """
-        lease_state, self._lease_state = self._lease_state, None
+        lease_state = self._lease_state
+        self._lease_state = None
         if lease_state is not None:
             lease_state.lease.stop()
         holder = self.read_lock()

@@ -183,7 +183,8 @@ class HttpBackend:
         if not address:
             # The server has no locks.
             return []
-        method, body = self._workspace_service.lock_method, locks.format_lock(info)
+        method = self._workspace_service.lock_method
+        body = locks.format_lock(info)
         answer = self._send_request(
             method, address, "lock the state", body, accepted=_LOCKED_STATUSES
         )
@@ -229,7 +230,8 @@ class HttpBackend:
             host="",
             pid=0,
         )
-        method, body = self._workspace_service.lock_method, locks.format_lock(test)
+        method = self._workspace_service.lock_method
+        body = locks.format_lock(test)
         answer = self._send_request(
             method, address, "read the lock", body, accepted=_LOCKED_STATUSES
         )
@@ -364,17 +366,16 @@ class HttpBackend:
                 answer = send_request(request)
                 if answer.is_success or answer.status in accepted:
                     return answer
-                reason, is_temporary = (
-                    f"the server answered {answer.status}",
-                    answer.status in _RETRY_STATUSES,
-                )
+                reason = f"the server answered {answer.status}"
+                is_temporary = answer.status in _RETRY_STATUSES
                 hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
                 raise registry.build_size_problem(
                     operation, f"at {self.describe()}", problem
                 ) from None
             except WebError as problem:
-                reason, is_temporary = str(problem), problem.is_temporary
+                reason = str(problem)
+                is_temporary = problem.is_temporary
             # No retry helps.
             if not remaining_attempts or not is_temporary or not is_caller_waiting():
                 break

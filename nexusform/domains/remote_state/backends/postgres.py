@@ -192,7 +192,8 @@ class PostgresBackend:
 
         Raises BackendProblem if it is not held under this id.
         """
-        lock_state, self._lock_state = self._lock_state, None
+        lock_state = self._lock_state
+        self._lock_state = None
         if lock_state is not None:
             lock_state.lease.stop()
         try:
@@ -467,7 +468,8 @@ class _Database:
         # bytes of a document or a journal that is read.
         self.max_bytes = max_bytes
         parts = conninfo_to_dict(connection_string)
-        host, name = parts.get("host") or "localhost", get_text(parts, "dbname")
+        host = parts.get("host") or "localhost"
+        name = get_text(parts, "dbname")
         self.location = f"postgres://{host}/{name}, schema {schema}"
         self._host = host
         self._encryption = _choose_tls_settings(parts)

@@ -175,7 +175,8 @@ class S3Backend(LineJournalBackend):
 
         Raises BackendProblem if it is not held under this id.
         """
-        lease, self._lease = self._lease, None
+        lease = self._lease
+        self._lease = None
         if lease is not None:
             lease.stop()
         with self._convert_errors("unlock the state"):
@@ -203,7 +204,8 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
         # Of the key of a state: PREFIX/NAME/KEY.
-        start, suffix = len(self._prefix) + 1, f"/{self._base_key}"
+        start = len(self._prefix) + 1
+        suffix = f"/{self._base_key}"
         names = [key[start : -len(suffix)] for key in keys if key.endswith(suffix)]
         # "/": of another state.
         return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]

@@ -184,7 +184,8 @@ def _find_wave_obstacle(
     Without -wave, all waves of the plan (`names`) are requested. An unfinished wave with changes is
     pending: it has to be applied before later waves. A wave in progress ("started") needs -resume.
     """
-    wave, planfile = arguments.wave, arguments.planfile
+    wave = arguments.wave
+    planfile = arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
     pending = list(filter(plan.has_pending_sites, unfinished))
     # "": no wave is in progress.

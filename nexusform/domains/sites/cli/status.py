@@ -67,7 +67,8 @@ def status(arguments: StatusArguments) -> int:
         raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
-    fleet, names = sites.fleet, sites.names
+    fleet = sites.fleet
+    names = sites.names
     with (
         arguments.targets.engine.open_engine(screen) as engine,
         handle_interrupts(screen.print_error) as interrupts,

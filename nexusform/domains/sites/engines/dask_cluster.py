@@ -306,10 +306,8 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
     missing = [name for name in CERTIFICATES if not environment.get(name)]
     if missing:
         raise TaskEngineError(
-            (
-                f"{address} is on another machine. It needs TLS and certificates on both sides: "
-                f"set {', '.join(missing)}."
-            )
+            f"{address} is on another machine. It needs TLS and certificates on both sides: "
+            f"set {', '.join(missing)}."
         )
     options: dict[str, Any] = {"require_encryption": True}
     for name, option in CERTIFICATES.items():

@@ -135,7 +135,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         Section("Waves, in order", table=table),
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
-    verdict, impact = build_verdict(plan, groups), compute_fleet_impact(plan)
+    verdict = build_verdict(plan, groups)
+    impact = compute_fleet_impact(plan)
     return Report(
         title, verdict, is_finding=bool(rejected), sections=tuple(sections), impact=impact
     )
@@ -148,10 +149,8 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if other_count:
         variants_text = format_count(len(groups) - 1, "other way")
         clauses.append(
-            (
-                f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in "
-                f"{variants_text}"
-            )
+            f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in "
+            f"{variants_text}"
         )
     clauses += build_disruption_clauses(plan.sites)
     rejected = plan.select_by_status(SiteStatus.REJECTED)

@@ -60,7 +60,8 @@ def count_placements(plan: Plan) -> dict[str, int]:
     Lost and stopped objects count as moved, forgotten ones as removed.
     """
     counts = Counter(row.action for row in plan.placements)
-    lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
+    lost_count = counts[PlacementAction.LOSE]
+    forgotten_count = counts[PlacementAction.FORGET]
     return {
         "placed": counts[PlacementAction.PLACE],
         "moved": counts[PlacementAction.MOVE]

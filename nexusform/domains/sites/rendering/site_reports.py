@@ -60,7 +60,8 @@ def build_status_report(
     for site in plan.sites:
         lock = site.result.lock
         if lock is not None:
-            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            age = format_age(lock.created, now)
+            progress = _PROGRESS_TEXTS[lock.has_started]
             rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
     if rows:
         heads = ("site", "lock ID", "host", "who", "age", "apply")
@@ -164,7 +165,8 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
         lock = result.lock
         if lock is not None:
             host = f"host {lock.host}" if lock.host else lock.who
-            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            age = format_age(lock.created, now)
+            progress = _PROGRESS_TEXTS[lock.has_started]
             rows.append(f"  {result.site}: ID {lock.id}, {host}, age {age}, apply {progress}")
     hints = [
         f"If no process on {host} runs any more, release the locks of sites that were not "
@@ -338,7 +340,8 @@ def _summarize_failures(results: Sequence[SiteResult]) -> str:
     """
     rack_count = format_count(sum(len(result.findings) for result in results), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
-    problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
+    problem_count = sum(problem_counts)
+    unharmed_count = problem_counts.count(0)
     if not problem_count:
         return f"No site loses a control plane or a pool with any one of {rack_count}."
     return (
@@ -391,10 +394,8 @@ def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"
         # The name ends with `, rack_spread SPREAD`.
         spread = finding.name.rpartition(" ")[2]
-        certain_text, unchecked_text = (
-            f"{round(figures['certain_hits']):,}",
-            f"{round(figures['unverified']):,}",
-        )
+        certain_text = f"{round(figures['certain_hits']):,}"
+        unchecked_text = f"{round(figures['unverified']):,}"
         yield (
             (spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
             False,

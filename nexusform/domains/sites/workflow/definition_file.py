@@ -261,7 +261,8 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     problems = reading.problems
     problems += content_problems
     blocks = group_by(content.blocks, lambda block: block.type)
-    strategies, defaults = blocks.get("strategy", []), blocks.get("defaults", [])
+    strategies = blocks.get("strategy", [])
+    defaults = blocks.get("defaults", [])
     for duplicate in (*strategies[1:], *defaults[1:]):
         detail = f"Only one `{duplicate.type}` block is allowed."
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))

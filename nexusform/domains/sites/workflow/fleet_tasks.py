@@ -184,7 +184,8 @@ def plan_fleet(
     Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
     errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
     """
-    definition, context = fleet.definition, fleet.context
+    definition = fleet.definition
+    context = fleet.context
     spool = Path(location.data_directory, f"sites-{context.session}").absolute()
     # workers write the plans of sites to the spool directory, until they are in the one file `out`.
     if out:
@@ -347,7 +348,8 @@ def run_fleet_question(
     at the same time, and the results of a site are merged.
     """
     # parts per site, and samples per part.
-    count, runs = 1, question.runs
+    count = 1
+    runs = question.runs
     if question.kind is QuestionKind.CERTAINTY:
         count = ceil(runs / RUNS_PER_PART)
         # Without a remainder: runs above RUNS_PER_PART are a multiple of it.
@@ -468,7 +470,8 @@ def read_fleet_status(
     fleet: Fleet, names: Sequence[str], engine: TaskEngine, is_stopping: Callable[[], bool]
 ) -> FleetPlan:
     """Read the status of each site: applied, interrupted, or not applied yet."""
-    definition, context = fleet.definition, fleet.context
+    definition = fleet.definition
+    context = fleet.context
     results = _run_on_all_sites(
         engine, context, names, SiteTaskKind.STATUS, is_stopping=is_stopping
     )

@@ -94,7 +94,8 @@ def build_rejected_result(name: str, problems: Iterable[Diagnostic]) -> SiteResu
     first_error = next(
         (problem for problem in problem_list if problem.severity is Severity.ERROR), None
     )
-    reason, site_diagnostics = summarize_problem(first_error), build_site_diagnostics(problem_list)
+    reason = summarize_problem(first_error)
+    site_diagnostics = build_site_diagnostics(problem_list)
     return SiteResult(name, SiteStatus.REJECTED, reason, diagnostics=site_diagnostics)
 
 

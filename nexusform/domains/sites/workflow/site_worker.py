@@ -347,7 +347,8 @@ def _compare_with_approval(
     `prepared`. After an interrupted apply of the same plan file, keep its remaining steps instead.
     Other results are applied (by an earlier run), unchanged or rejected.
     """
-    run, name = prepared.run, task.site
+    run = prepared.run
+    name = task.site
     result = SiteResult(
         name,
         SiteStatus.PLANNED,
@@ -398,7 +399,8 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
     Its approved plan, or the remaining steps of an interrupted apply.
     """
-    run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
+    run = prepared.run
+    options = PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
         outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)
         plan = prepared.remaining.plan
@@ -446,15 +448,15 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     except BackendProblem as problem:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
-    status, reason = SiteStatus.APPLIED, ""
+    status = SiteStatus.APPLIED
+    reason = ""
     # There is no state.
     if not state.lineage:
-        status, reason = SiteStatus.SKIPPED, "Nothing was applied yet."
+        status = SiteStatus.SKIPPED
+        reason = "Nothing was applied yet."
     elif stored.remaining is not None:
-        status, reason = (
-            SiteStatus.FAILED,
-            f"An apply was started and left {stored.remaining.remaining_steps} steps.",
-        )
+        status = SiteStatus.FAILED
+        reason = f"An apply was started and left {stored.remaining.remaining_steps} steps."
     return SiteResult(
         site.name,
         status,

@@ -56,7 +56,8 @@ def find_undeclared_sites(
 
     Nothing is locked or written.
     """
-    definition, context = fleet.definition, fleet.context
+    definition = fleet.definition
+    context = fleet.context
     declared = definition.sites_by_name
     # local files of all declared sites.
     declared_states = {

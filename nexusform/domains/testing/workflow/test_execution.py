@@ -195,7 +195,8 @@ class _TestFileRunner:
             result.status = TestStatus.ERROR
         else:
             result.diagnostics += outcome.diagnostics
-            result.plan, result.state = outcome.plan, outcome.state
+            result.plan = outcome.plan
+            result.state = outcome.state
             result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.PASS
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 

@@ -70,7 +70,8 @@ class TestFileScope(Struct, frozen=True):
 
     def lookup(self, traversal: Traversal) -> LookupResult:
         """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
-        root, name = traversal.root.name, traversal.first_name
+        root = traversal.root.name
+        name = traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
         if root == "var" and name in self.variables:
@@ -103,7 +104,8 @@ class AssertionScope(Struct, frozen=True):
 
     def lookup(self, traversal: Traversal) -> LookupResult:
         """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
-        root, name = traversal.root.name, traversal.first_name
+        root = traversal.root.name
+        name = traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
         if root != "output":
@@ -380,7 +382,9 @@ class OverridingProvider:
 
         `defaults` are values by resource type in a mock of it, None without a mock.
         """
-        self._inner, self._resources, self._defaults = inner, resources, defaults
+        self._inner = inner
+        self._resources = resources
+        self._defaults = defaults
         self.name = inner.name
         self.sends_changes = inner.sends_changes
         self.observes_objects = inner.observes_objects

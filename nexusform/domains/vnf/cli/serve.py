@@ -98,10 +98,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
         ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
     )
     screen.print_text(
-        (
-            f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: "
-            f"{len(packages)}"
-        )
+        f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: "
+        f"{len(packages)}"
     )
     with server:
         server.serve_forever()

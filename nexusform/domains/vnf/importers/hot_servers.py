@@ -55,7 +55,8 @@ class ServerGroup(Struct, frozen=True):
 
 def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup:
     """Return the group of an OS::Nova::ServerGroup."""
-    properties, notes = body.get_node("properties"), template.notes
+    properties = body.get_node("properties")
+    notes = template.notes
     title = template.resolve_value(properties.get_node("name"))
     policy = _parse_server_group_policy(name, properties, template)
     max_per_host = _parse_max_per_host(policy, properties, template)
@@ -308,7 +309,8 @@ def compute_group_repetition(
     else:
         sizes = _parse_scaled_sizes(template, resource)
     # None: no limit.
-    limit, outer_limit = sizes.maximum, outer.maximum
+    limit = sizes.maximum
+    outer_limit = outer.maximum
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
@@ -473,7 +475,8 @@ def _record_scheduler_hints(
 
     Its own, else the nearest around it (the last of `hints`).
     """
-    notes, own_hints = template.notes, properties.get_node(HINTS)
+    notes = template.notes
+    own_hints = properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if isinstance(template.resolve_value(zone), str):
         detail = (

@@ -150,7 +150,8 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     groups, scaling policies and nested templates. Others are ignored.
     """
     template = context.template
-    kind, properties = get_declared_type(body), get_resource_properties(body)
+    kind = get_declared_type(body)
+    properties = get_resource_properties(body)
     if kind in _SERVERS:
         add_server_vdu(reading, template, name, properties, context.repetition, context.hints)
     elif kind in _REPEATED_TYPES:
@@ -181,8 +182,10 @@ def _add_scaling_group(
 
     Report other resources.
     """
-    template, hints = context.template, context.hints
-    notes, properties = template.notes, get_resource_properties(body)
+    template = context.template
+    hints = context.hints
+    notes = template.notes
+    properties = get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
@@ -236,8 +239,11 @@ def _add_nested_template(
 
     An unknown template counts as one server.
     """
-    template, repetition, hints = context.template, context.repetition, context.hints
-    notes, properties = template.notes, get_resource_properties(body)
+    template = context.template
+    repetition = context.repetition
+    hints = context.hints
+    notes = template.notes
+    properties = get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
         hints = (*hints, SchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))

@@ -450,5 +450,6 @@ def _build_placement_rule(
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
         # SOL006 has no soft rules.
-        is_hard, origin = True, Origin(notes.file, body.line)
+        is_hard = True
+        origin = Origin(notes.file, body.line)
         yield PlacementRule(name, is_affinity, is_hard, scope, vdus, origin, label=label)

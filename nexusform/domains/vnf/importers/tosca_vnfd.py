@@ -301,7 +301,8 @@ def _list_placement_rules(
         target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
         targets = tuple(dict.fromkeys(target_vdus))
         # Of the older policy.
-        scope, label = MACHINE, "tacker.Placement"
+        scope = MACHINE
+        label = "tacker.Placement"
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
@@ -590,10 +591,12 @@ def _warn_duplicate_deltas(
     """
     first, second = policies
     # "": no hint.
-    wrong_policy, intended_vdu = second, ""
+    wrong_policy = second
+    intended_vdu = ""
     for deltas, name in product(policies, topology.node_names):
         if name != vdu and deltas.policy.startswith(name):
-            wrong_policy, intended_vdu = deltas, name
+            wrong_policy = deltas
+            intended_vdu = name
             # The first hint counts.
             break
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
@@ -665,7 +668,8 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
         if declared := topology.get_value(body, "properties", "default_level").text:
-            default, default_node = declared, body.get_node("properties", "default_level")
+            default = declared
+            default_node = body.get_node("properties", "default_level")
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(topology.notes.file, part.line)
             scale_levels[level] = _parse_counts(

@@ -260,7 +260,8 @@ def _warn_contradiction(
 ) -> None:
     """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
     vdu_names = ", ".join(name for name in rule.vdus if name in other.vdus)
-    first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
+    first_kind = describe_vdu_placement_rule(rule)
+    second_kind = describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:

@@ -106,7 +106,8 @@ class OperationRunner(Struct, frozen=True):
         self._report(operation_id, "started")
         clock = self.client.timing
         ends_at = clock.read_clock() + self.timeout
-        pause, failures = _FIRST_PAUSE, 0
+        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             operation = self._read_or_postpone(f"/vnf_lcm_op_occs/{operation_id}")
             if operation is None:

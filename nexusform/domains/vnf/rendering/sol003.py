@@ -58,7 +58,8 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
 
     A moved one is both removed and added.
     """
-    planned_values, prior_values = change.after or {}, change.before or {}
+    planned_values = change.after or {}
+    prior_values = change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
     added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]

@@ -116,7 +116,8 @@ def decide_grant(
     problem = _find_format_problem(request)
     if problem:
         return build_problem_details_response(INVALID, "Invalid grant request", problem)
-    occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
+    occurrence_id = request["vnfLcmOpOccId"]
+    instance_id = request["vnfInstanceId"]
     for record in records:
         if record.occurrence_id == occurrence_id:
             # No new record.
@@ -175,7 +176,8 @@ def _find_planned_grant(
     knows no instance of Tacker: the first grant binds one to a VNF of the plan. An operation is
     granted once, and again if it repeats a failed one.
     """
-    instance_id, operation = request["vnfInstanceId"], request["operation"]
+    instance_id = request["vnfInstanceId"]
+    operation = request["operation"]
     addresses = {record.instance_id: record.address for record in records}
     # Last grant of each planned operation.
     latest = {(record.address, record.number): record for record in records}
@@ -362,7 +364,8 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
     names = list(chain.from_iterable(operation.added.values()))
-    vnfcs, zones = get_mapping(attributes, "vnfcs"), build_zone_ids(change, names)
+    vnfcs = get_mapping(attributes, "vnfcs")
+    zones = build_zone_ids(change, names)
     return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 
 

@@ -368,10 +368,8 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
             problems.append(f"{path}: its VNFD has no descriptor_id.")
         elif descriptor_id in packages:
             problems.append(
-                (
-                    f"{path}: {packages[descriptor_id].path} has the same descriptor_id "
-                    f"{descriptor_id}."
-                )
+                f"{path}: {packages[descriptor_id].path} has the same descriptor_id "
+                f"{descriptor_id}."
             )
         else:
             packages[descriptor_id] = VnfPackageFile(path, descriptor_id)

@@ -28,7 +28,8 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     `type`, `aspectId` and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError,
     TypeError, ValueError and StopIteration if a case is incomplete.
     """
-    operation, levels = request["operation"], snapshot["scale_levels"]
+    operation = request["operation"]
+    levels = snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
     levels_after = dict(levels or {})
     if operation == "SCALE":

@@ -280,7 +280,8 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
     """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
-    rule, other = unmet_rule.rule, unmet_rule.conflicting_rule
+    rule = unmet_rule.rule
+    other = unmet_rule.conflicting_rule
     path = get_document_path(rule.origin.file)
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     # A server group's policy is no scope.
@@ -317,7 +318,8 @@ def compute_demand(
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
-    name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
+    name = str(attributes["name"])
+    blocks = get_mapping(attributes, "vdu")
     levels = compute_target_levels(attributes)
     # Of VMs by VDU.
     numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
@@ -529,7 +531,8 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
         operation = vnfc.get("came") or INSTANTIATED
         labels: dict[str, str] = {}
         if get_vm_role(vdu_name, get_mapping(blocks, vdu_name)) == WORKER:
-            machine, zone = vnfc["machine"], vnfc["availability_zone"]
+            machine = vnfc["machine"]
+            zone = vnfc["availability_zone"]
             labels = _compute_node_labels(attributes, vdu_name, operation, machine, zone)
         displayed[vm_name] = {**vnfc, "came": operation, "labels": labels}
     return displayed
@@ -545,7 +548,8 @@ def build_node_properties(
     if get_vm_role(vm.pool, block) != WORKER:
         return NodeProperties(labels={}, taints=(CONTROL_PLANE_TAINT,), kubelet=kubelet)
     operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
-    machine, zone = vm.placement.machine, vm.placement.availability_zone
+    machine = vm.placement.machine
+    zone = vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
     # invalid taints are reported by the checks.
     taints = [

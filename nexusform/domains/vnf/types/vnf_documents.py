@@ -88,7 +88,8 @@ def _read_instantiate_request(
     arguments: dict[str, Any] = {}
     problems = []
     for field, name in _REQUEST_FIELDS.items():
-        requested, configured = body.get(field), attributes.get(name)
+        requested = body.get(field)
+        configured = attributes.get(name)
         if requested is None:
             # Not in the request.
             continue
@@ -142,7 +143,8 @@ def _read_package_arguments(
     Vnfd, base_hot and nested. The arguments are UNKNOWN while its path or the flavour is. There are
     none without a package, or with a problem.
     """
-    path, flavour = attributes.get("csar"), attributes.get("flavour_id")
+    path = attributes.get("csar")
+    flavour = attributes.get("flavour_id")
     if path is None:
         return {}, []
     conflicting_names = list(filter(attributes.get, PACKAGED))

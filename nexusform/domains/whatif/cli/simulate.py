@@ -441,11 +441,14 @@ def _simulate_failure(
         return simulate_cluster_loss(*name_lookup.find_cluster(snapshot, arguments.cluster), pods)
     if arguments.rack:
         site, rack = name_lookup.find_rack(snapshot, arguments.rack)
-        scope, title = FailureScope.RACK, f"{site.id}/{rack}"
+        scope = FailureScope.RACK
+        title = f"{site.id}/{rack}"
         lost_machines = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
         site, machine = name_lookup.find_machine(snapshot, arguments.machine)
-        scope, title, lost_machines = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
+        scope = FailureScope.MACHINE
+        title = f"{site.id}/{machine}"
+        lost_machines = [machine]
     else:
         sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
         if not sites:
@@ -459,10 +462,8 @@ def _simulate_failure(
             ]
             note = enclose(" In an unknown state: ", format_first_items(unknown, 4), ".")
             raise click.UsageError(
-                (
-                    f"No machine is observed off or not ready.{note} Specify what to lose, for "
-                    "example -rack=ID."
-                )
+                f"No machine is observed off or not ready.{note} Specify what to lose, for "
+                "example -rack=ID."
             )
         if len(sites) > 1:
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)
@@ -471,7 +472,9 @@ def _simulate_failure(
             )
         [site] = sites
         # Only the machines added below.
-        scope, title, lost_machines = FailureScope.OBSERVED, site.id, []
+        scope = FailureScope.OBSERVED
+        title = site.id
+        lost_machines = []
     down = site.machines_down.difference(lost_machines) if arguments.observed else ()
     added = [name for name in site.machines if name in down]
     if added and lost_machines:

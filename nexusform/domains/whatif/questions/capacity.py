@@ -245,7 +245,8 @@ def _compute_sku_capacity(
         )
     # After filling the site, free vCPUs and GiB are left: the fewest if the most VMs fit.
     # Of one VM.
-    vcpus, memory = sku.cpus_in_cell * sku.numa_cells, sku.memory_in_cell * sku.numa_cells
+    vcpus = sku.cpus_in_cell * sku.numa_cells
+    memory = sku.memory_in_cell * sku.numa_cells
     unusable_vcpus = Interval(
         floor(totals.free_vcpus - total_free.maximum * vcpus),
         floor(totals.free_vcpus - total_free.minimum * vcpus),
@@ -420,7 +421,8 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
 
     Its own ones, and those blocked by other parts.
     """
-    sku, share = part.sku, Share.compute(part.sku)
+    sku = part.sku
+    share = Share.compute(part.sku)
     # A VM of several cells has a choice among more cells of a machine: no number of sets is
     # certain.
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

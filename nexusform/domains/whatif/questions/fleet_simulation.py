@@ -244,7 +244,8 @@ def _build_snapshot_without_members(
     instances: dict[Address, Instance] = {}
     records: dict[Address, object] = {}
     for site_object in site_objects:
-        address, kind = site_object.address, registries.resource_types.get(site_object.address.type)
+        address = site_object.address
+        kind = registries.resource_types.get(site_object.address.type)
         if kind is None:
             continue
         object_state = ObjectState(
@@ -254,7 +255,8 @@ def _build_snapshot_without_members(
         if kind.build_fleet_object is not None:
             attributes = dict(site_object.attributes)
             records[address] = kind.build_fleet_object(attributes)
-            arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
+            arguments = EvaluatedArguments(attributes)
+            decision = ActionDecision(planned=attributes)
             instances[address] = Instance(
                 address, kind, object_state, arguments=arguments, decision=decision
             )
@@ -463,10 +465,12 @@ def _build_member_states(
     states: dict[str, FleetMemberState] = {}
     for name in dict.fromkeys((*members_before, *members_after)):
         current = members_after.get(name)
-        before, after = _build_member(members_before.get(name), pods), _build_member(current, pods)
+        before = _build_member(members_before.get(name), pods)
+        after = _build_member(current, pods)
         states[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=before, planned=after)
         if current is not None:
-            states[name].configuration, states[name].cluster = current.record, current.cluster
+            states[name].configuration = current.record
+            states[name].cluster = current.cluster
     return states
 
 
@@ -615,7 +619,8 @@ def _compute_policy_drift(
 
     Also return the members allowed by its policy.
     """
-    spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
+    spec = placement.spec
+    policy = placement.spec.resolve_policy(member_list)
     namespace = spec.configuration.namespace
     drift = compute_policy_drift(
         placement.bindings, member_list, policy, spec.policy_snapshot, namespace

@@ -173,7 +173,8 @@ def simulate_kubernetes_upgrade(
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
-    version, address = get_running_version(cluster), cluster.pools[0].address
+    version = get_running_version(cluster)
+    address = cluster.pools[0].address
     return KubernetesUpgrade(
         cluster.id,
         cluster.name,
@@ -198,10 +199,8 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     """
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
-    surge, unavailable = (
-        compute_amount_of_total(max_surge, count),
-        compute_amount_of_total(max_unavailable, count),
-    )
+    surge = compute_amount_of_total(max_surge, count)
+    unavailable = compute_amount_of_total(max_unavailable, count)
     scheduler_before = scheduler.copy()
 
     def is_feasible(other_surge: int, other_unavailable: int) -> bool:
@@ -253,7 +252,8 @@ def _upgrade_batches(
     Return the batches, a failed one included, and its shortage or None. With a surge, a batch first
     creates `surge` new VMs. Without one, `unavailable` VMs are down meanwhile.
     """
-    size, is_surging = surge or max(unavailable, 1), surge > 0
+    size = surge or max(unavailable, 1)
+    is_surging = surge > 0
     machines_down = {machine.name for machine in scheduler.machines if machine.is_down}
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):

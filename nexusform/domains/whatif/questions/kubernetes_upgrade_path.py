@@ -198,7 +198,8 @@ class _OrderSearch:
 
         `versions_by_cluster` has, by cluster id, the running version and the hops.
         """
-        self._versions_by_cluster, self._pods = versions_by_cluster, pods
+        self._versions_by_cluster = versions_by_cluster
+        self._pods = pods
         self.tried_orders = 0
         self.passes = 0
 

@@ -466,17 +466,13 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
     for manifest in manifests:
         if is_fleet_group(manifest.group):
             messages.append(
-                (
-                    f"{manifest.title} is an object of the hub. Leave it out, and use -pick or "
-                    "-clusters."
-                )
+                f"{manifest.title} is an object of the hub. Leave it out, and use -pick or "
+                "-clusters."
             )
         elif is_reserved_namespace(manifest.namespace):
             messages.append(
-                (
-                    f"{manifest.title} is in a reserved namespace. Set metadata.namespace to "
-                    "another one."
-                )
+                f"{manifest.title} is in a reserved namespace. Set metadata.namespace to "
+                "another one."
             )
     return messages
 

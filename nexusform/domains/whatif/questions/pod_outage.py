@@ -230,7 +230,8 @@ def simulate_nodes_down(
             affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
     # numbers by workload key.
-    running_before, running_after = _count_running(existing), _count_running(pods_after)
+    running_before = _count_running(existing)
+    running_after = _count_running(pods_after)
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
         # All of its pods stay.

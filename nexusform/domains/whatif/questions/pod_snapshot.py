@@ -255,10 +255,8 @@ def _build_cluster_pods(
     Those of workloads applied directly or by placements, and those listed by kubectl. If a workload
     has no planned pods in state, pods are placed now.
     """
-    direct, placed_workloads = (
-        sources.direct.get(cluster.id, []),
-        sources.placed.get(cluster.id, {}),
-    )
+    direct = sources.direct.get(cluster.id, [])
+    placed_workloads = sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(
         cluster.id, cluster, placed_workloads.keys()
     ) or ObservedCluster(cluster)

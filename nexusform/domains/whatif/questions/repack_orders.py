@@ -111,7 +111,8 @@ class _MachineState(Struct):
         self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()
     ) -> bool:
         """Return True if a VM of the SKU fits after the departure of `leaving`, VMs as pairs of their cells and SKU."""
-        free, disk = list(self.cells), self.disk
+        free = list(self.cells)
+        disk = self.disk
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
             for cell in cells:
@@ -419,7 +420,8 @@ class _OrderSearch:
         locations = [self._locations[other.handle] for other in others]
         # All are on one machine.
         machine = locations[0].machine
-        state, sku = self._states[machine], self._demands[source.handle].sku
+        state = self._states[machine]
+        sku = self._demands[source.handle].sku
         if (
             machine == self._locations[source.handle].machine
             or source.vm_class not in state.machine.admitted
@@ -470,7 +472,8 @@ class _OrderSearch:
 
         Return the machine.
         """
-        sku, state = self._demands[source.handle].sku, self._states[location.machine]
+        sku = self._demands[source.handle].sku
+        state = self._states[location.machine]
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
         state.disk -= count * sku.disk_gib

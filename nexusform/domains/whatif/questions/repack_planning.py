@@ -315,7 +315,8 @@ def find_maximum_demand(
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     # numbers of VMs: there is a solution for `low`, and none for `high`.
-    low, high = 0, request.want
+    low = 0
+    high = request.want
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:

@@ -392,7 +392,8 @@ class RepackProgram:
         The number of cells with it. The row limits the changes to the number of cells. For a
         cleared unit it is 0, raised by the column of emptied machines: only their cells can change.
         """
-        program, size = self._program, len(unit.cells)
+        program = self._program
+        size = len(unit.cells)
         unit_name = ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared)
         unit_row = program.add_row(unit_name, upper=0.0 if unit.is_cleared else size)
         capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
@@ -465,7 +466,8 @@ class RepackProgram:
         A machine has two uses. It takes VMs that fit in every possible layout of its cells. Or all
         VMs in unknown cells leave, and its cells are known then.
         """
-        first, size = hosts[0], len(hosts)
+        first = hosts[0]
+        size = len(hosts)
         program = self._program
         # next to the VMs in place: None if no more VMs fit in every layout.
         capacity = None
@@ -641,7 +643,8 @@ class RepackProgram:
             return NoRepackSolution(
                 is_proved=answer.is_finished and not self.is_capped, bound=bound
             )
-        values, recreations = answer.values, round(answer.objective)
+        values = answer.values
+        recreations = round(answer.objective)
         # The minimum is proved.
         if self._is_fine and answer.bound >= answer.objective:
             # With values of additional columns at the end.

@@ -357,7 +357,8 @@ class _PodSimulation:
         """
         # drained ones by name.
         nodes = {step.source.vm.name: step for step in steps}
-        pods, existing = self._pods[cluster], self._existing[cluster]
+        pods = self._pods[cluster]
+        existing = self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
         for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
             self.violating.add(nodes[pod.node].source.handle)

@@ -115,7 +115,8 @@ def build_separation_rules(
     resolver = _GroupResolver(site, pods)
     rules: list[SeparationRule] = []
     for site_object in objects:
-        attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
+        attributes = site_object.attributes
+        is_rule = site_object.address.type == _RULE
         if (
             not is_rule
             or attributes.get("enforcement") == _WARN

@@ -95,7 +95,8 @@ def find_window_sequence(
     to the target machines of the choice, if it has any. Return the first certain order, else the
     one with the highest certainty, or None without one.
     """
-    best_sequence, best_certainty = None, -1.0
+    best_sequence = None
+    best_certainty = -1.0
     # strict: targets hold in every NUMA layout.
     for strategy, is_strict in _list_window_strategies(context, choice):
         builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
@@ -113,7 +114,8 @@ def find_window_sequence(
         if certainty == 1.0:
             return sequence
         if certainty > best_certainty:
-            best_sequence, best_certainty = sequence, certainty
+            best_sequence = sequence
+            best_certainty = certainty
     return best_sequence
 
 

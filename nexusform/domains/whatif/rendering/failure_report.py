@@ -264,7 +264,8 @@ def _build_location_section(pool: RecreatedPool) -> Section:
     """
     rows = []
     for replacement in pool.vms:
-        vm, location = replacement.vm, replacement.placement
+        vm = replacement.vm
+        location = replacement.placement
         location_text = format_short_location(location) if location is not None else "no capacity"
         rows.append(
             Row(

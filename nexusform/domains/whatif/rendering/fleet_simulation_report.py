@@ -64,7 +64,8 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
                 f"{changed_count:,} of {format_count(len(placements), 'placement')} {verb}"
             )
         summary = f"{'; '.join([changes_text, *_describe_findings(simulation)])}."
-    title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
+    title = f"Fleet: {edits} ({origin})"
+    facts = tuple(_build_notes(simulation))
     return Report(
         title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections)
     )
@@ -165,7 +166,8 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
     Key, policy, number of clusters (`3 -> 2` if some are added or removed), and these clusters. The
     last cell is "", or a note if the placement is not fulfilled.
     """
-    count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
+    count_before = len(placement.before.clusters)
+    count_after = len(placement.after.clusters)
     clusters = (
         f"{count_before:,} -> {count_after:,}"
         if _has_cluster_changes(placement)
@@ -232,7 +234,8 @@ def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Sectio
             reason = row.reason.removeprefix("kept: ")
             kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
         # Describe the difference of a newly created placement.
-        gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
+        gained = placement.fresh.gained_clusters
+        lost = placement.fresh.lost_clusters
         clauses = (
             enclose("hold ", format_list(gained, 4)),
             enclose("not hold ", format_list(lost, 4)),

@@ -115,9 +115,13 @@ def _format_surge(pool: PoolUpgrade) -> str:
 
     `+2` (new ones first), `-1` (old ones deleted first), `+2 (surge 10%)`.
     """
-    text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
+    text = f"-{pool.unavailable}"
+    name = "unavailable"
+    configured = pool.max_unavailable
     if pool.surge:
-        text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
+        text = f"+{pool.surge}"
+        name = "surge"
+        configured = pool.max_surge
     return f"{text} ({name} {configured})" if "%" in configured else text
 
 

@@ -35,7 +35,8 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
             # No solution without the constraint, either.
             answer, recreations = "no", ""
             if constraint.recreations is not None:
-                answer, recreations = "yes", f"{constraint.recreations:,}"
+                answer = "yes"
+                recreations = f"{constraint.recreations:,}"
             elif constraint.undecided:
                 answer = "not decided"
             constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
@@ -70,7 +71,8 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
 
 def _build_summary(repack: RepackResult) -> str:
     """Build the summary: number of re-creations, and whether it or the impossibility is proved."""
-    want, sku = repack.request.want, repack.request.sku.title
+    want = repack.request.want
+    sku = repack.request.sku.title
     # 0 without a solution.
     recreations = repack.recreations or 0
     match repack.status:
@@ -83,7 +85,8 @@ def _build_summary(repack: RepackResult) -> str:
             vms = format_count(recreations, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
         case RepackStatus.GAP if recreations:
-            bound, vms = repack.bound or 0, format_count(recreations, "VM")
+            bound = repack.bound or 0
+            vms = format_count(recreations, "VM")
             per_cent = 100 * (recreations - bound) / recreations
             return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
@@ -174,7 +177,8 @@ def _describe_certainty(repack: RepackResult) -> str:
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
     # samples of a window.
-    fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)
+    fewest = min(step.runs for step in steps)
+    most = max(step.runs for step in steps)
     samples = (
         f"{fewest} of {fewest} samples"
         if fewest == most
@@ -203,7 +207,8 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
     """
     rows = []
     for step in window.steps:
-        vm, pod_count = step.source.vm, f"{step.source.pods:,}"
+        vm = step.source.vm
+        pod_count = f"{step.source.pods:,}"
         locations = format_short_location(vm.placement), format_short_location(step.target)
         rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
     table = Table(

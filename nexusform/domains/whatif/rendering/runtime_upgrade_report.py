@@ -239,7 +239,8 @@ def _describe_drain(*, is_drained: bool) -> str:
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
     """Build the row of a pool: VMs, fewest VMs up, waves with VMs down, and the result."""
-    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves)
+    fewest = str(verdict.minimum_up)
+    waves = format_spans(verdict.waves)
     result = verdict.outcome.value
     if verdict.is_control_plane:
         result = f"quorum {result} (needs {verdict.quorum})"

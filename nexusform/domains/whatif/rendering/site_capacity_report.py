@@ -43,14 +43,16 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
         ]
         summaries.append(prefix + _build_summary(answer))
     names = format_list(answer.site_id for answer in answers)
-    title, verdict = f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}."
+    title = f"Capacity of {names} ({origin})"
+    verdict = f"{'; '.join(summaries)}."
     return Report(title, verdict, has_findings, facts=tuple(facts), sections=tuple(sections))
 
 
 def _build_summary(answer: CapacityAnswer) -> str:
     """Build the summary: `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`, or the complete sets of a mix."""
     if answer.mix is not None:
-        sets, sequential_sets = answer.mix.sets, answer.mix.sequential_sets
+        sets = answer.mix.sets
+        sequential_sets = answer.mix.sequential_sets
         order = "" if sequential_sets == sets else f" at once, {sequential_sets} one after another"
         noun = select_word_form(sets.maximum, "set")
         return f"{sets} {noun} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}{order}"

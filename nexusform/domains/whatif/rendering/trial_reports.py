@@ -289,10 +289,8 @@ def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Sect
 
 def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:
     """Return the clusters picked by a placement after the evictions and not before."""
-    after, before = (
-        result.best.clusters.get(address, frozenset()),
-        result.before.clusters.get(address, frozenset()),
-    )
+    after = result.best.clusters.get(address, frozenset())
+    before = result.before.clusters.get(address, frozenset())
     return sorted(after - before)
 
 
@@ -370,7 +368,8 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     if result.trial is not None:
         proof = describe_minimality_proof(result)
     elif result.waiting_bindings:
-        is_possible, reasons = False, list(list_failure_reasons(result))
+        is_possible = False
+        reasons = list(list_failure_reasons(result))
     elif result.before.unknown:
         is_possible = None
     return {

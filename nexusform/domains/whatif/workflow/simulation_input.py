@@ -233,7 +233,8 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_problems = _read_observed_clusters(location, state)
     problems += node_problems
-    objects, observations = list_state_objects(state), ClusterObservations(clusters)
+    objects = list_state_objects(state)
+    observations = ClusterObservations(clusters)
     return _build_input(objects, state.catalogue, observations, origin, problems, sources)
 
 

@@ -18,7 +18,8 @@ MAX_BLOCKING_POOLS = 5
 
 def select_fitting_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells with enough free vCPUs and memory for a VM's share, ascending."""
-    cpus, memory = share.cpus, share.memory
+    cpus = share.cpus
+    memory = share.memory
     free_memory = capacity.memory
     return [
         cell
@@ -42,7 +43,8 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
 
     Its shortage, or None if as many cells as needed by the SKU have capacity.
     """
-    share, needed = Share.compute(sku), sku.numa_cells
+    share = Share.compute(sku)
+    needed = sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
         """Return why too few cells have enough CPUs and memory for a part of the VM, None if it fits."""
@@ -50,7 +52,8 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
         if fitting >= needed:  # it fits
             return None
         if needed == 1:
-            max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
+            max_cpus = max(capacity.cpus, default=0)
+            max_memory = max(capacity.memory, default=0)
             if max_memory < sku.memory_mib:
                 return (
                     f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"

@@ -77,7 +77,8 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
 
 def _describe_hardware_shortage(context: ShortageContext) -> str:
     """Explain why no machine is left, and name the largest SKU supported by this hardware."""
-    sku, catalogue = context.demand.sku, CATALOGUES[NEWEST]
+    sku = context.demand.sku
+    catalogue = CATALOGUES[NEWEST]
     names = {context.layout.machines[number].machine_sku for number in context.machines}
     # Without machines with figures of their own.
     hardware = sorted(filter(None, names))

@@ -78,7 +78,8 @@ def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
     """
     if not demand.sku.extra_large:
         return None
-    site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large
+    site_counts = usage.extra_large
+    cluster_counts = usage.cluster.extra_large
     return lambda machine: int(site_counts[machine] <= cluster_counts[machine])
 
 

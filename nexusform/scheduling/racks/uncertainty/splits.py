@@ -241,7 +241,8 @@ def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterato
         return
     if sum(map(len, kinds)) < count:
         return
-    first_kind, other_kinds = kinds[0], kinds[1:]
+    first_kind = kinds[0]
+    other_kinds = kinds[1:]
     for number in range(min(count, len(first_kind)), -1, -1):
         for other_cells in _iterate_cell_choices(other_kinds, count - number):
             yield (*first_kind[:number], *other_cells)
@@ -335,7 +336,8 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
     # free on the machine; negative if short.
-    cpus, memory = sum(capacity.cpus), sum(capacity.memory)
+    cpus = sum(capacity.cpus)
+    memory = sum(capacity.memory)
     for other in shares:
         cpus -= other.cpus * other.cells
         memory -= other.memory * other.cells

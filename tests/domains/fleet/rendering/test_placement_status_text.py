@@ -87,7 +87,7 @@ def test_events_match_the_hub() -> None:
         (
             "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  Started "
             "rolling out the latest resources"
-        ),  # noqa: E501
+        ),
     ]
     assert [line.split()[1] for line in events[3:]] == [
         "PlacementOverriddenSucceeded",

@@ -217,14 +217,13 @@ def interpolate_score(
     None if no or equal values in the fleet, a text on failure. Computed in doubles like KubeFleet,
     since rounding is visible.
     """
-    minimum, maximum = extremes.minimum, extremes.maximum
+    minimum = extremes.minimum
+    maximum = extremes.maximum
     if minimum is None or maximum is None:
         return None
-    observed, low, high = (
-        value.convert_to_float(),
-        minimum.convert_to_float(),
-        maximum.convert_to_float(),
-    )
+    observed = value.convert_to_float()
+    low = minimum.convert_to_float()
+    high = maximum.convert_to_float()
     # NaN, infinite, or out of range.
     if not -math.inf < low <= observed <= high < math.inf:
         # The numbers as printed by Go.

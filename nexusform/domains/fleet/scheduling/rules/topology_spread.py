@@ -45,7 +45,8 @@ def build_topology_domains(
     if not domain_counts:
         return ()
     counts = [count for _, count in domain_counts]
-    smallest, largest = min(counts), max(counts)
+    smallest = min(counts)
+    largest = max(counts)
     is_smallest_unique = counts.count(smallest) == 1
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:

@@ -56,7 +56,8 @@ def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:
     """Scale the scores to 0 (minimum) to 100 (maximum); all 0 if they are equal."""
-    minimum, maximum = min(raws), max(raws)
+    minimum = min(raws)
+    maximum = max(raws)
     if minimum == maximum:
         return [0] * len(raws)
     return [int(100.0 * ((raw - minimum) / (maximum - minimum))) for raw in raws]
