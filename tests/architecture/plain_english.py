@@ -427,13 +427,14 @@ HOUSE_WORDS = frozenset(
         "noted",
     ]
 )
-MEASURES = (
-    "names without a verb",
-    "participle names",
-    "docstrings without a verb",
-    "relative words",
-    "house words",
-)
+# Measures, and of what each is a share.
+MEASURES = {
+    "names without a verb": "functions",
+    "participle names": "functions",
+    "docstrings without a verb": "docstrings",
+    "relative words": "words",
+    "house words": "words",
+}
 
 
 def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -472,12 +473,14 @@ def starts_with_verb(docstring: str) -> bool:
 
 @cache
 def count_violations(path: Path) -> Counter[str]:
-    """Count the violations of a file, by measure."""
+    """Count the violations of a file by measure, and its functions, docstrings and their words."""
     tree = ast.parse(path.read_text())
     counts: Counter[str] = Counter(dict.fromkeys(MEASURES, 0))
     for name, docstring, is_property in iterate_functions(tree):
         if is_property:
             continue
+        counts["functions"] += 1
+        counts["docstrings"] += bool(docstring)
         words = name.lower().split("_")
         counts["names without a verb"] += words[0] not in VERBS
         is_participle = (
@@ -487,6 +490,7 @@ def count_violations(path: Path) -> Counter[str]:
         counts["docstrings without a verb"] += bool(docstring) and not starts_with_verb(docstring)
     for docstring in iterate_docstrings(tree):
         for word in re.findall(r"[A-Za-z']+", docstring):
+            counts["words"] += 1
             counts["relative words"] += word.lower() in RELATIVE_WORDS
             counts["house words"] += word.lower() in HOUSE_WORDS
     return counts

@@ -1,20 +1,27 @@
-"""Tests of plain English: a table holds the violations left in each package.
-
-A count may only fall, so new code has none: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower counts, never
-higher ones.
-"""
+"""Tests of plain English: the share of violations in each package stays below a limit."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
 from tests.architecture.plain_english import MEASURES, count_violations
-from tests.architecture.test_size import ROOT, get_package
 
-TABLE = Path(__file__).with_name("plain_english.json")
+ROOT = Path(__file__).parents[2]
+# Violations per 100 functions, docstrings or words of docstrings, in each package.
+LIMITS = {
+    "names without a verb": 12.0,
+    "participle names": 1.0,
+    "docstrings without a verb": 5.0,
+    "relative words": 2.5,
+    "house words": 0.2,
+}
+
+
+def get_package(path: Path) -> str:
+    """Return the package of a product file: `planning`, `domains/fleet`, or "" at the root."""
+    parts = path.relative_to(ROOT / "nexusform").parts[:-1]
+    return "/".join(parts[: 2 if parts[:1] == ("domains",) else 1])
 
 
 def count_by_package() -> dict[str, Counter[str]]:
@@ -25,23 +32,16 @@ def count_by_package() -> dict[str, Counter[str]]:
     return counts
 
 
-def test_no_package_gets_less_plain() -> None:
-    counts = count_by_package()
-    table = json.loads(TABLE.read_text())
-    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
-        table = {
-            package: {
-                measure: min(counts[package][measure], table.get(package, {}).get(measure, 0))
-                for measure in MEASURES
-            }
-            for package in sorted(counts)
-        }
-        TABLE.write_text(json.dumps(table, indent=2) + "\n")
+def test_every_package_is_plain() -> None:
+    shares = {
+        (package, measure): 100 * counts[measure] / max(counts[whole], 1)
+        for package, counts in count_by_package().items()
+        for measure, whole in MEASURES.items()
+    }
     worse = [
-        f"nexusform/{package}: {count} {measure}, {table.get(package, {}).get(measure, 0)} allowed"
-        for package, measured in sorted(counts.items())
-        for measure, count in measured.items()
-        if count > table.get(package, {}).get(measure, 0)
+        f"nexusform/{package}: {share:.1f} {measure} per 100 {MEASURES[measure]}, {LIMITS[measure]} allowed"
+        for (package, measure), share in sorted(shares.items())
+        if share > LIMITS[measure]
     ]
     assert not worse, "\n".join(worse)
 
@@ -57,4 +57,7 @@ def test_name_without_verb_is_counted(tmp_path: Path) -> None:
         "docstrings without a verb": 1,
         "relative words": 1,
         "house words": 1,
+        "functions": 2,
+        "docstrings": 2,
+        "words": 6,
     }
