@@ -1,41 +1,26 @@
-"""Points at which a test kills a command, and long or random cases.
+"""Selection of long cases: fault series, kill points, many random cases, and running programs.
 
-An eighth of them per commit, all of them with NEXUSFORM_CRASH_POINTS=all.
-
-NEXUSFORM_CRASH_POINTS=2/6 runs the second of six shares; the six shares together cover all points.
+The README's test command tries the first of every eight, the same ones on each commit. `.ci/run`
+tries all cases of the test files that a change can reach (tests/change_reach.py), `.ci/crashes` all
+cases of all files: both set NEXUSFORM_CRASH_POINTS=all. NEXUSFORM_CRASH_POINTS=2/6 tries the second
+of six shares; the six shares together cover all cases.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 Point = TypeVar("Point")
+# The README's command tries one of so many long cases.
 SHARE = 8
 
 
-@cache
-def choose_share(share: int = SHARE) -> int:
-    """Return the eighth (or other share) of this commit, from 0.
-
-    0 outside of git, and if all points are tried.
-    """
-    if tries_all():
-        return 0
-    command = ["git", "rev-parse", "HEAD"]
-    root = Path(__file__).parent
-    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return int(result.stdout.strip() or "0", 16) % share if result.returncode == 0 else 0
-
-
 def tries_all() -> bool:
-    """Return whether this run tries every point, or every point of its share."""
+    """Return whether this run tries every case, or every case of its share."""
     return bool(os.environ.get("NEXUSFORM_CRASH_POINTS"))
 
 
@@ -46,46 +31,35 @@ def select_share(points: Sequence[Point]) -> list[Point]:
 
 
 def select_cases(cases: Sequence[Point]) -> list[Point]:
-    """Return an eighth of long cases by commit, at least one.
-
-    If every point is tried, all of them or a share.
-    """
-    if tries_all():
-        return select_share(cases)
-    return list(cases[choose_share() % min(SHARE, len(cases)) :: SHARE])
+    """Return the first of every eight cases; all cases, or those of a share, if all are tried."""
+    return select_share(cases) if tries_all() else list(cases[::SHARE])
 
 
 def select_groups(groups: Sequence[Point]) -> list[Point]:
-    """Return an eighth of groups of points by commit, at least one.
+    """Return the first of every eight groups of points; all groups if all points are tried.
 
-    If every point is tried, all groups, because a share has points of each.
+    A share has points of each group.
     """
     return list(groups) if tries_all() else select_cases(groups)
 
 
+def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
+    """Return the points of this run: at most `maximum`, spread evenly, unless all are tried."""
+    if tries_all():
+        return select_share(points)
+    count = min(maximum, len(points))
+    return [points[number * len(points) // count] for number in range(count)]
+
+
 def scale_count(count: int) -> int:
-    """Return the number of random cases of this run: an eighth, or all if every point is tried."""
+    """Return the number of random cases of this run: an eighth, or all if all are tried."""
     return count if tries_all() else count // SHARE
 
 
-def run_at_eighth(number: int) -> pytest.MarkDecorator:
-    """Return the mark of tests for one eighth of the commits; a run of all points includes them."""
-    is_skipped = not tries_all() and choose_share() != number
-    return pytest.mark.skipif(
-        is_skipped, reason="tried by an eighth of the commits, and by .ci/crashes"
-    )
+def build_long_mark() -> pytest.MarkDecorator:
+    """Return the mark of a test that only `.ci/run` and `.ci/crashes` try."""
+    reason = "long: .ci/run tries it if the change can reach it, .ci/crashes always"
+    return pytest.mark.skipif(not tries_all(), reason=reason)
 
 
-def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
-    """Return the points of this run, at most `maximum` of them spread evenly.
-
-    The first one depends on the commit.
-    """
-    if tries_all():
-        return select_share(points)
-    chosen = select_cases(points) if points else []
-    count = min(maximum, len(chosen))
-    first = choose_share(SHARE * len(chosen)) // SHARE if chosen else 0
-    return [
-        chosen[(first + number * len(chosen) // count) % len(chosen)] for number in range(count)
-    ]
+long_case = build_long_mark()

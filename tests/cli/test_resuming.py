@@ -20,7 +20,7 @@ from nexusform.planning.conclusion import plan_assembly
 from nexusform.plans.saved import plan_file
 from tests import commands
 from tests.cli.killed_commands import DIED
-from tests.kill_points import SHARE, choose_share, tries_all
+from tests.kill_points import SHARE, tries_all
 
 STATE = Path("state/nexusform.nfstate")
 SITE = """provider "simulated" {{
@@ -101,7 +101,7 @@ def kill_apply(words: list[str], call: int) -> bool:
 @pytest.mark.slow
 def test_reviewed_plan_is_completed_after_a_kill_at_any_call(nf: Shell, tmp_path: Path) -> None:
     points = 0
-    for call in range(1 + choose_share(), 100, 1 if tries_all() else SHARE):
+    for call in range(1, 100, 1 if tries_all() else SHARE):
         place = tmp_path / f"point{call}"
         place.mkdir()
         os.chdir(place)

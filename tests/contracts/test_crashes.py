@@ -2,7 +2,7 @@
 
 An apply still reaches the reviewed plan, an edit of the state is complete or has no effect.
 
-Every run tries some points of files and of one server, chosen by the commit (tests/kill_points.py);
+The README's command tries a few points of files and of one server (tests/kill_points.py);
 NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
+from nexusform.state.journal import Intent, parse_journal
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, CommandRunner
 from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
 from tests.kill_points import select_groups, select_points, tries_all
@@ -161,6 +162,26 @@ class CrashScenario:
                     nodes |= {name: node["machine"] for name, node in attributes["nodes"].items()}
         return nodes, sorted(objects)
 
+    def check_journal(self, where: Path) -> None:
+        """Check that a killed apply recorded every object of the site before it created it."""
+        reality = where.parent / "site.json"
+        created = json.loads(reality.read_text()) if reality.exists() else []
+        backend = self.backend(where)
+        records, problems = parse_journal(backend.read_journal())
+        assert problems == []
+        recorded = {
+            (record.key_type, record.key_id) for record in records if isinstance(record, Intent)
+        }
+        # At its end an apply writes the state and removes the journal.
+        document = json.loads(backend.read() or b"{}")
+        recorded |= {
+            (resource["type"], instance["attributes"]["id"])
+            for resource in document.get("resources", ())
+            for instance in resource["instances"]
+        }
+        lost = {(item["type"], item["id"]) for item in created} - recorded
+        assert lost == set(), "the apply created objects without an intent in its journal"
+
     def unlock(self, where: Path) -> None:
         """Break the lock of a dead holder if it does not expire."""
         if self.kind.frees_within is not None:
@@ -252,6 +273,8 @@ def interrupt_applies(story: CrashScenario, part: int) -> list[InterruptedComman
     ):
         where = story.fresh(f"{kind}-{call}")
         code = story.broken(where, words, kind, call)
+        if code == DIED:
+            story.check_journal(where)
         is_directory_lost = code == DIED and number % 2 == 1
         if is_directory_lost:
             shutil.rmtree(where)
@@ -262,7 +285,7 @@ def interrupt_applies(story: CrashScenario, part: int) -> list[InterruptedComman
         is_journal_lost = is_directory_lost and story.kind.backend == "http"
         finish = partial(story.finish, where, is_journal_lost=is_journal_lost)
         broken.append(InterruptedCommand(f"{kind} at call {call} of apply", finish))
-    # The few points of one commit may all be full disks.
+    # The few points of the short selection may all be full disks.
     if tries_all():
         assert died > len(broken) // 3
     return broken

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import commands
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 from tests.rendering.real_plans import SMALL, nexusform, plan_directory, plan_repair
 
 POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
@@ -84,7 +84,7 @@ def _save_plan(where: Path, name: str, plan: Path) -> None:
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-@run_at_eighth(1)
+@long_case
 def test_repairs_pass(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
     assert checkov_failures["repaired"] == {}
 

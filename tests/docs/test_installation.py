@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kill_points import run_at_eighth, tries_all
+from tests.kill_points import long_case, tries_all
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "ci"
@@ -186,7 +186,7 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 # --- builds ------------------------------------------------------------------------------------
 
-# Builds install tools and all dependencies: most run for an eighth of the commits, and all in
+# Builds install tools and all dependencies: most run in .ci/run if the change can reach them, and all in
 # `.ci/crashes` and in the nightly run.
 
 
@@ -248,7 +248,7 @@ def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_p
 
 
 @pytest.mark.slow
-@run_at_eighth(4)
+@long_case
 def test_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
     with tarfile.open(built[".gz"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -262,7 +262,7 @@ def test_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
 
 
 @pytest.mark.slow
-@run_at_eighth(4)
+@long_case
 def test_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".whl"]) as archive:
         (name,) = [
@@ -272,7 +272,7 @@ def test_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> Non
 
 
 @pytest.mark.slow
-@run_at_eighth(0)
+@long_case
 @pytest.mark.parametrize("recipe", ["github"])
 def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
     create_environment(tmp_path / "venv")
@@ -291,7 +291,7 @@ def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path
 
 
 @pytest.mark.slow
-@run_at_eighth(4)
+@long_case
 @pytest.mark.skipif(not HAS_ZIPAPP, reason="the zipapp is for CPython 3.11 on linux-x86_64")
 def test_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
     assert_plans_the_example([sys.executable, str(built[".pyz"])], SHIV_ROOT=str(tmp_path))

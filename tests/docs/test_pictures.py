@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.docs.documented_domains import of_documented_domains
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -60,7 +60,7 @@ def test_every_picture_is_small_and_used() -> None:
 @pytest.mark.skipif(
     _load_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"
 )
-@run_at_eighth(5)
+@long_case
 def test_script_draws_the_pictures(plan_directory: Path, tmp_path: Path) -> None:
     _load_module().draw(plan_directory, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in PICTURES.iterdir()}

@@ -17,7 +17,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfinement
 from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
 from tests.contracts.http_state_server import run_state_server
-from tests.kill_points import run_at_eighth, scale_count
+from tests.kill_points import long_case, scale_count
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
 CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES") or scale_count(160))
@@ -594,7 +594,7 @@ def test_hostile_configurations_succeed_without_confinement(tmp_path: Path) -> N
 
 @pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@run_at_eighth(2)
+@long_case
 def test_kernel_reports_no_outside_file_opened(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     log = place.parent / f"{place.name}.strace"

@@ -21,7 +21,7 @@ from nexusform.domains.fleet.scheduling.bindings import Health, Member, Resource
 from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
 MEMBERS = """
@@ -63,7 +63,7 @@ def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@run_at_eighth(1)
+@long_case
 @pytest.mark.skipif(bool(find_obstacle(*HUB_PROGRAMS)), reason=find_obstacle(*HUB_PROGRAMS))
 def test_plan_is_checked_by_running_hub_agent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

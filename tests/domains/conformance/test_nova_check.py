@@ -28,7 +28,7 @@ from tests.domains.openstack.test_openstack_site import (
     change_row,
     describe_hosts,
 )
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
 needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
@@ -58,7 +58,7 @@ def list_running_programs() -> str:
 
 @needs_nova
 @pytest.mark.slow
-@run_at_eighth(7)
+@long_case
 def test_plan_is_checked_by_nova(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +91,7 @@ def test_plan_is_checked_by_nova(
 
 @needs_nova
 @pytest.mark.slow
-@run_at_eighth(7)
+@long_case
 def test_running_servers_count() -> None:
     words = ["-check-with=nova=" + str(NOVA), "-samples=2", "-report=json:p.json"]
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
@@ -102,7 +102,7 @@ def test_running_servers_count() -> None:
 
 @needs_nova
 @pytest.mark.slow
-@run_at_eighth(7)
+@long_case
 def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Its NUMA cells are in the table of hosts, and its flavor takes them again in the check."""
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", NUMA))
@@ -208,7 +208,7 @@ def test_sandboxed_run_starts_no_program(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @needs_nova
-@run_at_eighth(7)
+@long_case
 def test_cases_list_servers_in_creation_order() -> None:
     site = record_nova.build_document(9)
     process = record_nova.NovaProcess()

@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import assumptions, profile
 from tests.domains.hub.api_programs import PROGRAMS, find_obstacle
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 from tests.nightly import pod_worlds
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
@@ -69,7 +69,7 @@ def list_running_programs() -> str:
 
 
 @pytest.mark.slow
-@run_at_eighth(6)
+@long_case
 @pytest.mark.skipif(
     bool(find_obstacle("etcd", "kube-apiserver", "kube-scheduler")),
     reason=find_obstacle("kube-scheduler"),

@@ -32,7 +32,9 @@ GO
 go mod init hub.test/etcd >/dev/null 2>&1
 go get "go.etcd.io/etcd/server/v3@$etcd" >/dev/null 2>&1
 go mod tidy >/dev/null 2>&1
-go build -o "$new/" . && mv "$new/etcd" "$out/"
+# Separate commands: a failed build on the left of && would not end the script.
+go build -o "$new/" .
+mv "$new/etcd" "$out/"
 
 mkdir "$work/kube" && cd "$work/kube"
 printf 'module hub.test/kube\n\ngo 1.24.0\n' > go.mod
@@ -70,7 +72,8 @@ if [ "$hub" = pods ]; then
 fi
 go mod tidy >/dev/null 2>&1
 version="-X k8s.io/component-base/version.gitVersion=v$kubernetes"
-go build -trimpath -ldflags "-s -w $version" -o "$new/" "${programs[@]/#/./}" && mv "$new"/* "$out/"
+go build -trimpath -ldflags "-s -w $version" -o "$new/" "${programs[@]/#/./}"
+mv "$new"/* "$out/"
 [ "$hub" = hub ] || exit 0
 
 mkdir "$work/fleet" && cd "$work/fleet"

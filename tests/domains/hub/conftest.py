@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obs
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
-from tests.kill_points import choose_share, tries_all
+from tests.kill_points import tries_all
 
 
 @pytest.fixture
@@ -23,7 +22,6 @@ def controller() -> Controller:
 
 
 OURS, REAL = "ours", "api-server"
-SIXTEENTH = 16
 _NEEDED = ("etcd", "kube-apiserver")
 _OBSTACLE = find_obstacle(*_NEEDED)
 _BEDS = (
@@ -46,18 +44,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a sixteenth of the cases beside a real API server for each commit.
-
-    `.ci/crashes` runs all.
-    """
+    """Leave out the cases beside a real API server, unless all cases are tried."""
     if not tries_all():
-        items[:] = [item for item in items if not _is_for_other_commits(item)]
+        items[:] = [item for item in items if not _needs_api_server(item)]
 
 
-def _is_for_other_commits(item: pytest.Item) -> bool:
+def _needs_api_server(item: pytest.Item) -> bool:
     case = getattr(item, "callspec", None)
-    beside_server = case is not None and case.params.get("bed") == REAL
-    return beside_server and crc32(item.nodeid.encode()) % SIXTEENTH != choose_share(SIXTEENTH)
+    return case is not None and case.params.get("bed") == REAL
 
 
 _RUNNING: dict[tuple[str, ...], ApiPrograms] = {}

@@ -16,13 +16,13 @@ from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_identity import COMMANDS
 from tests.domains.hub.test_hub_order import BUDGET, SECOND
 from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, append_configuration
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-"),
-    run_at_eighth(3),
+    long_case,
 ]
 
 

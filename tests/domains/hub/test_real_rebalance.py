@@ -24,7 +24,7 @@ from tests.domains.whatif.cli.test_simulate_rebalance import (
     build_member,
     set_replicas,
 )
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 from tests.nightly.feasibility import build_node_body
 from tests.nightly.live_cluster import start_cluster
 from tests.planning.harness import plan
@@ -107,7 +107,7 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
     return min(figures)
 
 
-@run_at_eighth(0)
+@long_case
 def test_rebalancing_ends_as_predicted_within_budget(
     real_hub: RealHub, run_command: CommandRunner
 ) -> None:
@@ -164,7 +164,7 @@ def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
     hub._until(lambda: all(pods.count_ready(name) == count for name, count in expected.items()))
 
 
-@run_at_eighth(6)
+@long_case
 @pytest.mark.skipif(
     bool(find_obstacle("kube-scheduler")), reason=find_obstacle("kube-scheduler") or "-"
 )

@@ -17,7 +17,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.cli.site_flags import check_engine_name
 from nexusform.domains.sites.types.site_tasks import TaskEngineError
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -110,7 +110,7 @@ def test_killed_command_is_resumed(fleet: Fleet, command: Command) -> None:
 
 
 @pytest.mark.slow
-@run_at_eighth(3)
+@long_case
 @pytest.mark.filterwarnings("ignore")
 def test_killed_cluster_workers_are_replaced(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]

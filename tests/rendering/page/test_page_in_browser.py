@@ -13,7 +13,7 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
-from tests.kill_points import run_at_eighth, select_cases
+from tests.kill_points import long_case, select_cases
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -651,7 +651,7 @@ def test_light_and_dark_themes(browser: Browser, pages: dict[str, Path]) -> None
     browser.choose("#theme", "auto")
 
 
-@run_at_eighth(2)
+@long_case
 def test_large_plan_renders_only_visible_parts(browser: Browser, tmp_path: Path) -> None:
     real = plan_many_objects(tmp_path, 5000)
     page = tmp_path / "many.html"
@@ -753,7 +753,7 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-@run_at_eighth(1)
+@long_case
 def test_ten_thousand_machines_fit_three_screens_and_three_sheets(
     browser: Browser, tmp_path: Path
 ) -> None:

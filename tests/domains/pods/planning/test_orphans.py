@@ -18,7 +18,7 @@ from tests.domains.pods.planning.test_cluster_observation import (
 )
 from tests.domains.pods.planning.test_live_workloads import build_configuration
 from tests.domains.pods.planning.test_pods import build_deployment, read_pod_changes
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 from tests.nightly.live_cluster import LiveCluster, start_cluster
 from tests.planning.harness import build_state_after, is_empty, plan, require_success
 
@@ -167,7 +167,7 @@ def _create_object(cluster: LiveCluster, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-@run_at_eighth(3)
+@long_case
 @pytest.mark.skipif(bool(find_obstacle(*_PROGRAMS)), reason=find_obstacle(*_PROGRAMS) or "-")
 @pytest.mark.parametrize(
     ("kind", "spec", "names", "labels", "kept"),

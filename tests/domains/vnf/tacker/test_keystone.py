@@ -16,7 +16,7 @@ from nexusform.domains.vnf.providers.tacker_client import fetch_token, read_cred
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.vnf.tacker.tacker_bed import TACKER, find_port
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 PASSWORD = {"OS_USERNAME": "admin", "OS_PASSWORD": "secret"}
 PROJECT = {
@@ -43,7 +43,7 @@ pytestmark = [
         reason="Keystone is not installed (pip install keystone==30.0.0 beside Tacker)",
     ),
     pytest.mark.xdist_group("keystone"),
-    run_at_eighth(2),
+    long_case,
 ]
 
 

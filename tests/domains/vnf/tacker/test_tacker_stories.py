@@ -16,7 +16,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from tests.domains.vnf.tacker.packages import PackageSpec, VduSpec
 from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Scenario, TackerBed
-from tests.kill_points import run_at_eighth
+from tests.kill_points import long_case
 
 pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, reason=MISSING)]
 
@@ -28,7 +28,7 @@ MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
 ENDS_AT = time.monotonic() + 60 * MINUTES
 # The nightly check runs all scenarios.
 if "NEXUSFORM_TACKER_STORIES" not in os.environ:
-    pytestmark.append(run_at_eighth(5))
+    pytestmark.append(long_case)
 nightly = pytest.mark.skipif(
     "NEXUSFORM_TACKER_STORIES" not in os.environ,
     reason="a story of the nightly check (NEXUSFORM_TACKER_STORIES=100)",

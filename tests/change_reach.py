@@ -1,0 +1,179 @@
+"""Test files with long cases that a change can reach, from the changed paths and the import graph.
+
+`python -m tests.change_reach` prints them, one per line; on stderr what it compares, and what it
+leaves out and why. `--all` prints all of them. The change is `git diff $NEXUSFORM_BASE..HEAD`.
+Without that variable it is every commit of the 24 hours before HEAD; without history, everything.
+
+A file is a node of the graph. A test reaches the files that it imports, at any depth and also
+inside functions. Two edges are no imports: a test reaches the conftest.py files above it; and
+whatever loads the table of domains reaches every domain, because the table names them as text.
+Tests of a domain are the exception: they reach the domains that they or their domain import.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SELECTION = "tests/kill_points.py"
+DOMAIN_TABLE = "nexusform/domain_table.py"
+# A change of these may change any test.
+GLOBAL = (".ci/", "pyproject.toml", "tests/conftest.py", "tests/kill_points.py")
+DAY = 24 * 60 * 60
+
+
+def run_git(*words: str) -> str | None:
+    """Return the output of a git command; None if it fails, for example without a history."""
+    result = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return result.stdout.strip() if result.returncode == 0 else None
+
+
+def find_base() -> str:
+    """Return the commit to compare with: $NEXUSFORM_BASE, or the last one a day before HEAD.
+
+    "" if there is none.
+    """
+    base = os.environ.get("NEXUSFORM_BASE", "")
+    if base:
+        return run_git("rev-parse", "--verify", f"{base}^{{commit}}") or ""
+    head_time = run_git("show", "-s", "--format=%ct", "HEAD")
+    if head_time is None:
+        return ""
+    return run_git("rev-list", "-1", f"--before={int(head_time) - DAY}", "HEAD") or ""
+
+
+def list_changed_paths(base: str) -> list[str] | None:
+    """Return the changed paths, old and new names of renamed files; None if they are unknown."""
+    if not base:
+        return None
+    text = run_git("diff", "--name-only", "--no-renames", f"{base}..HEAD")
+    return None if text is None else text.splitlines()
+
+
+@cache
+def list_files() -> frozenset[str]:
+    """Return the Python files of the product and the tests, relative to the root."""
+    return frozenset(
+        str(path.relative_to(ROOT))
+        for folder in ("nexusform", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+
+
+def find_module_file(module: str) -> str | None:
+    """Return the file of a module or package of this repository."""
+    path = module.replace(".", "/")
+    return next(
+        (file for file in (f"{path}.py", f"{path}/__init__.py") if file in list_files()), None
+    )
+
+
+@cache
+def read_imports(file: str) -> frozenset[str]:
+    """Return the files that a file imports, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and str(node.value).startswith(
+            ("nexusform.", "tests.")
+        ):
+            # The module of a command in a child process: "tests.cli.killed_commands".
+            names.add(str(node.value))
+    return frozenset(file for file in map(find_module_file, names) if file)
+
+
+def find_domain(file: str) -> str:
+    """Return the domain of a product or test file; "" outside of the domains."""
+    parts = file.split("/")
+    return parts[2] if len(parts) > 3 and parts[1] == "domains" else ""
+
+
+@cache
+def find_reach(test: str) -> frozenset[str]:
+    """Return the files that a test file reaches."""
+    folders = [str(folder) for folder in Path(test).parents]
+    to_visit = [test, *(f"{folder}/conftest.py" for folder in folders)]
+    domain = find_domain(test)
+    if domain:
+        to_visit.extend(
+            file for file in list_files() if file.startswith(f"nexusform/domains/{domain}/")
+        )
+    reached: set[str] = set()
+    while to_visit:
+        file = to_visit.pop()
+        if file in reached or file not in list_files():
+            continue
+        reached.add(file)
+        to_visit.extend(read_imports(file))
+        # An import of a module runs the __init__.py files of the packages above it.
+        to_visit.extend(f"{folder}/__init__.py" for folder in Path(file).parents)
+        if file == DOMAIN_TABLE and not domain:
+            to_visit.extend(file for file in list_files() if file.startswith("nexusform/domains/"))
+    return frozenset(reached)
+
+
+def list_long_tests() -> list[str]:
+    """Return the test files with long cases: those that select them, or whose conftest.py does."""
+    selecting = [file for file in list_files() if SELECTION in read_imports(file)]
+    folders = tuple(
+        file.removesuffix("conftest.py") for file in selecting if file.endswith("/conftest.py")
+    )
+    tests = {file for file in list_files() if Path(file).name.startswith("test_")}
+    return sorted(file for file in tests if file in selecting or file.startswith(folders or "-"))
+
+
+@cache
+def find_package_folder(path: str) -> str:
+    """Return the nearest folder above a path that has Python files."""
+    folders = {str(Path(file).parent) for file in list_files()}
+    return next((str(folder) for folder in Path(path).parents if str(folder) in folders), "")
+
+
+def is_reached(test: str, changed: Iterable[str]) -> bool:
+    """Return whether one of the changed paths can change the result of a test file."""
+    reach = find_reach(test)
+    folders = {str(Path(file).parent) for file in reach}
+    text = (ROOT / test).read_text()
+    for path in changed:
+        if path.startswith(GLOBAL) or path in reach:
+            return True
+        top, _, rest = path.partition("/")
+        if top in ("nexusform", "tests"):
+            # A data file or a deleted module belongs to the nearest folder with Python files.
+            if path not in list_files() and find_package_folder(path) in folders:
+                return True
+        elif f'"{top}"' in text or f"{top}/" in text or (not rest and path in text):
+            return True
+    return False
+
+
+def main() -> None:
+    """Print the test files to run with all their cases."""
+    tests = list_long_tests()
+    base = find_base()
+    changed = None if "--all" in sys.argv[1:] else list_changed_paths(base)
+    if changed is None:
+        print("all cases of all test files", file=sys.stderr)
+        selected = tests
+    else:
+        print(f"{len(changed)} paths changed since {base[:12]}", file=sys.stderr)
+        selected = [test for test in tests if is_reached(test, changed)]
+    left_out = [test for test in tests if test not in selected]
+    print(f"{len(selected)} of {len(tests)} test files run with all their cases", file=sys.stderr)
+    for test in left_out:
+        print(f"left out, not reached by the change: {test}", file=sys.stderr)
+    print("\n".join(selected))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Tests of the choice of long cases: a change reaches the tests that it can break."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.change_reach import find_reach, is_reached, list_long_tests
+
+CRASHES = "tests/contracts/test_crashes.py"
+AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
+HUB_CRASHES = "tests/domains/hub/test_fleet_crashes.py"
+PODS = "tests/domains/pods/scheduling/test_against_brute_force.py"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reached", "not_reached"),
+    [
+        ("nexusform/state/journal.py", {CRASHES, AZURE_KILLS, HUB_CRASHES}, {PODS}),
+        ("nexusform/backends/local_lock.py", {CRASHES, AZURE_KILLS, HUB_CRASHES}, {PODS}),
+        ("nexusform/network/__init__.py", {CRASHES, AZURE_KILLS, HUB_CRASHES}, set()),
+        ("nexusform/domains/pods/scheduling/profile.py", {PODS, CRASHES}, {AZURE_KILLS}),
+        ("nexusform/domains/remote_state/backends/s3.py", {CRASHES}, {PODS, AZURE_KILLS}),
+        ("tests/domains/pods/scheduling/brute_force.py", {PODS}, {CRASHES, AZURE_KILLS}),
+        ("docs/numa.md", {"tests/docs/test_recipes.py"}, {CRASHES, PODS, HUB_CRASHES}),
+        ("pyproject.toml", {CRASHES, PODS, HUB_CRASHES, AZURE_KILLS}, set()),
+        # A data file and a deleted module belong to their folders.
+        ("nexusform/domains/pods/importers/assets/gone.txt", {PODS}, {AZURE_KILLS}),
+    ],
+)
+def test_change_reaches_the_tests_that_it_can_break(
+    changed: str, reached: set[str], not_reached: set[str]
+) -> None:
+    selected = {test for test in list_long_tests() if is_reached(test, [changed])}
+    assert reached <= selected
+    assert not_reached & selected == set()
+
+
+def test_modules_of_child_processes_are_reached() -> None:
+    assert "tests/cli/killed_commands.py" in find_reach("tests/cli/test_resuming.py")
