@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -270,6 +270,10 @@ class NestedBlockGroup:
                     self._add_dynamic_blocks(evaluated_blocks, item, scope, result) and is_known
                 )
         if not is_known:
+            if self.nested.nesting is Nesting.MAP:
+                # Labels that are known must differ all the same; "" stands for unknown ones.
+                known = [(block.label, block.span) for block in evaluated_blocks if block.label]
+                result.problems.extend(check_block_labels(self.name, known))
             values[self.name] = UNKNOWN
             if self.nested.nesting is Nesting.MAP:
                 values[get_order_attribute(self.name)] = UNKNOWN
@@ -444,17 +448,24 @@ def check_block_count(
                 "too-many-blocks", detail, first_surplus_span, headline=f"Too many {name} blocks"
             )
     if nested.nesting is Nesting.MAP:
-        first_spans: dict[str, Span] = {}
-        for label, span in blocks:
-            first_span = first_spans.setdefault(label, span)
-            if first_span is not span:
-                detail = (
-                    f'Duplicate block {name} "{label}": the first is at {place_of(first_span)}. '
-                    "Use another label."
-                )
-                yield build_error(
-                    "duplicate-block", detail, span, headline=f"Duplicate {name} block"
-                )
+        yield from check_block_labels(name, blocks)
+
+
+def check_block_labels(name: str, blocks: Iterable[tuple[str, Span]]) -> Iterator[Diagnostic]:
+    """Report each block whose label an earlier block has; `blocks` are labels and spans."""
+    first_spans: dict[str, Span] = {}
+    for label, span in blocks:
+        if label not in first_spans:
+            first_spans[label] = span
+            continue
+        first_span = first_spans[label]
+        if first_span is span:
+            # A dynamic block generates both.
+            reason = "two elements of for_each have this label. Use another one."
+        else:
+            reason = f"the first is at {place_of(first_span)}. Use another label."
+        detail = f'Duplicate block {name} "{label}": {reason}'
+        yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
 
 
 def copy_deep_plain_data(plain: Any) -> Any:

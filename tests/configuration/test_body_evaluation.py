@@ -11,6 +11,7 @@ from nexusform.values.typed_value import (
     SENSITIVE,
     UNKNOWN,
     build_null,
+    build_object,
     build_string,
     build_tuple,
 )
@@ -185,6 +186,28 @@ def test_unknown_collection_gives_unknown_blocks_and_keeps_errors() -> None:
     assert (
         list_lines_and_summaries(evaluate_body(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
     )
+
+
+def test_generated_blocks_of_one_label_are_an_error() -> None:
+    text = DYNAMIC.replace('"p-${pool.key}"', "pool.value.name").replace("pool.value\n", "1\n")
+    # Two elements of one dynamic block, an element and a literal block, and all of these.
+    for names, labels in [
+        (["a", "a"], ["a"]),
+        (["first"], ["first"]),
+        (["a", "b", "a", "last"], ["a", "last"]),
+        (["a", DYNAMIC_UNKNOWN, "a"], ["a"]),
+    ]:
+        items = [
+            build_object({"name": build_string(name) if isinstance(name, str) else name})
+            for name in names
+        ]
+        _, _, problems = evaluate_body(text, CLUSTER, var=build_tuple(items))
+        assert [problem.id for problem in problems] == ["duplicate-block"] * len(labels), names
+        for problem, label in zip(problems, labels, strict=True):
+            assert problem.summary == "Duplicate agent_pool block"
+            assert f'Duplicate block agent_pool "{label}"' in problem.detail
+    items = [build_object({"name": build_string(name)}) for name in ("a", "b")]
+    assert evaluate_body(text, CLUSTER, var=build_tuple(items))[2] == []
 
 
 def test_invalid_for_each_of_dynamic_block() -> None:
