@@ -229,17 +229,20 @@ def _evaluate_prevent_destroy(
     """
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)
-    # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
-    value = (
-        evaluation.evaluate_expression(condition, evaluation.build_scope(module))
-        if module is not None
-        else None
-    )
+    if module is None:
+        # The module instance is removed with the object.
+        module = evaluation.build_removed_module_instance(instance.address.module)
+    value = None
+    if module is not None:
+        value = evaluation.evaluate_expression(condition, evaluation.build_scope(module))
     # An invalid expression.
     if value is None and evaluation.diagnostics:
         return False, evaluation.diagnostics
-    reason = "its value must be known in the plan"
+    reason = (
+        "its value must be known in the plan. Undo the removal of the instance, destroy it with "
+        f"`nexusform apply -destroy -target='{instance.address}'`, then remove it"
+    )
     if value is not None and value.is_known:
         try:
             return convert_value(value, BOOL).raw is True, []

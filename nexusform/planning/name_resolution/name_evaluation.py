@@ -52,13 +52,14 @@ from nexusform.resources.address import (
     ModulePathStep,
 )
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import DYNAMIC
+from nexusform.schemas.value_types import DYNAMIC, SetType
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NULL,
     Value,
     build_null,
     build_object,
+    build_string,
     build_tuple,
     build_unknown,
 )
@@ -163,6 +164,36 @@ class Evaluation:
                 )
         self._modules[path] = instances
         return instances
+
+    def build_removed_module_instance(self, path: ModulePath) -> ModuleInstance | None:
+        """Return the instance at a path that count, for_each or `enabled` no longer creates.
+
+        Its arguments are those of the call, with its own each.key or count.index. None if the
+        configuration has no such call.
+        """
+        instance = self.root
+        for step in path:
+            call = instance.module.calls.get(step.name)
+            if call is None:
+                return None
+            repetition = self._build_removed_repetition(call, step.key, self.build_scope(instance))
+            instance = ModuleInstance(
+                (*instance.path, step), call.module, call, instance, repetition
+            )
+        return instance
+
+    def _build_removed_repetition(self, call: ModuleCall, key: Key, scope: Scope) -> RepetitionData:
+        """Return the names of a removed instance: its key, and each.value if for_each is a set.
+
+        The value of a key that is no longer in a map is unknown.
+        """
+        value = None
+        if call.for_each is not None and isinstance(key, str):
+            # Its errors are reported by the expansion of the block.
+            collection = self.create_reporting_copy().evaluate_expression(call.for_each, scope)
+            if collection is not None and isinstance(collection.type, SetType):
+                value = build_string(key)
+        return RepetitionData(key, value)
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
         """Return whether count and for_each of all modules on a path are known.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from tests.planning.harness import build_state, list_actions, list_errors, plan
 
 _VARIABLE = 'variable "size" {\n  type     = string\n  nullable = false\n%s}\n'
 _MODULE = f'{_VARIABLE}output "size" {{\n  value = var.size\n}}\n'
@@ -53,3 +54,73 @@ def test_unreadable_module_gives_exactly_one_error(
     error = capsys.readouterr().err
     assert error.count("Error:") == 1
     assert "on main.nf.hcl line 2" in error
+
+
+# --- prevent_destroy of removed instances --------------------------------------------------------
+
+PROTECTED = """
+variable "name" {
+  type = string
+}
+variable "protected" {
+  type = bool
+}
+locals {
+  protected = var.protected && nexusform.workspace == "default"
+}
+resource "nexus_site" "s" {
+  name = var.name
+  lifecycle {
+    prevent_destroy = PROTECTION
+  }
+}
+"""
+CALL = """
+module "m" {
+  source    = "./inner"
+  REPETITION
+  name      = "site-${KEY}"
+  protected = KEY == PROTECTED_KEY
+}
+"""
+
+
+@pytest.mark.parametrize("protection", ["var.protected", "local.protected"])
+@pytest.mark.parametrize(
+    ("before", "after", "key", "protected_key", "other_key"),
+    [
+        ('for_each = toset(["x", "y"])', 'for_each = toset(["x"])', "each.value", '"y"', '"z"'),
+        ("for_each = { x = 1, y = 2 }", "for_each = { x = 1 }", "each.key", '"y"', '"z"'),
+        ("count = 2", "count = 1", "count.index", "1", "7"),
+    ],
+)
+def test_prevent_destroy_of_a_removed_module_instance_is_known(
+    protection: str, before: str, after: str, key: str, protected_key: str, other_key: str
+) -> None:
+    def build_files(repetition: str, protected: str) -> dict[str, str]:
+        call = CALL.replace("PROTECTED_KEY", protected).replace("KEY", key)
+        return {
+            "main.nf.hcl": call.replace("REPETITION", repetition),
+            "inner/main.nf.hcl": PROTECTED.replace("PROTECTION", protection),
+        }
+
+    state = build_state(build_files(before, other_key))
+    (error,) = list_errors(plan(build_files(after, protected_key), state))
+    assert error.id == "prevented-destroy"
+    free = plan(build_files(after, other_key), state)
+    assert list_errors(free) == []
+    assert sorted(list_actions(free).values()) == ["delete"]
+
+
+def test_unknown_prevent_destroy_of_a_removed_instance_names_the_way_out() -> None:
+    def build_files(repetition: str) -> dict[str, str]:
+        call = CALL.replace("KEY == PROTECTED_KEY", "each.value").replace("KEY", "each.key")
+        return {
+            "main.nf.hcl": call.replace("REPETITION", repetition),
+            "inner/main.nf.hcl": PROTECTED.replace("PROTECTION", "var.protected"),
+        }
+
+    state = build_state(build_files("for_each = { x = false, y = false }"))
+    (error,) = list_errors(plan(build_files("for_each = { x = false }"), state))
+    assert error.id == "invalid-prevent-destroy"
+    assert """`nexusform apply -destroy -target='module.m["y"].nexus_site.s'`""" in error.detail
