@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class DiagnosticTraits(Struct, frozen=True):
-    """Traits of a domain's diagnostic needed by the engine, if it is not simply an error or a warning.
+    """Traits of a domain's diagnostic that is not simply an error or a warning.
 
-    `level`: its level (diagnostics/levels.py). `cause`: the only way a plan can cause it, a word of
-    planning/conclusion/existing_findings.py; "" if every plan that reports it counts as the cause.
-    `is_placement_advice`: advice on placements, dropped if the plan has errors. `hides_capacity`:
-    data is missing, and the capacity of unknown VMs counts as free.
+    The engine needs them. `level`: its level (diagnostics/levels.py). `cause`: the only way a plan
+    can cause it, a word of planning/conclusion/existing_findings.py; "" if every plan that reports
+    it counts as the cause. `is_placement_advice`: advice on placements, dropped if the plan has
+    errors. `hides_capacity`: data is missing, and the capacity of unknown VMs counts as free.
     """
 
     level: str = "warning"
@@ -78,7 +78,10 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
     def build_object_reference(self, name: str) -> str:
-        """Build the absolute target of a field: `nexusform.domains.azure.providers.azure:PROVIDER`."""
+        """Build the absolute target of a field.
+
+        Example: `nexusform.domains.azure.providers.azure:PROVIDER`.
+        """
         return f"{PACKAGE}.{self.name}.{name}"
 
 
@@ -314,7 +317,10 @@ def find_domains() -> Mapping[str, DomainDeclaration]:
 
 
 def collect_type_modules(field_name: str) -> dict[str, str]:
-    """Return the references `module:NAME` of the types in all `resource_types` or `data_sources`, by type name."""
+    """Return the references `module:NAME` of the types of all domains, by type name.
+
+    The types are those in all `resource_types` or `data_sources`.
+    """
     return {
         name: domain.build_object_reference(f"types.{module}:{name.upper()}")
         for domain in find_domains().values()

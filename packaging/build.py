@@ -153,8 +153,18 @@ def create_environment(directory: Path, environment: dict[str, str]) -> str:
 
 def install(python: str, environment: dict[str, str], *arguments: str) -> None:
     """Install packages with pip, from wheels only."""
-    call(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:",
-         "--no-compile", *arguments, env=environment)  # fmt: skip
+    call(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary=:all:",
+        "--no-compile",
+        *arguments,
+        env=environment,
+    )
 
 
 def call(*command: str, cwd: Path | None = None, env: dict[str, str]) -> None:
@@ -201,12 +211,33 @@ def build_zipapp(
     install(
         python, environment, "--target", str(packages), "--require-hashes", "-r", str(constraints)
     )
-    install(python, environment, "--target", str(packages), "--no-deps", "--no-index", "--find-links", str(dist),
-            f"nexusform=={version}")  # fmt: skip
+    install(
+        python,
+        environment,
+        "--target",
+        str(packages),
+        "--no-deps",
+        "--no-index",
+        "--find-links",
+        str(dist),
+        f"nexusform=={version}",
+    )
     remove_local_paths(packages)
     zipapp = work / f"nexusform-{version}-cp311-linux_x86_64.pyz"
-    call(str(Path(python).with_name("shiv")), "--site-packages", str(packages), "--reproducible", "-E",
-         "--python", ("/usr/bin/env " "python3.11"), "-c", "nexusform", "-o", str(zipapp), env=environment)  # fmt: skip
+    call(
+        str(Path(python).with_name("shiv")),
+        "--site-packages",
+        str(packages),
+        "--reproducible",
+        "-E",
+        "--python",
+        "/usr/bin/env python3.11",
+        "-c",
+        "nexusform",
+        "-o",
+        str(zipapp),
+        env=environment,
+    )
     return zipapp
 
 

@@ -151,7 +151,7 @@ def write(types: dict[str, dict[str, str]], kinds: dict[str, str]) -> None:
 # s a text, i a whole number, n a number, b true or false, q a quantity, x a whole number or a text, a anything;
 # [ a list of it, {{ a mapping to it; anything else is a type of the table. What a server sets is anything.
 # Source: the OpenAPI document of Kubernetes, by lightkube-models {version}.
-""")
+""")  # noqa: E501
     for kind, name in sorted(kinds.items()):
         out(f"{kind} {name}\n")
     out("\n")

@@ -84,7 +84,7 @@ TERMINAL = """\
 </g>
 </g>
 </svg>
-"""
+"""  # noqa: E501
 ALERT = re.compile(r"<blockquote>\n<p>\[!(\w+)]\n")
 
 
@@ -112,7 +112,10 @@ def draw(place: Path, directory: Path) -> None:
 
 
 def report(place: Path) -> None:
-    """Create the plans in a directory: plan.txt, plan.md and plan.html, predict.txt and fleet.html."""
+    """Create the plans in a directory.
+
+    The files are plan.txt, plan.md, plan.html, predict.txt and fleet.html.
+    """
     terraform = example("terraform-plan", place)
     (place / "predict.txt").write_text(nexusform(terraform, *PREDICT), encoding="utf-8")
     nexusform(example("fleet", place), "plan", f"-report=html:{place / 'fleet.html'}")

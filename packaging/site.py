@@ -72,7 +72,7 @@ toggle = {{ icon = "lucide/sun", name = "Dark" }}
 media = "(prefers-color-scheme: dark)"
 scheme = "slate"
 toggle = {{ icon = "lucide/moon", name = "Light" }}
-"""
+"""  # noqa: E501
 
 
 class BrokenLinkError(Exception):

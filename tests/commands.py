@@ -85,7 +85,10 @@ def nexusform() -> tuple[str, ...]:
 
 
 def build_module_command(name: str) -> tuple[str, ...]:
-    """Return the program and its first arguments to start a module of the product, as `python -m NAME` does."""
+    """Return the program and its first arguments to start a module of the product.
+
+    They start it as `python -m NAME` does.
+    """
     return *nexusform(), MODULE, name
 
 
@@ -192,7 +195,10 @@ def read_names(pipe: int) -> list[str]:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the modules loaded by a command: otherwise each later command would load them again."""
+    """Import the modules loaded by a command.
+
+    Otherwise each later command would load them again.
+    """
     for name in names:
         # Some depend on environment variables of the command.
         with suppress(Exception):

@@ -151,7 +151,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def _find_required_domains(test: Path) -> set[str]:
-    """Return the domains imported by a test at collection, directly or through shared modules, and the domains required by these modules."""
+    """Return the domains imported by a test at collection, and those that they require.
+
+    A test imports domains directly or through shared modules. The required domains are those of
+    these modules.
+    """
     domains: set[str] = set()
     seen, open_ones = {test}, [test]
     while open_ones:

@@ -26,5 +26,8 @@ class CrowdedServer(ThreadingHTTPServer):
         return connection, address
 
     def serve_forever(self, poll_interval: float = 0.02) -> None:
-        """Poll often: a shutdown at the end of every test waits for one interval, half a second by default."""
+        """Poll often, because a shutdown at the end of every test waits for one interval.
+
+        By default an interval is half a second.
+        """
         super().serve_forever(poll_interval)

@@ -1,4 +1,7 @@
-"""Tests of domain_table.py: its domains and dependencies agree with import-linter and the source tree."""
+"""Tests of domain_table.py: its domains and dependencies agree with other sources.
+
+They are import-linter and the source tree.
+"""
 
 from __future__ import annotations
 

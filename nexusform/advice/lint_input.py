@@ -167,7 +167,10 @@ class LintInput(Struct, frozen=True):
     def list_pools_with_zones(
         self, changed: Sequence[LintPool], zones: frozenset[str] | None
     ) -> list[LintPool]:
-        """Return the pools of a site, in order of creation, some of them (`changed`) with other zones (None: all)."""
+        """Return the pools of a site, in order of creation.
+
+        The pools in `changed` get other `zones`; None means all zones.
+        """
         pools = []
         for pool in self.list_pools(changed[0].site_id):
             constraints = replace(pool.constraints, zones=zones)
@@ -231,7 +234,10 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
 def _build_simulation_result(
     scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]
 ) -> SimulationResult:
-    """Count the VMs of each owner on machines, and the free capacity for the largest SKU of the pools."""
+    """Count the VMs of each owner on machines, and the free capacity for the largest SKU.
+
+    It is the largest SKU of the pools.
+    """
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
     # machines with several VMs, by owner.
     shared: Counter[str] = Counter()

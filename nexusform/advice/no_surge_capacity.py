@@ -15,10 +15,10 @@ ID: Final = "no-surge-capacity"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool without capacity for an upgrade, on sites with VMs placed by this plan.
+    """Return one finding for every pool without capacity for an upgrade.
 
-    A rolling upgrade adds `pool.surge` VMs before it removes others, so the site needs capacity for
-    as many more VMs.
+    Only sites with VMs placed by this plan are checked. A rolling upgrade adds `pool.surge` VMs
+    before it removes others, so the site needs capacity for as many more VMs.
     """
     changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
     findings: list[Diagnostic] = []

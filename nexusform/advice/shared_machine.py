@@ -12,9 +12,10 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs.
+    """Return a finding for every cluster with several of its VMs on the same machine.
 
-    Clusters with such machines only because of pinned zones are left to the rule zones-pinned.
+    Only clusters with VMs placed by this plan are checked. Clusters with such machines only because
+    of pinned zones are left to the rule zones-pinned.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
@@ -52,9 +53,10 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
-    """Return a sentence about the first machine needed for the quorum of a cluster's control plane, or "".
+    """Return a sentence about the first machine needed for the quorum of a control plane, or "".
 
-    A quorum is a majority of the control-plane VMs. A single VM has no quorum to lose.
+    The control plane is that of the cluster. A quorum is a majority of the control-plane VMs. A
+    single VM has no quorum to lose.
     """
     control_plane = next((pool for pool in pools if pool.is_control_plane), None)
     if control_plane is None:
@@ -70,7 +72,10 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
 
 
 def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site: LintSite) -> str:
-    """Format a cluster's shared machines (`shared`: the pools of their VMs), with the reason and the remedy."""
+    """Format a cluster's shared machines, with the reason and the remedy.
+
+    `shared`: the pools of the VMs of each machine.
+    """
     cluster = pools[0].cluster
     vm_count = sum(pool.count for pool in pools)
     schedulable_count = len(site.list_schedulable(None))

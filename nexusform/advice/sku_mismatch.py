@@ -16,7 +16,10 @@ ID: Final = "sku-mismatch"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return a finding per pool if machines of its zones do not list its SKU, or another SKU fits them better."""
+    """Return a finding per pool with a SKU that does not match the machines of its zones.
+
+    The machines do not list the SKU, or another SKU fits them better.
+    """
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)

@@ -50,9 +50,10 @@ class CreationGroup(NamedTuple):
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return findings for clusters placed before larger ones, then for pools placed before larger ones of the cluster.
+    """Return findings for clusters placed before larger ones, then for pools.
 
-    Only clusters with all VMs placed by this plan count: for them another order is possible.
+    A pool is reported if it is placed before larger ones of its cluster. Only clusters with all VMs
+    placed by this plan count: for them another order is possible.
     """
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
@@ -78,7 +79,10 @@ def _check_cluster_order(
     *,
     includes_costless: bool,
 ) -> list[Diagnostic]:
-    """Return a finding for each cluster created before larger ones, if it costs capacity or `includes_costless`."""
+    """Return a finding for each cluster created before larger ones, if that costs capacity.
+
+    With `includes_costless`, orders without a cost are reported too.
+    """
     findings: list[Diagnostic] = []
     # measured once, for the order of all clusters.
     gain = None
@@ -113,7 +117,7 @@ def _check_cluster_order(
 def _check_pool_order(
     group: CreationGroup, pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
-    """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster.
+    """Return a finding for the first agent pool of a cluster placed before larger ones of it.
 
     If another order gains nothing, return none unless `includes_costless`.
     """

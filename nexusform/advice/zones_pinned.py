@@ -90,10 +90,10 @@ class _ZonePinCost(Struct, frozen=True):
 
 
 def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
-    """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another.
+    """Return whether the zones of a small pool have several racks, none adjacent to another.
 
-    If the racks of the zones are not known, several zones are enough. Return False for other pool
-    sizes.
+    A small pool has two or three VMs. If the racks of the zones are not known, several zones are
+    enough. Return False for other pool sizes.
     """
     # pinning is right for so few VMs only: an upgrade proceeds rack by rack.
     if count not in {2, 3}:
@@ -111,7 +111,10 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
 def _build_pin_cost(
     pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
 ) -> _ZonePinCost:
-    """Format the cost of the pin in this plan, compared with a simulation without the pin (`free_result`)."""
+    """Format the cost of the pin in this plan, compared with `free_result`.
+
+    `free_result` is a simulation without the pin.
+    """
     # A shared machine runs two or more VMs of the cluster.
     extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count

@@ -11,7 +11,10 @@ ID: Final = "zones-too-small"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool with VMs on shared machines although other racks have more machines."""
+    """Return one finding for every pool with VMs on shared machines because of its zones.
+
+    Other racks have more machines.
+    """
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)

@@ -119,7 +119,10 @@ class ApplyRecorder:
         )
 
     def record_operation(self, call: ProviderCall, operation: str) -> None:
-        """Record the provider's operation of a running step, to find it again if this run ends first."""
+        """Record the provider's operation of a running step.
+
+        The next run finds it again if this run ends first.
+        """
         self.add_record(RunningOperation(call.step.id, operation))
 
     def list_open_intents(self) -> list[Record]:
@@ -182,7 +185,10 @@ class ApplyRecorder:
             self.add_record(next_serial)
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
-        """Return the key of the object becoming deposed in a step, or of the deposed one removed by it; "" for none."""
+        """Return the key of the deposed object of a step; "" for none.
+
+        The object becomes deposed in the step, or is a deposed one removed by it.
+        """
         # No create before destroy: a deposed object may only be removed.
         if not call.keeps_old:
             return call.deposed

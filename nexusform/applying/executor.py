@@ -584,10 +584,11 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 def build_machine_outcome(
     call: ProviderCall, answer: ChangeResult | None, state: State
 ) -> InstanceOutcome | None:
-    """Return the change of a machine's recorded facts by a machine action, as an outcome of the machine's resource, or else of its rack.
+    """Return the change of a machine's recorded facts by a machine action, as an outcome.
 
-    None for other steps, and if neither is in the state. None also for a disruptive action at a
-    real site, where the facts are read.
+    It is an outcome of the machine's resource, or else of its rack. None for other steps, and if
+    neither is in the state. None also for a disruptive action at a real site, where the facts are
+    read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

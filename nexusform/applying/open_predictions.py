@@ -27,8 +27,9 @@ OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
 
 
 class PredictedVm(Struct, frozen=True):
-    """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement, None if unobserved.
+    """VM placed by a plan: the predicted place with its certainty, and the observed placement.
 
+    The predicted place is the rack and the machine. The observed placement is None if unobserved.
     `is_machine_certain` and `is_count_certain`: the plan reported certainty over all samples.
     `tied_machines`: machines allowed by the rule for the pool.
     """
@@ -106,7 +107,10 @@ def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
 def set_open_predictions(
     private: Mapping[str, Any] | None, predictions: OpenPredictions
 ) -> Mapping[str, Any] | None:
-    """Return a private note with these open predictions instead of its previous ones, one line per pool."""
+    """Return a private note with these open predictions instead of its previous ones.
+
+    The note has one line per pool.
+    """
     lines = {
         pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode()
         for pool in sorted(predictions)

@@ -3,7 +3,7 @@
 Only an observation verifies a prediction; a failed step verifies nothing. Unobserved predictions
 stay open with their object (`open_claims` in its private note), until an apply or `reconcile`
 observes all VMs of that pool.
-"""
+"""  # noqa: E501
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,10 +59,10 @@ def verify_predictions(
     types: Mapping[str, ResourceType],
     waiting: Collection[str] = (),
 ) -> PredictionResults:
-    """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there.
+    """Verify the predictions of the plan for completed objects, and open ones of earlier plans.
 
-    `waiting` are those with a step left to another process: their VMs to move are still at their
-    former machines.
+    `completed` are the addresses of these objects. `waiting` are those with a step left to another
+    process: their VMs to move are still at their former machines.
     """
     objects = {
         address: current
@@ -115,7 +115,7 @@ def verify_object_predictions(
 def verify_open_predictions(
     open_predictions: OpenPredictions, vms: Mapping[tuple[str, int | str], PlacedVm], owner_id: str
 ) -> tuple[list[VerifiedPrediction], OpenPredictions]:
-    """Return the verified predictions of an object, and the open ones of pools without observations."""
+    """Return the verified predictions of an object, and the open ones of unobserved pools."""
     verified: list[VerifiedPrediction] = []
     remaining: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, predictions in open_predictions.items():
@@ -232,7 +232,10 @@ def select_tied(
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
+    """Return the names of VMs placed by the plan, but without a machine in state.
+
+    Only VMs of `completed` objects (addresses) are checked.
+    """
     # address, pool and number of those with a machine.
     placed_vms: set[tuple[Address, str, int | str]] = set()
     for address, current in state.list_current_objects():
@@ -353,7 +356,8 @@ def _verify_single_vm_predictions(
             # The rule always allows the tied machines, so a guess is correct, too: share and chance
             # are 1.
             count = len(prediction.tied_machines)
-            names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
+            machines = format_first_items(prediction.tied_machines, _MAX_TIED)
+            names = f"one of {machines}" if count > 1 else machines
             tie_text = f"{prediction.object} was predicted on {names}, {result}"
             is_correct = placement.machine in prediction.tied_machines
             yield VerifiedPrediction(
@@ -376,7 +380,10 @@ def _take_observed_vm(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield records to add verified predictions to the private notes of sites, and open ones to those of objects."""
+    """Yield records that add predictions to private notes.
+
+    Verified ones are added to the notes of sites, and open ones to those of objects.
+    """
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

@@ -59,7 +59,10 @@ class MachineLocations:
         self._locations: dict[tuple[str, str], tuple[str, str]] = {}
 
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an object's attributes with the current racks and zones of its machines, also in maps of VMs."""
+        """Return an object's attributes with the current racks and zones of its machines.
+
+        Maps of VMs in the attributes get them too.
+        """
         site = str(attributes.get("id")).partition("/")[0]
         changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
@@ -75,10 +78,10 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the rack and zone of a VM's machine if they differ from those in `entry`, the attributes of the VM.
+        """Return the rack and zone of a VM's machine if they differ from those in `entry`.
 
-        Return {} if they are equal, for an unknown machine, and for an entry that is no VM with a
-        machine.
+        `entry` has the attributes of the VM. Return {} if they are equal, for an unknown machine,
+        and for an entry that is no VM with a machine.
         """
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
@@ -94,7 +97,10 @@ class MachineLocations:
 
 
 def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the names of the rack and zone of each machine in state, by the names of site and machine."""
+    """Return the names of the rack and zone of each machine in state, by site and machine.
+
+    Sites and machines are given by name.
+    """
     # name and zone by id, SITE/RACK.
     racks: dict[str, tuple[str, str]] = {}
     locations: dict[tuple[str, str], tuple[str, str]] = {}
@@ -130,7 +136,10 @@ class StepResult(Struct, frozen=True):
     predictions: tuple[VerifiedPrediction, ...] = ()
 
     def update_locations(self, locations: MachineLocations) -> StepResult:
-        """Return the result with the current racks and zones of its machines, after a prediction was wrong."""
+        """Return the result with the current racks and zones, after a prediction was wrong.
+
+        They are those of the machines of the result.
+        """
         current = get_current_object(self.instance)
         if current is None:
             return self
@@ -267,7 +276,7 @@ def _format_answer_problems(
 
 
 def _format_value(call: ProviderCall, attributes: Any, path: Path) -> str:
-    """Format the value at a path in at most 80 characters, unless it or a part of it is sensitive."""
+    """Format the value at a path in at most 80 characters, unless a part of it is sensitive."""
     for sensitive in call.change.sensitive_after:
         shared_length = min(len(path), len(sensitive))
         if path[:shared_length] == sensitive[:shared_length]:

@@ -39,7 +39,10 @@ class LeaseLockBackend(Protocol):
     """Backend with a lock that expires unless it is renewed."""
 
     def check_lease(self) -> None:
-        """Raise a BackendProblem if this process held the lock, and its lease ended or another process took it."""
+        """Raise a BackendProblem if this process held the lock and lost it.
+
+        It is lost if its lease ended or another process took it.
+        """
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
@@ -57,7 +60,10 @@ class OverwriteGuardBackend:
     """Guard around another backend; see the module docstring."""
 
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
-        """Guard `inner`; calls of a remote one get a deadline, and check its lease if it has one."""
+        """Guard `inner`; calls of a remote one get a deadline, and check its lease.
+
+        A remote backend without a lease gets only the deadline.
+        """
         self.inner = inner
         self._is_remote = is_remote
         self._deadline: DeadlineRunner | None = None

@@ -35,7 +35,10 @@ def build_compaction_mark(document: bytes) -> bytes:
 
 
 def build_seal_record(lock_id: str) -> bytes:
-    """Return the line written by a new lock holder, so that writes of a former holder are rejected."""
+    """Return the line written by a new lock holder.
+
+    Because of it, writes of a former holder are rejected.
+    """
     return _SEAL + lock_id.encode("unicode_escape")
 
 

@@ -132,7 +132,7 @@ class LocalBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that nothing counts twice after a crash in between.
+        """Write the document and empty the journal, so that nothing counts twice after a crash.
 
         The journal first gets a mark of the new document: lines before it count only until this
         document is written.
@@ -189,7 +189,7 @@ class LocalBackend:
         self._lock.break_lock(lock_id)
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a directory, except while it is being deleted."""
+        """Return the default workspace and those with a directory that is not being deleted."""
         with convert_os_errors("list the workspaces in", self._workspaces):
             try:
                 directory = Path(self._resolve_confined_path(self._workspaces))

@@ -202,7 +202,10 @@ class LocalLockFile:
             return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
-        """Return True if the open file is still at the path of the lock, not removed or replaced."""
+        """Return True if the open file is still at the path of the lock.
+
+        It may have been removed or replaced.
+        """
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.lstat())
         except FileNotFoundError:
@@ -241,7 +244,7 @@ def _write_lock_file(path: Path, info: LockInfo) -> int:
 
 
 def read_process_start(pid: int) -> str:
-    """Return a text unique to the process with this number; "" if the system does not provide it."""
+    """Return a text unique to the process with this number; "" if the system has none."""
     boot = _read_text(_BOOT_ID)
     fields = _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:

@@ -139,7 +139,7 @@ def read_lease_seconds() -> int:
 
 
 def read_monotonic_clock() -> float:
-    """Return the seconds of a clock that continues while the machine sleeps, if the system has one."""
+    """Return the seconds of a clock that continues during sleep, if the system has one."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 

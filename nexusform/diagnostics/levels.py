@@ -1,7 +1,8 @@
-"""Levels of diagnostics, the same in terminal, comment, page, JSON, SARIF, JUnit, review and editor.
+"""Levels of diagnostics, the same in every output.
 
-An error stops the request. A warning reports a failure or a loss. Advice suggests an improvement, a
-note is information: neither implies a failure.
+Outputs are the terminal, comment, page, JSON, SARIF, JUnit, review and editor. An error stops the
+request. A warning reports a failure or a loss. Advice suggests an improvement, a note is
+information: neither implies a failure.
 """
 
 from enum import StrEnum

@@ -57,7 +57,7 @@ def join_texts(texts: Iterable[str], separator: str = ", ") -> str:
 
 
 def enclose(before: str, text: object, after: str = "") -> str:
-    """Return a nonempty text, or a number other than 0, between two others; "" if it is empty or 0."""
+    """Return a nonempty text, or a number other than 0, between two others; else ""."""
     return f"{before}{text}{after}" if text else ""
 
 

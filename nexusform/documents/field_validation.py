@@ -175,9 +175,10 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
+    """Return why a value is invalid; "" if it is valid.
 
-    The reason is the end of a sentence that starts with the name of the field.
+    It is not among the choices, does not match the pattern, or has an invalid form. The reason is
+    the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)

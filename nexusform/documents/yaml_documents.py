@@ -1,8 +1,9 @@
-"""Parser of one or more YAML documents to plain data with positions, and `Node`, a part of it with its position.
+"""Parser of YAML documents to plain data with positions.
 
-An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans,
-numbers, strings, lists and mappings are created; size, nesting and the expansion of aliases are
-bounded. Plain scalars are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
+A text may have several documents. `Node` is a part of the data with its position. An absent part,
+or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers, strings,
+lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain
+scalars are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
 """
 
 from __future__ import annotations
@@ -448,7 +449,7 @@ class Node(Struct, frozen=True):
         return node
 
     def _get_child(self, step: str | int) -> Node:
-        """Return the part at a key or index; an empty node at the same position if there is none."""
+        """Return the part at a key or index; without one, an empty node at the same position."""
         data = self.data
         position = self.position.children.get(step, self.position)
         if isinstance(data, dict):
@@ -671,7 +672,10 @@ def _reject_number(_constant: str) -> Any:
 
 
 def _is_nested_too_deep(data: dict[str, Any]) -> bool:
-    """Check whether data has more than MAX_DEPTH levels of mappings and lists, level by level and without recursion."""
+    """Check whether data has more than MAX_DEPTH levels of mappings and lists.
+
+    The check goes level by level and without recursion.
+    """
     # The mappings and lists at one depth.
     level: list[Any] = [data]
     for _ in range(MAX_DEPTH):

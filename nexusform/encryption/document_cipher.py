@@ -249,7 +249,10 @@ class EncryptedBackend:
         return None if document is None else self._cipher.decrypt(document, STATE, self.describe())
 
     def write(self, document: bytes) -> None:
-        """Encrypt and replace the document, unless the stored one is equal and has the current method."""
+        """Encrypt and replace the document, unless the stored one is equal and up to date.
+
+        It is up to date if it has the current method.
+        """
         stored = self.inner.read()
         if (
             stored is None
@@ -259,7 +262,10 @@ class EncryptedBackend:
             self.inner.write(self._cipher.encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
-        """Return whether the stored document is encrypted by a fallback, and to be written again."""
+        """Return whether the stored document is encrypted by a fallback.
+
+        Such a document is to be written again.
+        """
         document = self.inner.read()
         return document is not None and not self._cipher.is_current(document)
 

@@ -98,7 +98,7 @@ def check_statement(
     key: bytes,
     name: str,
 ) -> None:
-    """Raise EncryptionProblem unless one of the DSSE signatures is of this payload by this public key."""
+    """Raise EncryptionProblem unless a DSSE signature is of this payload by this public key."""
     with require_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 

@@ -10,7 +10,10 @@ from msgspec import Struct, field
 
 
 class ExternalAccessRecord(Struct):
-    """Digests of settings files by absolute path, origins of servers, names of programs and of set variables."""
+    """Digests of settings files, origins of servers, and names of programs and set variables.
+
+    The files are given by absolute path.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     origins: set[str] = field(default_factory=set)

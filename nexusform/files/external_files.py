@@ -245,7 +245,10 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
 
 
 def list_command_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the path of the program of a command line, and its arguments with the paths of existing files."""
+    """Yield the path of a command line's program, and its arguments with paths of files.
+
+    Only paths of existing files are considered.
+    """
     program = shutil.which(words[0] if words else "", path=environment.get("PATH"))
     if program is not None:
         yield program

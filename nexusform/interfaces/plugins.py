@@ -49,7 +49,7 @@ class ResourceContext(Protocol):
         """
 
     def list_machines(self, site_id: str) -> Sequence[Machine] | None:
-        """List the machines of a site; None if they are unknown, as for objects of a prior state."""
+        """List the machines of a site; None if unknown, as for objects of a prior state."""
 
 
 # VMs without machine, by pool and number, as recorded in the attributes of their object.
@@ -96,7 +96,10 @@ class VmHandlers(Struct, frozen=True):
 
 
 class RemoteStateQuery(Struct, frozen=True):
-    """Query for a state: the kind of its backend with settings, the workspace, and the requesting data block."""
+    """Query for a state: the backend's kind and settings, the workspace, and the data block.
+
+    The data block requests the state.
+    """
 
     reader: str
     backend: str
@@ -281,7 +284,10 @@ class ReadRequest(Struct, frozen=True):
 
     @property
     def known_attributes(self) -> Mapping[str, Any]:
-        """Attributes of the object in the state, else the planned ones of a step that may have created it, else {}."""
+        """Return the attributes of the object in the state, else the planned ones, else {}.
+
+        The planned ones are those of a step that may have created it.
+        """
         return self.attributes or self.planned or {}
 
 
@@ -522,7 +528,10 @@ class DryRunProvider(Protocol):
     def list_skipped(
         self, requests: Sequence[ChangeRequest], reason: str
     ) -> list[tuple[int, Problem]]:
-        """Return problems about changes not dry-run for this `reason`, each with the index of its request."""
+        """Return problems about changes not dry-run for this `reason`.
+
+        Each has the index of its request.
+        """
 
 
 @runtime_checkable
@@ -540,7 +549,10 @@ class PermissionedProvider(Protocol):
     def set_permissions(
         self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool
     ) -> None:
-        """Set which URLs may receive the credentials, and whether fields of other managers may be overwritten."""
+        """Set which URLs may get the credentials, and whether foreign fields are overwritten.
+
+        Foreign fields are those of other managers.
+        """
 
 
 @runtime_checkable

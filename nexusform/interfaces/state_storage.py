@@ -131,7 +131,7 @@ class CheckpointBackend(Protocol):
     """Backend with a journal on this machine only: it needs the document at intervals."""
 
     def needs_checkpoint(self) -> bool:
-        """Check whether it is time to write the document during an apply, since the last one is old."""
+        """Check whether the document is to be written during an apply, since the last is old."""
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Replace the document during an apply.
@@ -155,7 +155,7 @@ class EncryptingBackend(Protocol):
     inner: StateBackend
 
     def is_outdated(self) -> bool:
-        """Check whether an existing document has another encryption method than the configured one."""
+        """Check whether an existing document has another encryption method than configured."""
 
     def check(self) -> None:
         """Check that a key is available for writing; raise BackendProblem otherwise."""

@@ -111,9 +111,10 @@ def list_refinements(value: Value) -> Refinements:
 def _collect_refinements_of_unknowns(
     value: Value, path: Path, refinements: list[tuple[Path, Refinement]]
 ) -> None:
-    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths.
+    """Add to `refinements` the known limits of the unknown parts of a value, with their paths.
 
-    `path` is that of the value itself. Parts without any known limit are omitted.
+    Limits are, for example, bounds. `path` is that of the value itself. Parts without any known
+    limit are omitted.
     """
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT

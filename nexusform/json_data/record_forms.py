@@ -57,10 +57,11 @@ class RecordForm(Generic[Record]):
         /,
         **further_parts: Part | str,
     ) -> None:
-        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`.
+        """Create the form from the words of `member_spec`.
 
-        `?` makes an empty value null, brackets omit it, and `*` adds the members created by the
-        part of this key. `parts` and `further_parts` convert the values, by key.
+        Words are, for example, `key`, `key=source`, `key?`, `[key]` and `*key`. `?` makes an empty
+        value null, brackets omit it, and `*` adds the members created by the part of this key.
+        `parts` and `further_parts` convert the values, by key.
         """
         self.record_class = record_class
         members = []
@@ -156,9 +157,10 @@ _build_full_form: Final = cache(RecordForm)
 
 
 def build_row_form(names: str) -> Part:
-    """Return a function that converts a tuple to an object with the keys `names`, separated by spaces.
+    """Return a function that converts a tuple to an object with the keys `names`.
 
-    Example: `build_row_form("site count")(("a", 2))` is `{"site": "a", "count": 2}`.
+    The names are separated by spaces. Example: `build_row_form("site count")(("a", 2))` is
+    `{"site": "a", "count": 2}`.
     """
     keys = names.split()
 

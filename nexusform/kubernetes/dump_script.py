@@ -78,7 +78,10 @@ NO_SUCH_KIND: Final = "the server doesn't have a resource type"
 
 
 def build_dump_script(directory: str, names: Iterable[str]) -> str:
-    """Return a script to write each kind into DIRECTORY/KIND.json, or kubectl's message into KIND.error."""
+    """Return a script that writes each kind into DIRECTORY/KIND.json.
+
+    If kubectl fails, its message is written into DIRECTORY/KIND.error.
+    """
     kinds = " \\\n    ".join(names)
     return f"""#!/bin/sh
 # Lists a cluster with kubectl, one file per kind. Changes nothing.

@@ -107,7 +107,7 @@ def build_label_selector(
 
 
 def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Check whether a (valid) selector selects an object with these labels; None selects nothing."""
+    """Check whether a valid selector selects an object with these labels; None selects none."""
     if selector is None or any(labels.get(key) != value for key, value in selector.match_labels):
         return False
     return all(

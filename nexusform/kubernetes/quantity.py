@@ -184,7 +184,10 @@ def read_quantity_or_zero(value: object) -> Quantity:
 
 
 class _Number(Struct, frozen=True):
-    """Sign, digits before the point without leading zeros, digits after it, and whether it has any digits."""
+    """Sign, digits before and after the point, and whether there are any digits.
+
+    The digits before the point have no leading zeros.
+    """
 
     sign: int
     integer_digits: str

@@ -289,7 +289,7 @@ class _BlockDecoder:
         label_names: tuple[str, ...],
         diagnostics: list[Diagnostic],
     ) -> None:
-        """Set the property with blocks of one type, the names of their labels, and the list for errors."""
+        """Set the property with blocks of one type, their label names, and the error list."""
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics

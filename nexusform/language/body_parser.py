@@ -396,10 +396,11 @@ class BodyParser:
         return MalformedSyntaxError()
 
     def _skip_malformed_item(self, first: int, error_index: int) -> None:
-        """Skip to the line after the item beginning at `first` and failing at `error_index`, or to the block's end.
+        """Skip to the line after a malformed item, or to the end of the block.
 
-        Brackets opened by the item are closed first, so that their content is not parsed as items.
-        If they are never closed, skip to the next line.
+        The item begins at `first` and fails at `error_index`. Brackets opened by the item are
+        closed first, so that their content is not parsed as items. If they are never closed, skip
+        to the next line.
         """
         stream = self.stream
         kinds = stream.tokens.kinds

@@ -105,7 +105,10 @@ class CollectionParser:
         )
 
     def parse_object(self) -> syntax.Expression:
-        """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
+        """Parse an object `{ k = v }` or `{for k, v in c : k => v}`.
+
+        Newlines or commas separate the items.
+        """
         stream = self.stream
         # restored after the object.
         outer_setting = stream.skip_newlines

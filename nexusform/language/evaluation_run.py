@@ -64,9 +64,10 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 class Requirement(Struct, frozen=True):
-    """Type required of a part of an expression, and the errors about null and about a value of another type.
+    """Type required of a part of an expression, and the errors about other values.
 
-    The sentence of the second error is `lead`, the reason and a full stop.
+    The first error is about null, the second about a value of another type. The sentence of the
+    second error is `lead`, the reason and a full stop.
     """
 
     type: PrimitiveType
@@ -84,9 +85,10 @@ class Scope(Protocol):
         """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
-        """Return the value of a reference such as `a.b.c`, the number of its steps already applied (of `.b` and `.c`), and the problems.
+        """Return the value of a reference such as `a.b.c`, the applied steps, and the problems.
 
-        The caller applies the other steps. The value is unknown after an error.
+        The applied steps are the number of its steps already applied (of `.b` and `.c`). The caller
+        applies the other steps. The value is unknown after an error.
         """
 
 
@@ -104,7 +106,7 @@ Handler: TypeAlias = Callable[[Any, "ExpressionRun"], Value]
 
 
 class ExpressionRun:
-    """One run of `evaluate_expression`: evaluates every expression with the handler of its class."""
+    """One run of `evaluate_expression`: each expression goes to the handler of its class."""
 
     __slots__ = (
         "_handlers",
@@ -339,7 +341,10 @@ class TracingEvaluator(ExpressionRun):
         self.current = EvaluationTrace(root_expression)
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate as in any run, and record the value and errors in a part of the enclosing expression's trace."""
+        """Evaluate as in any run, and record the result in a part of the trace.
+
+        The trace is that of the enclosing expression; the result is the value and the errors.
+        """
         enclosing = self.current
         trace = EvaluationTrace(expression)
         # A value for a message is no part of the expression.

@@ -180,7 +180,10 @@ class ExpressionParser:
         return root
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
-        """Parse the rest of a call `name(...)` or `scope::name(...)`, after its first name at the token `first`."""
+        """Parse the rest of a call `name(...)` or `scope::name(...)`.
+
+        Its first name is at the token `first`.
+        """
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -254,7 +257,10 @@ class ExpressionParser:
         return self.stream.report_error("missing-argument-separator", detail, since=first)
 
     def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
-        """Parse the traversal steps, indexes and splats after a term `source`, from the token `index` on."""
+        """Parse the traversal steps, indexes and splats after a term `source`.
+
+        They begin at the token `index`.
+        """
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
             # No steps; a step may follow newlines only inside brackets.

@@ -143,7 +143,10 @@ class _OldStylePositions(Struct):
 
 
 def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> None:
-    """Add the offsets of values like `"${x}"` and of labels without quotes in a body and its blocks."""
+    """Add the offsets of values like `"${x}"` and of labels without quotes in a body.
+
+    Those in its blocks are added too.
+    """
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
             old_style.wrapped.add(
@@ -289,7 +292,7 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
 
 
 def _set_indentation(lines: list[_Line]) -> None:
-    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step.
+    """Set the indentation: a line that leaves brackets open indents the lines after it by one step.
 
     One step of two spaces is for all brackets left open by one line; it ends once all of them are
     closed.

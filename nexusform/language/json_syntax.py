@@ -1,9 +1,10 @@
-"""HCL's JSON syntax: text to JSON values with positions, files to bodies, JSON values to expressions.
+"""HCL's JSON syntax: text to JSON values, files to bodies, and JSON values to expressions.
 
-Python's json module has no positions, drops repeated names and rounds numbers; configuration needs
-all three, so this module reads tokens itself. A schema decides which properties of an object are
-arguments and which are blocks (body_decoding.decode_body). A value in an argument's position is an
-expression: strings are templates, and so are the names of object properties.
+JSON values have positions. Python's json module has no positions, drops repeated names and rounds
+numbers; configuration needs all three, so this module reads tokens itself. A schema decides which
+properties of an object are arguments and which are blocks (body_decoding.decode_body). A value in
+an argument's position is an expression: strings are templates, and so are the names of object
+properties.
 """
 
 import re
@@ -195,7 +196,10 @@ class _JsonReader:
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
-        """Add the properties with plain strings after the current brace or comma, and load the token after them."""
+        """Add the properties with plain strings after the current brace or comma.
+
+        The token after them is loaded.
+        """
         next_member = _MEMBER.match
         text = self.text
         span = self.positions.build_span

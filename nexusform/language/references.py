@@ -145,9 +145,10 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 def _list_dynamic_references(
     body: syntax.Body, label: str, bound_names: _Names
 ) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
+    """List the references of a dynamic block, except those to names that it binds.
 
-    The argument `iterator` is the name of the iterator, by default the block's `label`.
+    Bound are `bound_names` and, outside of `for_each`, its iterator. The argument `iterator` is the
+    name of the iterator, by default the block's `label`.
     """
     iterator = label
     for attribute in body.attributes:
@@ -210,9 +211,10 @@ def _list_json_dynamic_references(
 def _list_json_generator_references(
     generator: syntax.JsonObject, block_type: str, bound_names: _Names
 ) -> Iterator[syntax.Traversal]:
-    """List the references of `{"for_each": ..., "content": ...}`, except those to `bound_names` and, outside of `for_each`, its iterator.
+    """List the references of `{"for_each": ..., "content": ...}`, except those to bound names.
 
-    The property `iterator` is the name of the iterator, by default the `block_type`.
+    Bound are `bound_names` and, outside of `for_each`, its iterator. The property `iterator` is the
+    name of the iterator, by default the `block_type`.
     """
     iterator = block_type
     for part in generator.properties:

@@ -193,7 +193,10 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
 
 
 def _describe_difference(then: Type, otherwise: Type) -> str:
-    """Describe in one sentence why the two branches of a conditional, `then` and `otherwise`, have no common type."""
+    """Describe in one sentence why the branches of a conditional have no common type.
+
+    The branches are `then` and `otherwise`.
+    """
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
         return _describe_object_difference(then, otherwise)
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):

@@ -1,7 +1,8 @@
-"""Parser of templates: quoted strings, heredocs and template files, with `${ }` and `%{ }` sequences.
+"""Parser of templates: quoted strings, heredocs and template files.
 
-A template is first parsed to a flat list of pieces, because `~` markers and the flush heredoc `<<-`
-work on literal pieces; then the directives give the list its structure.
+They may have `${ }` and `%{ }` sequences. A template is first parsed to a flat list of pieces,
+because `~` markers and the flush heredoc `<<-` work on literal pieces; then the directives give the
+list its structure.
 """
 
 from collections.abc import Callable
@@ -339,7 +340,10 @@ class TemplateParser:
         return Template(tuple(stack[0].parts), span)
 
     def _process_directive_end(self, end: _Directive, stack: list[_OpenDirective]) -> None:
-        """Apply an `else`, `endif` or `endfor` (`end`) to the innermost open directive, the last one of the stack."""
+        """Apply an `else`, `endif` or `endfor` (`end`) to the innermost open directive.
+
+        It is the last one of the stack.
+        """
         open_directive = stack[-1]
         start = open_directive.directive
         # The template itself: no directive is open.

@@ -296,10 +296,10 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`.
+    """Return the type `target` with its open parts replaced by those of `from_type`.
 
-    A list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks
-    stays open.
+    Open parts are DYNAMIC; each is replaced by the part at the same place. A list of DYNAMIC and a
+    tuple of strings give a list of strings. A part that `from_type` lacks stays open.
     """
     if target is DYNAMIC:
         return from_type

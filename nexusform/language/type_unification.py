@@ -56,7 +56,10 @@ def unify_types(types: Sequence[Type]) -> Type | None:
 
 
 def _unify_structures(types: Sequence[Type]) -> Type | None:
-    """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
+    """Return the common type of objects or tuples of the same shape, or None.
+
+    The same shape means equal attributes of objects, or equal length of tuples.
+    """
     parts: list[Type] = []
     # One part of all structures.
     for column in zip(*[structure.parts for structure in types], strict=True):
@@ -68,7 +71,7 @@ def _unify_structures(types: Sequence[Type]) -> Type | None:
 
 
 def _get_shape(value_type: Type) -> tuple[str, ...] | int:
-    """Return the attribute names of an object type, or the number of part types of any other type."""
+    """Return the attribute names of an object type, else the number of part types."""
     return value_type.names if isinstance(value_type, ObjectType) else len(value_type.parts)
 
 
@@ -98,7 +101,10 @@ def _unify_sequences(types: Sequence[Type]) -> Type | None:
 
 
 def _unify_part_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all parts of collections and structures of these types, None without one."""
+    """Return the common type of all parts of these types, None without one.
+
+    The types are those of collections and structures.
+    """
     return unify_types([*chain.from_iterable(collection_type.parts for collection_type in types)])
 
 
@@ -121,10 +127,11 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether two values cannot be equal, although one of them is unknown or has unknown parts.
+    """Return whether two values cannot be equal, although at least a part is unknown.
 
-    This follows from their refinements: whether null is possible, the prefix of a text, bounds of a
-    number, and bounds of a length. An unknown text that begins with "a" never equals "bc".
+    One of the values is unknown or has unknown parts. This follows from their refinements: whether
+    null is possible, the prefix of a text, bounds of a number, and bounds of a length. An unknown
+    text that begins with "a" never equals "bc".
     """
     left_refinement = get_refinement(left)
     right_refinement = get_refinement(right)
@@ -190,7 +197,10 @@ def _is_equal(left: Value, right: Value) -> bool | None:
 
 
 def _can_equal_unknown(left: Value, right: Value) -> bool:
-    """Return whether two values, at least one of them unknown, may be equal, by their types and known limits."""
+    """Return whether two values may be equal, by their types and known limits.
+
+    At least one of them is unknown.
+    """
     if _is_certainly_different(left, right):
         return False
     # An unknown value may be null, and nulls of all types are equal: then different types decide

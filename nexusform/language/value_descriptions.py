@@ -28,7 +28,9 @@ def describe_value(value: Value) -> str:
     if value.type == STRING:
         return f"is {quote_text(truncate_text(value.raw, _MAX_LENGTH))}"
     if isinstance(value.type, PrimitiveType):
-        return f"is {str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)}"
+        if isinstance(value.raw, bool):
+            return f"is {str(value.raw).lower()}"
+        return f"is {format_number(value.raw)}"
     return f"is {_describe_collection(value)}"
 
 

@@ -259,7 +259,10 @@ def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
 
 
 def build_token_auth(fetch_token: Callable[[], str]) -> Any:
-    """Return an authentication by a bearer token, fetched first and again after a rejection (401)."""
+    """Return an authentication by a bearer token.
+
+    The token is fetched first, and again after a rejection (401).
+    """
     from httpx2 import Auth, Request
 
     class TokenAuth(Auth):
@@ -287,7 +290,10 @@ _CONNECTION_LOST: Final = "the connection was broken off"
 
 
 def describe_connection_error(problem: Exception) -> str:
-    """Return the cause of a failed request as a clause without a full stop, such as `the connection was refused`."""
+    """Return the cause of a failed request as a clause without a full stop.
+
+    Example: `the connection was refused`.
+    """
     from httpx2 import TimeoutException, TransportError
 
     first_line = _get_first_line(problem)

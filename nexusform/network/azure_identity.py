@@ -1,4 +1,8 @@
-"""Identity of Azure by settings or ARM_* variables, with the names and precedence of OpenTofu's azurerm backend; in a GitHub job by its own OIDC endpoint."""
+"""Identity of Azure by settings or ARM_* variables.
+
+Names and precedence are those of OpenTofu's azurerm backend. In a GitHub job the identity is by its
+own OIDC endpoint.
+"""
 
 import urllib.parse
 from collections.abc import Mapping

@@ -72,7 +72,7 @@ class ResponseBody(Protocol):
 
 
 class PageLimits:
-    """Limits of a list in pages: their number, their total bytes and time, and continuation tokens."""
+    """Limits of a list in pages: their number, total bytes and time, and continuation tokens."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._reading = ReadByteLimit(MAX_ANSWER_BYTES)

@@ -17,7 +17,10 @@ class FinderByArguments(Protocol):
     """Provider with imports by the arguments of a block instead of an id."""
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return whether an import finds objects of this type by the arguments of their block, not by an id."""
+        """Return whether an import finds objects of this type by arguments, not by an id.
+
+        The arguments are those of their block.
+        """
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]

@@ -68,7 +68,10 @@ class Faults(Struct):
     _lock: Lock = field(default_factory=Lock)
 
     def trigger(self, operation: str, address: str) -> list[Fault]:
-        """Return the faults for a call in configured order, and count their use (`times` 0: there is no limit)."""
+        """Return the faults for a call in configured order, and count their use.
+
+        A fault with `times` 0 has no limit.
+        """
         triggered: list[Fault] = []
         for number, fault in enumerate(self.faults):
             if fault.operation != operation or not fault.pattern.fullmatch(address):
@@ -364,7 +367,10 @@ class SimulatedProvider:
         return faults
 
     def _apply_delays_and_failures(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
-        """Wait, then fail by the first error injected before the effect, or with `after_effect` at any time."""
+        """Wait, then fail by the first error injected before the effect.
+
+        With `after_effect`, errors injected at any time count.
+        """
         for fault in faults:
             if fault.delay:
                 self._sleep(fault.delay)
@@ -375,9 +381,10 @@ class SimulatedProvider:
     def _raise_fault_after_effect(
         self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, was_created: bool
     ) -> None:
-        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then.
+        """Raise ProviderProblem for the first error injected after the effect.
 
-        If the call was a create (`was_created`), the apply records the object as tainted.
+        It has the object as it is then. If the call was a create (`was_created`), the apply records
+        the object as tainted.
         """
         for fault in faults:
             if fault.error and fault.after_effect:

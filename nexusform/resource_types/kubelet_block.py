@@ -169,7 +169,10 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
 
 
 def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
-    """Return the amounts of extended resources by name, (2,) or one per NUMA cell (1, 1), without invalid ones."""
+    """Return the amounts of extended resources by name, without invalid ones.
+
+    An amount is a total (2,) or one per NUMA cell (1, 1).
+    """
     if not isinstance(values, Mapping):
         # absent or unknown.
         return {}

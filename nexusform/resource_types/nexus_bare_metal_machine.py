@@ -1,4 +1,7 @@
-"""nexus_bare_metal_machine: one machine, for racks with different machines or from a real inventory."""
+"""nexus_bare_metal_machine: one machine.
+
+It is for racks with different machines, or from a real inventory.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -227,7 +230,10 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...]:
-    """Return the capacity used by VMs outside nexusform, as stated by the `occupied` blocks, in order of name."""
+    """Return the capacity used by VMs outside nexusform, in order of name.
+
+    The `occupied` blocks state it.
+    """
     machine = str(attributes["name"])
     occupied = []
     for _, block in _iterate_occupied_blocks(attributes):

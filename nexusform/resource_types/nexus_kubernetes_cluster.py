@@ -128,7 +128,10 @@ _ARGUMENT_PROPERTIES: Final = frozenset(
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
-    """Return the name of the cluster as the owner of VMs in the scheduler: `nks:<site>/<cluster>`."""
+    """Return the name of the cluster as the owner of VMs in the scheduler.
+
+    Its form is `nks:<site>/<cluster>`.
+    """
     return f"nks:{build_id(attributes)}"
 
 

@@ -47,7 +47,10 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the state of another configuration: its outputs, and its current objects of known types."""
+    """Read the state of another configuration: its outputs, and its objects of known types.
+
+    The objects are the current ones.
+    """
     workspace = attributes.get("workspace") or "default"
     configuration = attributes.get("config") or {}
     # `reader`, the name of the data block, is set by `read_state`.

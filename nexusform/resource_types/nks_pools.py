@@ -1,4 +1,7 @@
-"""Common parts of the pools of an NKS cluster, in any block: arguments, checks, demand, and nodes."""
+"""Common parts of the pools of an NKS cluster: arguments, checks, demand, and nodes.
+
+A pool may be in any block.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -171,7 +174,10 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
 
 
 def check_pool_name(name: str, path: Path) -> list[Problem]:
-    """Return the problems of a pool name; the names of its nodes contain it (`<cluster>-<pool>-1`)."""
+    """Return the problems of a pool name.
+
+    The names of its nodes contain it (`<cluster>-<pool>-1`).
+    """
     # Azure has pools with capitals: the kubelet converts them to lower case when a node registers.
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
@@ -307,7 +313,10 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the nodes of a prior object without a machine, with their names, by pool and number."""
+    """Return the nodes of a prior object without a machine, by pool and number.
+
+    The nodes have their names.
+    """
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         # It was not created.
@@ -387,10 +396,10 @@ def compute_capacity(
     skus: Mapping[str, VmSku | None],
     kubelets: Mapping[str, KubeletConfiguration],
 ) -> dict[str, Any]:
-    """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
+    """Compute the total and the allocatable CPU and memory of the nodes, as quantities.
 
-    `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as
-    nothing.
+    The quantities are those of Kubernetes. `skus` (None: unknown) and `kubelets` are by name of the
+    pool; nodes of unknown size count as nothing.
     """
     total: list[NodeSize] = []
     allocatable_sizes: list[NodeSize] = []

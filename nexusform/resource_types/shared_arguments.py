@@ -183,7 +183,10 @@ def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> 
 
 
 def check_skus(sku_names: Iterable[tuple[Path, object]], known: Collection[str]) -> list[Problem]:
-    """Return the problems of unknown SKUs in a resource, by their path; unknown values are skipped."""
+    """Return the problems of unknown SKUs in a resource, by their path.
+
+    Unknown values are skipped.
+    """
     return [
         build_unknown_sku_problem(name, path, known)
         for path, name in sku_names
@@ -224,9 +227,10 @@ POOL_AZURE_BLOCK: Final = NestedBlock(
 def check_azure_block(
     values: Mapping[str, Any], argument_properties: Collection[str], path: Path
 ) -> Iterator[Problem]:
-    """Yield the problems of the `azure` block among `values`, the arguments of a resource or pool at `path`.
+    """Yield the problems of the `azure` block among `values`.
 
-    Its body must not repeat `argument_properties`: other arguments set them.
+    `values` are the arguments of a resource or pool at `path`. Its body must not repeat
+    `argument_properties`: other arguments set them.
     """
     body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):

@@ -42,7 +42,10 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
 def find_cycles(
     dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
 ) -> list[tuple[N, ...]]:
-    """Find one cycle per strongly connected component, starting at its member of lowest position."""
+    """Find one cycle per strongly connected component.
+
+    It starts at the component's member of lowest position.
+    """
     if len(sort_topologically(dependencies, position)) == len(dependencies):
         # All were sorted.
         return []

@@ -159,7 +159,10 @@ def compute_implied_type(schema: BlockSchema) -> ObjectType:
 def find_schema(
     schema: BlockSchema, path: tuple[str | int, ...]
 ) -> AttributeSchema | NestedBlock | None:
-    """Find the attribute (also for a path into its value) or the block at a path; None without one."""
+    """Find the attribute or the block at a path; None without one.
+
+    The path may lead into the value of the attribute.
+    """
     current = schema
     position = 0
     while position < len(path):

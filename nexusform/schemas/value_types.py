@@ -1,4 +1,7 @@
-"""Types of values: the type system of HCL. language/type_conversion.py converts values between types."""
+"""Types of values: the type system of HCL.
+
+language/type_conversion.py converts values between types.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,11 @@ class VmReplacement(Struct, frozen=True):
 
 
 class PlacedReplacements(Struct, frozen=True):
-    """Replacements of a pool's VMs placed by the rule, the scheduler's handles of the placed ones, and the shortage of the first one without capacity."""
+    """Replacements of a pool's VMs placed by the rule, their handles, and the shortage.
+
+    The handles are the scheduler's, of the placed ones. The shortage is that of the first one
+    without capacity.
+    """
 
     replacements: tuple[VmReplacement, ...]
     handles: tuple[int, ...]
@@ -140,9 +144,10 @@ _MAXIMUM_PLACEMENTS: Final = 20_000
 
 
 class SampledShortage(Struct, frozen=True):
-    """VMs without capacity over the samples, in total and per pool, with the number of samples in which a pool fits completely.
+    """VMs without capacity over the samples, in total and per pool.
 
-    `is_exact`: the interval applies to every layout of VMs, not only to the samples.
+    With them is the number of samples in which a pool fits completely. `is_exact`: the interval
+    applies to every layout of VMs, not only to the samples.
     """
 
     numa_sampling: NumaSampling

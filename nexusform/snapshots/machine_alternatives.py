@@ -51,7 +51,10 @@ class MachineAlternative(Struct, frozen=True):
 def list_alternative_machines(
     site: SiteSnapshot, demand: Demand, excluded: str
 ) -> tuple[MachineAlternative, ...]:
-    """Return the machines of a site except `excluded`, in site order, with the current reasons against `demand`."""
+    """Return the machines of a site with the current reasons against `demand`.
+
+    They are in site order, without `excluded`.
+    """
     names: dict[int, str] = {}  # by handle
     for pool in site.pools:
         names |= {handle: name for name, handle in pool.handles.items()}

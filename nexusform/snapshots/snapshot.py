@@ -180,7 +180,10 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     def build_scheduler_without(
         self, machines: frozenset[str], reason: str
     ) -> tuple[RackScheduler, dict[int, int]]:
-        """Return a scheduler with `machines` closed for `reason` and without their VMs, and new handles by old ones."""
+        """Return a scheduler with `machines` closed for `reason` and without their VMs.
+
+        The second result has the new handles by old ones.
+        """
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
             for machine in self.scheduler.machines

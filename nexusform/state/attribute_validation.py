@@ -1,6 +1,7 @@
-"""Validation of an object's attributes against its resource type, for edited states and provider responses.
+"""Validation of an object's attributes against its resource type.
 
-Unknown attributes are ignored: an older or newer version may have them.
+Objects come from edited states and provider responses. Unknown attributes are ignored: an older or
+newer version may have them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -89,10 +90,10 @@ def _check_object(
     value: Any,
     path: Path,
 ) -> Iterator[Problem]:
-    """Check an object: first its known parts other than null, then required ones for absence or null.
+    """Check an object: first its known parts other than null, then the required ones.
 
-    An object with a `machine` is a placed VM. It must have the parts of `names_with_machine`, any
-    other object those of `required_names`.
+    A required part must not be absent or null. An object with a `machine` is a placed VM. It must
+    have the parts of `names_with_machine`, any other object those of `required_names`.
     """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")

@@ -125,7 +125,10 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
 
 
 def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:
-    """Add the duplicate keys of one object, given as its pairs, to the `duplicates` found so far."""
+    """Add the duplicate keys of one object to the `duplicates` found so far.
+
+    The object is given as its pairs.
+    """
     known_keys = set()
     for key, _ in pairs:
         if key in known_keys:
@@ -171,7 +174,10 @@ def _is_exact_float(text: str) -> bool:
 
 
 def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
-    """Build the problem: an empty document, no UTF-8, or the parser's `message` without its position."""
+    """Build the problem of an invalid document.
+
+    It is empty, is no UTF-8, or has the parser's `message` without its position.
+    """
     if not data.strip():
         return JsonProblem("the document is empty", offset=0)
     try:
@@ -348,10 +354,10 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket.
+        """Return a list, dataclass or mapping as a container, and its opening bracket.
 
-        A part is a pair of rendered name with colon (b"" in a list) and value, for example
-        (b'"a":', 1).
+        The container has the parts that are still to render. A part is a pair of rendered name with
+        colon (b"" in a list) and value, for example (b'"a":', 1).
         """
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
@@ -370,7 +376,10 @@ class _JsonWriter:
         return _OpenContainer(iter(named_parts), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
-        """Return a value to render: plain data, fractions and dataclasses as they are, others converted."""
+        """Return a value to render.
+
+        Plain data, fractions and dataclasses stay as they are; others are converted.
+        """
         is_plain = isinstance(value, (str, int, float, list, tuple, dict, NoneType))
         if is_plain or is_dataclass(value) or is_fraction(value):
             return value

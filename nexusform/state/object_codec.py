@@ -1,4 +1,7 @@
-"""Conversion of one object of a state to JSON members and back, for the document and the journal."""
+"""Conversion of one object of a state to JSON members and back.
+
+The document and the journal use it.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -245,7 +245,7 @@ def _decode_document(
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
-    """Return an error with the reason if the document is no state readable by this nexusform, else None."""
+    """Return an error with the reason if this nexusform cannot read the document, else None."""
     if not object_codec.is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and (
@@ -303,7 +303,10 @@ def _format_remedy(name: str) -> str:
 def _build_diagnostics_with_positions(
     problems: list[Problem], data: bytes, name: str
 ) -> list[Diagnostic]:
-    """Build diagnostics at the lines of the first problems, and one with the number of the others."""
+    """Build diagnostics at the lines of the first problems.
+
+    One more has the number of the others.
+    """
     from nexusform.language.syntax.scanner import CharacterPositions
 
     text = json_codec.decode_text_for_display(data)
@@ -335,7 +338,10 @@ class _StateReader:
     """Reader of a document of the current version; collects its errors."""
 
     def __init__(self, schemas: Mapping[str, BlockSchema]) -> None:
-        """Start without objects; `schemas`, by resource type, validate the attributes of managed objects."""
+        """Start without objects.
+
+        `schemas`, by resource type, validate the attributes of managed objects.
+        """
         self.problems: list[Problem] = []
         self._schemas = schemas
         # parsed addresses of module instances, by text.
@@ -469,7 +475,10 @@ class _StateReader:
 
 
 def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState | None:
-    """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
+    """Parse an output from its members; None if they are invalid.
+
+    Errors are added to `problems`.
+    """
     if not object_codec.check_members(entry, _OUTPUT_RULES, path, problems):
         return None  # reported
     try:

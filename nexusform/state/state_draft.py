@@ -1,7 +1,7 @@
-"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an interrupted apply.
+"""Working copy of a state during an apply, and the remaining steps of an interrupted one.
 
-The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays
-there until it is completed, or dropped.
+An apply or a journal changes the copy step by step. The plan file itself is in the journal, so a
+resumed apply follows the reviewed steps. It stays there until it is completed, or dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class UnfinishedApply(Struct, frozen=True):
 
     @property
     def serial(self) -> int:
-        """Serial of the state during the apply; another serial means a change by another process."""
+        """Return the serial of the state during the apply.
+
+        Another serial means a change by another process.
+        """
         return self.parts[0].serial
 
     @property
@@ -203,7 +206,10 @@ class StateDraft:
         )
 
     def apply_record(self, record: journal.Record) -> None:
-        """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
+        """Apply one record to the state.
+
+        It changes instances, outputs and metadata, and tracks open intents and steps.
+        """
         if isinstance(record, journal.Intent):
             # An intent without an outcome uses up its creation number, too: it may have reached a
             # provider.

@@ -133,7 +133,10 @@ def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModuleP
 
 
 def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
-    """Raise DiagnosticsError if two new addresses are equal, or another instance of the state is in the way."""
+    """Raise DiagnosticsError if new addresses collide.
+
+    Two of them are equal, or another instance of the state is in the way.
+    """
     moved_addresses = {old for old, _ in pairs}
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):

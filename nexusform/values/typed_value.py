@@ -1,9 +1,10 @@
-"""Values of expressions: typed values, unknowns and marks, refinements of unknown values, and numbers.
+"""Values of expressions: typed values, unknowns and marks, refinements, and numbers.
 
-A refinement is a known property of an unknown value besides its type: not null, a text prefix,
-bounds of a number or of the length of a collection. Used by the evaluator. Planning, state and
-providers use plain data: json_data/plain_data.py converts between the two. Numbers of HCL, as text
-and in arithmetic, are whole, or binary fractions of limited precision.
+Refinements are those of unknown values. A refinement is a known property of an unknown value
+besides its type: not null, a text prefix, bounds of a number or of the length of a collection. Used
+by the evaluator. Planning, state and providers use plain data: json_data/plain_data.py converts
+between the two. Numbers of HCL, as text and in arithmetic, are whole, or binary fractions of
+limited precision.
 """
 
 from __future__ import annotations
@@ -599,7 +600,10 @@ _COMBINING: Final = frozenset("<>=")
 
 
 def build_prefix(prefix: str) -> Refinement:
-    """Build the refinement of a text with a known prefix, without a last character that may combine with the next."""
+    """Build the refinement of a text with a known prefix.
+
+    The last character of the prefix is left out if it may combine with the next.
+    """
     last = prefix[-1:]
     is_final = last.isascii() and not last.isalpha() and last not in _COMBINING
     return Refinement(not_null=True, prefix=prefix if is_final else prefix[:-1])

@@ -31,7 +31,10 @@ def build_provider(directory: Path) -> SimulatedProvider:
 def record_interrupted_step(
     state: State, kind: StepKind, of: Change, provider: Any
 ) -> tuple[State, list[Any], Any]:
-    """Return the state, the open steps and the call of a run killed after it recorded the intent of a step."""
+    """Return the state, the open steps and the call of a killed run.
+
+    It was killed after it recorded the intent of a step.
+    """
     lines = JournalLines()
     recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
     call = build_call(build_step(0, kind, 0, of), of, provider)

@@ -438,7 +438,10 @@ MEASURES = {
 
 
 def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all statements in it; expressions, most nodes of a tree, have no docstrings."""
+    """Yield a node and all statements in it.
+
+    Expressions, most nodes of a tree, have no docstrings.
+    """
     yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):

@@ -107,7 +107,10 @@ def _read_public_names(tree: ast.Module) -> Mapping[str, frozenset[str]]:
 
 
 def _find_uses(trees: Mapping[str, ast.Module], folders: set[str]) -> Uses:
-    """Return the names used by modules of other packages; single files below nexusform are public."""
+    """Return the names used by modules of other packages.
+
+    Single files below nexusform are public.
+    """
     uses: Uses = defaultdict(lambda: defaultdict(dict))
     for user, tree in trees.items():
         for module, name in _iterate_imports(tree, trees.keys()):

@@ -116,7 +116,10 @@ def test_modules_have_domain_names_and_docstrings() -> None:
 
 
 def test_rendering_runs_no_what_if_questions() -> None:
-    """Rendering lays out answers: it uses records of what-if questions and none of their functions."""
+    """Rendering uses records of what-if questions, and none of their functions.
+
+    It only lays out answers.
+    """
     room = "nexusform.domains.whatif.questions."
     asked = [
         (_get_relative_name(path), module, name)

@@ -1,7 +1,7 @@
-"""Test of domain marks: a domain can be deleted as a whole, so tests elsewhere declare their use of it.
+"""Test of domain marks: tests elsewhere declare their use of a domain.
 
-A test with a block of a type, a provider or a backend of a domain imports the domain, so that the
-file is deleted with it, or is marked with `of_domains`.
+A domain can then be deleted as a whole. A test with a block of a type, a provider or a backend of a
+domain imports the domain, so that the file is deleted with it, or is marked with `of_domains`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def test_every_package_is_plain() -> None:
         for measure, whole in MEASURES.items()
     }
     worse = [
-        f"nexusform/{package}: {share:.1f} {measure} per 100 {MEASURES[measure]}, {LIMITS[measure]} allowed"
+        f"nexusform/{package}: {share:.1f} {measure} per 100 {MEASURES[measure]}, "
+        f"{LIMITS[measure]} allowed"
         for (package, measure), share in sorted(shares.items())
         if share > LIMITS[measure]
     ]

@@ -1,4 +1,4 @@
-"""Tests of wrong answers of a state server at one of the requests of a command: no state is lost."""
+"""Tests of wrong answers of a state server to one request of a command: no state is lost."""
 
 import re
 import time

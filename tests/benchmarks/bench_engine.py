@@ -1,4 +1,6 @@
-"""Benchmark of plan, apply and a second plan as whole processes, against terraform where it is installed.
+"""Benchmark of plan, apply and a second plan as whole processes.
+
+They are compared with terraform where it is installed.
 
 python tests/benchmarks/bench_engine.py [instances] [--terraform]
 

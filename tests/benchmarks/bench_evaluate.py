@@ -54,9 +54,8 @@ def main() -> None:
     for text in EXPRESSIONS:
         expression, problems = parse_expression(SourceFile("bench", text))
         assert expression is not None, problems
-        print(
-            f"{_measure_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}"
-        )
+        microseconds = _measure_microseconds(lambda e=expression: evaluate_expression(e, names))
+        print(f"{microseconds:8.2f} us  {text}")
     kind = ObjectType.create(
         {"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)}
     )

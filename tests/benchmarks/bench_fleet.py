@@ -1,4 +1,6 @@
-"""Benchmark of fleets: schedule placements over clusters from scratch, and again after a change of one property.
+"""Benchmark of fleets: schedule placements over clusters from scratch, then after a change.
+
+The change is one property.
 
 Run: python tests/benchmarks/bench_fleet.py [--placements N] [--clusters N]
 

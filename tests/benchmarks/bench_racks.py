@@ -115,7 +115,10 @@ def build_used_scheduler(machines: list[Machine]) -> RackScheduler:
 def measure(
     racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False
 ) -> tuple[float, int]:
-    """Return the seconds of placement and the number of unplaced VMs, without the time to build site and demands."""
+    """Return the seconds of placement and the number of unplaced VMs.
+
+    The time to build site and demands is not counted.
+    """
     make = build_used_scheduler if standing else RackScheduler
     scheduler = make(build_site(racks, machines))
     refused = 0
@@ -234,7 +237,10 @@ def measure_score_and_argmin() -> None:
 
 
 def measure_repetitions() -> None:
-    """Measure 100 repetitions of 200 VMs on 128 machines, as in a plan for its confidence figures."""
+    """Measure 100 repetitions of 200 VMs on 128 machines.
+
+    A plan does the same for its confidence figures.
+    """
     jobs = [PlaceOperation(demand.vm, demand) for demand in generate_demands(200, 60)]
     start = time.process_time()
     repeat_with_samples(RackScheduler(build_site(8, 16)), jobs, 100)

@@ -1,4 +1,6 @@
-"""Benchmark of many sites: plan and read them together and in a process each, and the growth with their number.
+"""Benchmark of many sites: plan and read them together, and in a process each.
+
+The growth with the number of sites is measured too.
 
 python tests/benchmarks/bench_sites.py [--large] [--dask]
 
@@ -37,7 +39,10 @@ def write_fleet(directory: Path, count: int) -> None:
 
 
 def measure_command(directory: Path, *words: str) -> tuple[float, float, int]:
-    """Return wall and processor seconds of a command with all its workers, and the largest process in MB."""
+    """Return wall and processor seconds of a command, and the largest process in MB.
+
+    All workers of the command are included.
+    """
     script = (
         "import json, resource, subprocess, sys, time\n"
         "began = time.perf_counter()\n"

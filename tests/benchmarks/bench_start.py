@@ -1,4 +1,6 @@
-"""Benchmark of the start: processor time of whole commands against an import of two of their packages.
+"""Benchmark of the start: processor time of whole commands.
+
+It is compared with an import of two of their packages.
 
 Run: python tests/benchmarks/bench_start.py [runs] [checkout of another version]
 

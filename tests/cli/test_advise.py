@@ -153,7 +153,7 @@ def test_unknown_rules_are_reported_where_they_are_ignored(
 def test_comment_silences_nothing_in_an_override_file(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The pool of the override file begins on the line that follows the comment of the other file."""
+    """The pool of the override file begins on the line after the comment of the other file."""
     name = '  name    = "a"'
     text = MAIN.replace(name, f"  # nexusform:ignore zones-pinned\n{name}")
     (lab / "main.nf.hcl").write_text(text)

@@ -102,8 +102,15 @@ def use_wrong_limit(_monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 STAGES = (
-    break_syntax, break_variable, break_signing, break_state, break_planning, break_saving, interrupt, use_wrong_limit,
-)  # fmt: skip
+    break_syntax,
+    break_variable,
+    break_signing,
+    break_state,
+    break_planning,
+    break_saving,
+    interrupt,
+    use_wrong_limit,
+)
 # Stages at which the run ends before a report can be written; the older one is deleted.
 WITHOUT_REPORT = {interrupt, use_wrong_limit}
 

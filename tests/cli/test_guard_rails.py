@@ -1,4 +1,4 @@
-"""Tests of guard rails: every output of a plan reports a broken guard rail, and apply rejects the plan."""
+"""Tests of guard rails: every output reports a broken one, and apply rejects the plan."""
 
 from __future__ import annotations
 

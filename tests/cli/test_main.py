@@ -254,10 +254,15 @@ def test_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "plan -confine=", "plan -out=", "plan -previous=", ("plan -sign= " "-out=p"), "plan -state=", "advise -plan=",
+        "plan -confine=",
+        "plan -out=",
+        "plan -previous=",
+        "plan -sign= -out=p",
+        "plan -state=",
+        "advise -plan=",
         "test -junit-xml=",
     ],
-)  # fmt: skip
+)
 def test_empty_file_name_is_a_usage_error(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

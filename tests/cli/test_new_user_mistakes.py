@@ -42,7 +42,10 @@ WHATIF = pytest.mark.of_domains("whatif")
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
-    """Run a command in an empty directory; return exit code and output, with line breaks as blanks."""
+    """Run a command in an empty directory; return exit code and output.
+
+    Line breaks of the output are blanks.
+    """
     monkeypatch.chdir(tmp_path)
 
     def run_command(*arguments: str) -> tuple[int, str]:

@@ -1,4 +1,7 @@
-"""Tests of -refresh-only: it records observed values, new addresses and dependent outputs, and nothing else."""
+"""Tests of -refresh-only: it records observed values and what follows from them.
+
+New addresses and dependent outputs follow from them, and nothing else is recorded.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ resource "nexus_kubernetes_cluster" "c" {{
 output "machines" {{
   value = {{ for c in nexus_kubernetes_cluster.c : c.name => {{ for n, v in c.nodes : n => v.machine }} }}
 }}
-"""
+"""  # noqa: E501
 
 Shell = Callable[..., tuple[int, str]]
 
@@ -194,7 +194,10 @@ def test_apply_is_not_resumed_after_change_of_state(nf: Shell) -> None:
 
 
 def test_crash_during_recovery_loses_nothing(nf: Shell) -> None:
-    """The remaining steps stay in the journal after an interrupt at any point of recovery and compaction."""
+    """The remaining steps stay in the journal after an interrupt at any point.
+
+    The points are those of recovery and compaction.
+    """
     reviewed: dict[str, Any] = {}
     for call in range(1, 12):
         for path in Path("state").glob("*"):

@@ -1,4 +1,7 @@
-"""Tests of unknown values through plan, apply and a second plan: every output is as in `terraform`."""
+"""Tests of unknown values through plan, apply and a second plan, as in `terraform`.
+
+Every output is compared.
+"""
 
 from __future__ import annotations
 
@@ -329,7 +332,10 @@ _Command: TypeAlias = Callable[[list[str]], str]
 
 
 def _run_plan_apply_plan(command: _Command, directory: Path, ending: str) -> dict[str, list[Any]]:
-    """Return per output its planned value, its value after apply, and its change in the next plan."""
+    """Return per output its planned value, its applied value, and its next change.
+
+    The next change is that of the next plan.
+    """
     outputs = [f'output "o{n}" {{\n  value = {text}\n}}\n' for n, text in enumerate(_EXPRESSIONS)]
     (directory / f"main{ending}").write_text(_HEAD + "".join(outputs))
     (directory / "m").mkdir()

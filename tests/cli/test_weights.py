@@ -33,7 +33,10 @@ Result = tuple[int, str]
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Result]:
-    """Run a command line in a directory with a configuration; return the exit code and all output."""
+    """Run a command line in a directory with a configuration.
+
+    Return the exit code and all output.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     Path("main.nf.hcl").write_text(CONFIGURATION)

@@ -39,7 +39,10 @@ INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
 
 @pytest.fixture
 def apply_edit(tmp_path: Path) -> Any:
-    """Return a function for the lines changed by an edit, as (before, after); None without an edit."""
+    """Return a function for the lines changed by an edit, as (before, after).
+
+    It returns None without an edit.
+    """
     (tmp_path / "main.nf.hcl").write_text(TEXT)
     (tmp_path / "wrapper").mkdir()
     (tmp_path / "wrapper" / "main.nf.hcl").write_text('module "m" { source = "../shared" }\n')

@@ -1,4 +1,6 @@
-"""Record decisions of Nova's filters and weighers, and of Placement, on random sites, for a given time.
+"""Record decisions of Nova's filters and weighers, and of Placement, on random sites.
+
+The run takes a given time.
 
 Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE
 (*.jsonl.gz).

@@ -173,7 +173,10 @@ def print_line(text: str) -> None:
 
 
 def wait_for_lock(backend: Any, info: Any, pause: float) -> None:
-    """Take the lock as soon as it is free; sleep between attempts for the sake of other processes."""
+    """Take the lock as soon as it is free.
+
+    Sleep between attempts for the sake of other processes.
+    """
     from nexusform.interfaces.state_storage import StateLocked
 
     while True:

@@ -46,7 +46,10 @@ def drip_body(connection: socket.socket, _head: bytes) -> None:
             time.sleep(0.1)
 
 
-STATE: Final = b'{"format":"nexusform","kind":"state","version":1,"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
+STATE: Final = (
+    b'{"format":"nexusform","kind":"state","version":1,'
+    b'"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
+)
 
 CUT: Final[dict[str, Answer]] = {
     "no body": build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 3409\r\n\r\n"),

@@ -165,9 +165,11 @@ class CommandRunner:
         longest_wait: float | None = None,
         constants: Mapping[str, float] | None = None,
     ) -> None:
-        """`template` is a project for loading the modules of commands, and the backend is opened for the same reason; `variables` are added to the environment.
+        """Set the project, the backend and the variables of the runs.
 
-        `longest_wait` is in seconds. `constants` are other values of constants, by module and name.
+        `template` is a project for loading the modules of commands, and the backend is opened for
+        the same reason. `variables` are added to the environment. `longest_wait` is in seconds.
+        `constants` are other values of constants, by module and name.
         """
         self.constants = dict(constants or {})
         self.longest_wait = longest_wait

@@ -1,4 +1,7 @@
-"""Tests of every remote backend with servers that send incomplete, wrong or slow responses, or none."""
+"""Tests of every remote backend with servers that send bad responses.
+
+Bad responses are incomplete, wrong or slow, or there are none.
+"""
 
 import time
 from collections.abc import Callable

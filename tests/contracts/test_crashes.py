@@ -341,7 +341,10 @@ class StateEdits:
     def check(
         self, where: Path, code: int, words: tuple[str, ...], before: bytes, after: bytes
     ) -> None:
-        """Check that an edit is complete or without effect, leaves nothing behind, and succeeds if repeated."""
+        """Check that an edit is complete or without effect, and succeeds if repeated.
+
+        It leaves nothing behind.
+        """
         story = self.story
         story.unlock(where)
         document = story.backend(where).read()

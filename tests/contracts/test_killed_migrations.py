@@ -1,6 +1,8 @@
-"""Tests of `init -migrate-state` and `workspace delete` killed, or with a failing disk or network, at any durable call, and again during recovery: every workspace's state arrives, and none is lost.
+"""Tests of killed migrations: every workspace's state arrives, and none is lost.
 
-Every run tries some points of one backend; NEXUSFORM_CRASH_POINTS=all tries every one.
+`init -migrate-state` and `workspace delete` are killed, or meet a failing disk or network, at any
+durable call, and again during recovery. Every run tries some points of one backend;
+NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
 from __future__ import annotations
@@ -115,7 +117,10 @@ class MigrationScenario:
         assert code == 0 or changed or "Migration interrupted" in told, told
 
     def free(self, where: Path) -> tuple[int, str]:
-        """Migrate; break the lock of a dead holder by the suggested command if it does not expire."""
+        """Migrate, and break the lock of a dead holder if it does not expire.
+
+        The suggested command breaks it.
+        """
         words = self.migrate(where)
         for _ in range(4):
             code, told = self.runner.run(where, *words)
@@ -132,7 +137,10 @@ class MigrationScenario:
         return code, told
 
     def check(self, where: Path) -> None:
-        """Check that every state is complete, in the new location or, before the migration, in the old one."""
+        """Check that every state is complete, in the new location or in the old one.
+
+        The old location is right only before the migration.
+        """
         for workspace in self.workspaces:
             self.good(where, "workspace", "select", workspace)
             assert self.read_state(where) == self.states[workspace], workspace

@@ -46,7 +46,10 @@ _ID = r"[a-z0-9]+(-[a-z0-9]+)+|separation"
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts of one file: its texts, the lines with a new diagnostic or a replaced summary, and the lines comparing a text of a diagnostic."""
+    """Facts of one file: its texts, and its lines about diagnostics.
+
+    Lines have a new diagnostic or a replaced summary, or compare a text of a diagnostic.
+    """
 
     texts: frozenset[str]
     builds_summary: tuple[int, ...]

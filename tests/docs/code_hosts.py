@@ -1,4 +1,7 @@
-"""Fakes of code hosts: the part of GitLab's API used by the recipe, in addition to its state store, and a `gh`."""
+"""Fakes of code hosts: the part of GitLab's API used by the recipe, and a `gh`.
+
+The fake of GitLab also has its state store.
+"""
 
 import json
 import re
@@ -16,7 +19,10 @@ PROJECT = "/api/v4/projects/1"
 
 @dataclass
 class FakeGitLab:
-    """Content of the host: comments by id, merge requests of a commit, pipelines, jobs and artifacts."""
+    """Content of the host.
+
+    It has comments by id, merge requests of a commit, pipelines, jobs and artifacts.
+    """
 
     notes: dict[int, str] = field(default_factory=dict)
     merge_requests: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

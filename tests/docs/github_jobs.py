@@ -62,7 +62,7 @@ elif words[:2] == ["run", "download"]:
     shutil.copytree(source, after("--dir"), dirs_exist_ok=True)
 else:
     sys.exit(f"gh: unknown: {{words}}")
-"""
+"""  # noqa: E501
 # The part of actions/github-script used by the recipe.
 SCRIPT = """
 const fs = require('fs');
@@ -95,7 +95,10 @@ class JobResult(Struct):
 
 
 class FakeGitHub:
-    """Repository at GitHub: commits to clone, runs with artifacts, comments, and jobs of the recipes."""
+    """Repository at GitHub.
+
+    It has commits to clone, runs with artifacts, comments, and jobs of the recipes.
+    """
 
     def __init__(self, place: Path, nexusform: str) -> None:
         self.place = place

@@ -75,7 +75,10 @@ def build_encryption_block(key: str) -> str:
 
 
 def build_package() -> bytes:
-    """Return a VNF package with members outside of its folder, and one of excessive unpacked size."""
+    """Return a VNF package with members outside its folder, and one of excessive size.
+
+    Its size is excessive once unpacked.
+    """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as files:
         files.writestr(

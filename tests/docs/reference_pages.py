@@ -51,7 +51,7 @@ Each page has an example, then all arguments. The examples form one configuratio
 - `predicted`: may differ from the observed value without an error
 - `repeatable`: the block may be repeated
 - `forces replacement`: a change replaces the resource, or its labelled block
-- `re-places VMs`: a change re-places the VMs of the pool"""
+- `re-places VMs`: a change re-places the VMs of the pool"""  # noqa: E501
 
 SHARED_WORDS = """\
 ## Shared arguments
@@ -65,7 +65,7 @@ NAME = re.compile(r"(?<=\): )Name of the [^.]+\.")
 COMMANDS_WORDS = """\
 `nexusform COMMAND -help` prints the same in a terminal. Write a flag as `-name=value`; `-chdir=DIR` comes
 before the command. [Shared flags](#shared-flags) are explained at the end. Nearly every command has the
-[general flags](#general-flags)."""
+[general flags](#general-flags)."""  # noqa: E501
 # A nested block with this many rows is described once.
 FOLDED_FROM = 3
 # Read-only attributes of a page with this many are described once.
@@ -112,7 +112,7 @@ provider "simulated" {
 }
 ```
 
-A resumed apply keeps its faults. After you delete the block, run `apply` or `apply -discard`, not `apply -resume`."""
+A resumed apply keeps its faults. After you delete the block, run `apply` or `apply -discard`, not `apply -resume`."""  # noqa: E501
 
 TRIGGERS_WORDS = """\
 ```sh
@@ -143,11 +143,11 @@ A lint rule finds risks in a valid configuration. Plans report a rule only if it
 `nexusform advise` reports all rules, with their cost. `# nexusform:ignore ID` on the line before a block
 disables a rule there.
 
-The examples use this site:"""
+The examples use this site:"""  # noqa: E501
 
 SKUS_WORDS = """\
 Host vCPUs are guest vCPUs plus emulator threads. A SKU with several NUMA cells uses an equal share of each.
-A SKU runs only on the listed machines."""
+A SKU runs only on the listed machines."""  # noqa: E501
 
 _SITE = """\
 resource "nexus_site" "lab" {}
@@ -285,7 +285,10 @@ def build_types_page() -> str:
 
 @cache
 def collect_shared_arguments() -> dict[tuple[str, str], str]:
-    """Return the lines of arguments shared by many types, by name and line on the page of a type."""
+    """Return the lines of arguments shared by many types.
+
+    They are by name and line on the page of a type.
+    """
     uses = Counter(
         _get_sharing_key(name, attribute)
         for resource_type in RESOURCE_TYPES.values()

@@ -1,4 +1,4 @@
-"""Tests of docs/ci: its scripts run, its policies decide as documented, and its links have targets."""
+"""Tests of docs/ci: its scripts run, its policies decide as documented, its links work."""
 
 from __future__ import annotations
 
@@ -271,7 +271,10 @@ SHADOWS = (
 
 
 def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
-    """For a script on standard input, after -c and after -m, Python imports modules from the current directory."""
+    """Python imports modules from the current directory in three cases.
+
+    They are a script on standard input, after -c and after -m.
+    """
     for name in SHADOWS:
         (workspace / name).mkdir()
         for file in ("__init__.py", "__main__.py"):
@@ -463,7 +466,7 @@ interpreter.add_module("placements", policy)
 interpreter.set_input(plan)
 answers = {rule: json.loads(str(interpreter.query(f"data.main.{rule}"))) for rule in ("deny", "warn")}
 json.dump({rule: answer["expressions"][0] for rule, answer in answers.items()}, sys.stdout)
-"""
+"""  # noqa: E501
 
 
 def evaluate_policy(plan: dict[str, Any]) -> dict[str, list[str]]:

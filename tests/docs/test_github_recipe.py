@@ -296,7 +296,7 @@ case "$*" in
     if grep -q mistake "${1#-chdir=}/main.tf"; then echo 'Error: Unsupported argument' >&2; exit 1; fi ;;
   *" show "*) cat PLAN ;;
 esac
-"""
+"""  # noqa: E501
 
 
 def test_failed_terraform_plan_replaces_the_comment(repository: GitHubRepository) -> None:

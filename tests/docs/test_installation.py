@@ -186,8 +186,8 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 # --- builds ------------------------------------------------------------------------------------
 
-# Builds install tools and all dependencies: most run in .ci/run if the change can reach them, and all in
-# `.ci/crashes` and in the nightly run.
+# Builds install tools and all dependencies: most run in .ci/run if the change can reach them, and
+# all in `.ci/crashes` and in the nightly run.
 
 
 def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:

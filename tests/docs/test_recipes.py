@@ -45,7 +45,10 @@ resource "nexus_rack" "r" {{
 
 
 class GitLabJobs:
-    """Project at a code host: commits, and jobs running a recipe's script on a fresh clone of one."""
+    """Project at a code host: commits and jobs.
+
+    A job runs a recipe's script on a fresh clone of a commit.
+    """
 
     def __init__(self, place: Path, address: str, host: FakeGitLab) -> None:
         self.place, self.address, self.host = place, address, host

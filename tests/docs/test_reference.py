@@ -1,4 +1,7 @@
-"""Tests of the documentation's facts: reference pages, README commands, examples named in the docs."""
+"""Tests of the documentation's facts.
+
+They are reference pages, README commands, and examples named in the docs.
+"""
 
 from __future__ import annotations
 

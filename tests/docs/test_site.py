@@ -123,7 +123,10 @@ def test_decisions_are_excluded_from_search(built_site: Path) -> None:
 
 
 def test_no_page_requests_stars_of_a_repository(built_site: Path) -> None:
-    """The theme requests the stars of a repository named in the head of a page from api.github.com."""
+    """The theme requests the stars of a repository from api.github.com.
+
+    The repository is the one named in the head of a page.
+    """
     for page in (built_site / "site").rglob("*.html"):
         assert 'data-md-component="source"' not in page.read_text(encoding="utf-8"), page
 

@@ -1,4 +1,4 @@
-"""Tests of docs/testing.md: its configuration and its test file run, and print the documented output."""
+"""Tests of docs/testing.md: its configuration and test file print the documented output."""
 
 from __future__ import annotations
 

@@ -345,7 +345,10 @@ def test_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture
 
 
 class FakeVault:
-    """Fake of a vault: wraps secrets by reversing the bytes, under the newest version of each key."""
+    """Fake of a vault: wraps secrets by reversing the bytes.
+
+    It uses the newest version of each key.
+    """
 
     def wrap(self, key_id: str, secret: bytes) -> tuple[str, bytes]:
         return f"{key_id}/v2", secret[::-1]

@@ -1,4 +1,7 @@
-"""Tests of bodies by schema: both syntaxes have the same meaning, and every error has its position."""
+"""Tests of bodies by schema: both syntaxes mean the same, and errors have positions.
+
+Every error has its position.
+"""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,7 @@
-"""Tests of every entry of tables/: an expression, the values of its names, and its expected result."""
+"""Tests of every entry of tables/.
+
+An entry is an expression, the values of its names, and its expected result.
+"""
 
 from __future__ import annotations
 

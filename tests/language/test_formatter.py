@@ -128,7 +128,10 @@ def list_comments(text: str) -> list[str]:
 
 
 def change_white_space(seed: int) -> str:
-    """Return every construct of the language with other white space at the ends of its lines and words."""
+    """Return every construct of the language with other white space.
+
+    The white space is at the ends of its lines and words.
+    """
     chance = random.Random(seed)
     lines = []
     heredoc = False
@@ -161,7 +164,10 @@ _INSIDE_TEXT = {QUOTED_TEXT, PLAIN_TEXT, CLOSE_QUOTE, CLOSE_HEREDOC}
 
 
 def disturb_white_space(text: str, seed: int) -> str:
-    """Return a text with other spaces and tabs between tokens, outside strings, heredocs and comments."""
+    """Return a text with other spaces and tabs between tokens.
+
+    Strings, heredocs and comments stay as they are.
+    """
     chance = random.Random(seed)
     tokens = scan_text(text, with_comments=True)
     pieces = []

@@ -97,7 +97,10 @@ def read_entries(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def unescape_source(text: str) -> str:
-    """Return a source, evaluated first if it is written as a Python string because of special characters."""
+    """Return a source, evaluated first if it is written as a Python string.
+
+    It is one because of special characters.
+    """
     return literal_eval(text) if text.startswith("'") else text
 
 

@@ -1,8 +1,9 @@
-"""Soundness tests: known facts of an expression with unknown parts must stay true once all parts are known.
+"""Soundness tests: known facts of an expression with unknown parts stay true.
 
-A case is an expression (an entry of tables/, an example of a function, or some of them joined by
-operators) with variables as some of its parts. It is evaluated twice: with some facts of the
-variables unknown, and with all of them known. NEXUSFORM_SOUNDNESS_CASES sets the number of cases.
+They must stay true once all parts are known. A case is an expression (an entry of tables/, an
+example of a function, or some of them joined by operators) with variables as some of its parts. It
+is evaluated twice: with some facts of the variables unknown, and with all of them known.
+NEXUSFORM_SOUNDNESS_CASES sets the number of cases.
 """
 
 from __future__ import annotations
@@ -337,12 +338,18 @@ class _RecordingRun(ExpressionRun):
         return value
 
     def judged(self, expression: Expression, value: Value, before: int) -> Value:
-        """Return the value to use for an expression; `before` is the number of earlier diagnostics."""
+        """Return the value to use for an expression.
+
+        `before` is the number of earlier diagnostics.
+        """
         raise NotImplementedError
 
 
 class _KnownRun(_RecordingRun):
-    """Record errors once all values are known, and expressions never known: `format("%d", null)`."""
+    """Record errors once all values are known, and expressions never known.
+
+    Example: `format("%d", null)`.
+    """
 
     def __init__(self, names: _VariableScope) -> None:
         super().__init__(names)

@@ -1,4 +1,7 @@
-"""Random clusters with devices (DRA), run against kube-scheduler to find wrong certain predictions."""
+"""Random clusters with devices (DRA), to find wrong certain predictions.
+
+They run against kube-scheduler.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ _FURTHER_NODES = 8
 
 
 class Comparison(Struct):
-    """Comparison of answers with a scheduler: number of each kind, differences, and repeated runs."""
+    """Comparison of answers with a scheduler.
+
+    It has the number of each kind, differences, and repeated runs.
+    """
 
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -291,7 +294,10 @@ class FleetComparison:
         self._member.close()
 
     def _compare_member(self, cluster: NodeCluster, rows: Sequence[Feasibility]) -> None:
-        """Compare all bindings now and with more nodes, and the largest count and a node loss for one of them."""
+        """Compare all bindings now and with more nodes.
+
+        For one of them, compare the largest count and a node loss.
+        """
         self._compare_now(cluster, self._result, rows)
         running = [
             row
@@ -389,7 +395,10 @@ class FleetComparison:
             self._check("now", row, expected, measure_binding)
 
     def _measure_maximum(self, row: Feasibility, cluster: NodeCluster) -> tuple[int, bool]:
-        """Return the pending pods at the largest number of replicas, and whether one more replica leaves a pod pending."""
+        """Return the pending pods at the largest number of replicas.
+
+        Also return whether one more replica leaves a pod pending.
+        """
         assert row.replicas_max is not None
         self._start(cluster, self._result)
         body = self._fleet.workloads[row.placement.name][0]
@@ -492,7 +501,10 @@ def _read_edit(edit: Mapping[str, Any], fewer: int) -> ArgumentAdjustment:
 
 @contextmanager
 def start_scheduler(directory: Path) -> Iterator[ApiPrograms]:
-    """Start an API server with a scheduler and the namespaces of the fleets, and stop them afterwards."""
+    """Start an API server with a scheduler and the namespaces of the fleets.
+
+    Stop them afterwards.
+    """
     programs = ApiPrograms(
         PROGRAMS,
         CRDS,

@@ -1,4 +1,7 @@
-"""Random fleets with pods: members with dumped or derived nodes, and placements of small workloads."""
+"""Random fleets with pods.
+
+Members have dumped or derived nodes, and placements have small workloads.
+"""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ _POLICY_FLAGS = (
     "--default-not-ready-toleration-seconds=1",
     "--default-unreachable-toleration-seconds=1",
 )
+_ADMISSION = "/apis/admissionregistration.k8s.io"
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
@@ -50,11 +51,11 @@ PATHS = {
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
     "LimitRange": "/api/v1/namespaces/{}/limitranges",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
-    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "MutatingWebhookConfiguration": f"{_ADMISSION}/v1/mutatingwebhookconfigurations",
+    "MutatingAdmissionPolicy": f"{_ADMISSION}/v1beta1/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": f"{_ADMISSION}/v1beta1/mutatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicy": f"{_ADMISSION}/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{_ADMISSION}/v1/validatingadmissionpolicybindings",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
@@ -181,7 +182,10 @@ class LiveCluster:
                 self._programs.call("DELETE", PATHS[kind].format("default"))
 
     def wait_for_pods(self, pods: list[Body]) -> None:
-        """Wait until these pods are reported as ready, and until the scheduler has seen them and all nodes."""
+        """Wait until these pods are reported as ready.
+
+        Wait until the scheduler has seen them and all nodes, too.
+        """
         while True:
             ready = [pod for pod in self.list_all("Pod") if pod["status"].get("containerStatuses")]
             if len(ready) >= len(pods):
@@ -280,7 +284,8 @@ class LiveCluster:
                 if pod["spec"].get("nodeName") and is_new:
                     self._report(pod, self.keeps_unready(pod))
                 elif pod["metadata"].get("deletionTimestamp") and not self.keeps_terminating(pod):
-                    path = f"{PATHS['Pod'].format(pod['metadata']['namespace'])}/{pod['metadata']['name']}"
+                    pods_path = PATHS["Pod"].format(pod["metadata"]["namespace"])
+                    path = f"{pods_path}/{pod['metadata']['name']}"
                     # Of a Job, because it waits for the end of the pod.
                     if pod["metadata"].get("finalizers"):
                         self._programs.call(

@@ -1,8 +1,8 @@
-"""Changes of small clusters with unhealthy pods, autoscalers, admission and quotas, run against the real controllers.
+"""Changes of small clusters, run against the real controllers.
 
-A scenario has nodes, existing objects, manually set facts (`prepare`), and a change. nexusform
-predicts it from kubectl output; then the change is applied. A certain pod must be on its predicted
-node.
+Clusters have unhealthy pods, autoscalers, admission and quotas. A scenario has nodes, existing
+objects, manually set facts (`prepare`), and a change. nexusform predicts it from kubectl output;
+then the change is applied. A certain pod must be on its predicted node.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pod_stories MINUTES VERSION [FIRST_SEED
 [NAME [RECORDS]]]
@@ -232,7 +232,10 @@ def _compare_existing(
     existing: Sequence[Body],
     names: Mapping[str, Body],
 ) -> Iterable[str]:
-    """Compare the existing pods certainly kept or removed by node, because pods of one node are interchangeable."""
+    """Compare the existing pods certainly kept or removed by node.
+
+    Pods of one node are interchangeable.
+    """
     for action, is_kept in ((pod_outcomes.KEEP, True), (pod_outcomes.REMOVE, False)):
         certain = Counter(
             item.previous for _, item in rows if item.action == action and item.is_certain

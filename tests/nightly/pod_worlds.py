@@ -57,7 +57,10 @@ class World(Struct):
 
 
 class Result(Struct):
-    """Comparison of one world: pods by certainty, pods with the same node in all runs, and the wrong ones with their texts."""
+    """Comparison of one world: pods by certainty, and the wrong ones with their texts.
+
+    It also has the pods with the same node in all runs.
+    """
 
     pods: int = 0
     certain: int = 0

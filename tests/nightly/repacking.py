@@ -1,4 +1,6 @@
-"""Compare the answers of repacking with an integer program of scipy on random sites, for a given time.
+"""Compare the answers of repacking with an integer program of scipy on random sites.
+
+It runs for a given time.
 
 The program ignores the order of re-creations, so its answer is a lower bound. An answer equal to it
 is optimal if it is feasible on the site with all other machines cordoned. If the product reports a

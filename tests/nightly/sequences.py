@@ -1,4 +1,6 @@
-"""Run random sequences of life cycles, state surgery, flags, variables and tests against terraform or tofu.
+"""Run random sequences of commands against terraform or tofu.
+
+Sequences have life cycles, state surgery, flags, variables and tests.
 
 Run: python -m tests.nightly.sequences PROGRAM MINUTES [SEQUENCES] [SEED] [KIND...] A difference is
 printed with its kind and seed; the result is 1 with a difference.

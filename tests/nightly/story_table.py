@@ -240,7 +240,10 @@ def scale_with_mirror(draw: Draw) -> Story:
 
 
 def _prepare_policy(policy: list[Body], restart: str = "") -> Callable[[LiveCluster], None]:
-    """Return a function to create a policy, wait until it is active, and re-create the pods of an app."""
+    """Return a function that creates a policy and re-creates the pods of an app.
+
+    It waits until the policy is active before it re-creates them.
+    """
 
     def prepare(cluster: LiveCluster) -> None:
         for body in policy:
@@ -332,7 +335,10 @@ def scale_ordered_set(draw: Draw) -> Story:
 
 
 def update_partition(draw: Draw) -> Story:
-    """A StatefulSet updated down to an ordinal, and possibly scaled to below or above its partition."""
+    """A StatefulSet updated down to an ordinal, and possibly scaled.
+
+    It is scaled to below or above its partition.
+    """
     replicas = draw.randint(2, 4)
     strategy = draw.choice(
         (

@@ -1,7 +1,8 @@
-"""Model of a small site and its placement rule, written from the text of the rule without planner code.
+"""Model of a small site and its placement rule.
 
-The five steps are those of tests/scheduling/racks/brute_force.py; the order of removals,
-re-placements, rolling batches and additions in one plan is modelled here.
+It is written from the text of the rule, without planner code. The five steps are those of
+tests/scheduling/racks/brute_force.py; the order of removals, re-placements, rolling batches and
+additions in one plan is modelled here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests of determinism: plan files are byte-identical for every hash seed, and first applies give equal states."""
+"""Tests of determinism: plan files are byte-identical for every hash seed.
+
+First applies give equal states.
+"""
 
 from __future__ import annotations
 

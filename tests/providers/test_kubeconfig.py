@@ -92,7 +92,7 @@ def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any,
         ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
         (
             {"auth-provider": {"name": "gcp"}},
-            ("the user ann uses an auth-provider, " "removed " "in " "Kubernetes " "1.26. " "Use " "an " "exec " "plug-in."),
+            "the user ann uses an auth-provider, removed in Kubernetes 1.26. Use an exec plug-in.",
         ),
         (
             {"client-certificate": "gone.crt", "client-key": "gone.key"},
@@ -100,11 +100,17 @@ def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any,
         ),
         ({"exec": {"apiVersion": "v1"}}, "Object missing required field `command`."),
         (
-            {"exec": {"apiVersion": "v1", "command": "kubelogin-of-nobody", "installHint": "Get it."}},
+            {
+                "exec": {
+                    "apiVersion": "v1",
+                    "command": "kubelogin-of-nobody",
+                    "installHint": "Get it.",
+                }
+            },
             'the sign-in program "kubelogin-of-nobody" of the user ann is not found. Get it.',
         ),
     ],
-)  # fmt: skip
+)
 def test_invalid_credentials_are_reported(tmp_path: Path, user: Any, said: str) -> None:
     path = write_kubeconfig(tmp_path, users=[{"name": "ann", "user": user}])
     assert get_problem(path).replace(str(tmp_path), "HERE") == f"FILE cannot be used: {said}"

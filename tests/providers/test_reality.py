@@ -1,4 +1,7 @@
-"""Tests of a reality file on a failing disk: it contains every confirmed change and nothing else."""
+"""Tests of a reality file on a failing disk.
+
+It contains every confirmed change and nothing else.
+"""
 
 from __future__ import annotations
 

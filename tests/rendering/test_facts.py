@@ -1,4 +1,7 @@
-"""Tests of report facts: every fact of a section is on all its screens (terminal, comment, page)."""
+"""Tests of report facts: every fact of a section is on all its screens.
+
+Screens are the terminal, the comment and the page.
+"""
 
 from __future__ import annotations
 

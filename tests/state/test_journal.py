@@ -1,4 +1,7 @@
-"""Tests of journal lines: they round-trip, have checksums, torn last lines are ignored, and damage is reported."""
+"""Tests of journal lines: they round-trip and have checksums.
+
+Torn last lines are ignored, and damage is reported.
+"""
 
 from typing import Any
 

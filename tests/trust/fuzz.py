@@ -42,7 +42,7 @@ HUB_LIST = b"""{"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersio
  "labels": {"a": "b"}, "uid": "1"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {}},
 {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement", "metadata": {"name": "web"},
  "spec": {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
- "policy": {"placementType": "PickN", "numberOfClusters": 1}}}]}"""
+ "policy": {"placementType": "PickN", "numberOfClusters": 1}}}]}"""  # noqa: E501
 DUMP = (
     'data "fleet_hub_export" "h" {\n  files = ["hub.json"]\n}\noutput "o" {\n  value = '
     "data.fleet_hub_export.h\n}\n"

@@ -82,7 +82,10 @@ def list_machines(site: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_overcommitted_cells(vms: Mapping[str, Vm]) -> Iterator[str]:
-    """Yield violations: a cell or disk above its capacity, or a VM with the wrong number of cells."""
+    """Yield violations of capacity and cells.
+
+    A cell or disk is above its capacity, or a VM has the wrong number of cells.
+    """
     cpus: Counter[tuple[str, int]] = Counter()
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
@@ -104,7 +107,10 @@ def find_overcommitted_cells(vms: Mapping[str, Vm]) -> Iterator[str]:
 
 
 def find_misplaced_vms(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
-    """Yield violations: a requested VM is missing, or a VM is on a wrong machine or outside the zones of its pool."""
+    """Yield violations of requested places.
+
+    A requested VM is missing, or a VM is on a wrong machine or outside the zones of its pool.
+    """
     machines = list_machines(site)
     asked = {name: zones for name, (_, zones) in list_requested_vms(site).items()}
     yield from (f"{name}: does not stand" for name in asked.keys() - vms.keys())
@@ -122,7 +128,10 @@ def find_misplaced_vms(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterat
 def list_requested_vms(
     site: Mapping[str, Any],
 ) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """Return every VM requested by the site, by name: its pool (or the VM) and its zones, () = all."""
+    """Return every VM requested by the site, by name.
+
+    Each has its pool (or the VM) and its zones, () = all.
+    """
     asked: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {}
     for cluster, values in site["clusters"].items():
         for pool, terms in values["pools"].items():
@@ -148,7 +157,10 @@ def find_violated_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Itera
 
 
 def get_trigger(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str, Any]) -> str:
-    """Return the first reason, in the order of the rules, for removing or re-creating an existing VM; "" if it stays."""
+    """Return the first reason for removing or re-creating an existing VM; "" if it stays.
+
+    Reasons are in the order of the rules.
+    """
     cluster = vm.owner.rpartition(".")[2]
     whole = before["vms"].get(name) if not vm.pool else before["clusters"][cluster]
     now = site["vms"].get(name) if not vm.pool else site["clusters"].get(cluster)

@@ -1,4 +1,7 @@
-"""Tests of limits: excessive input gives a diagnostic for the whole plan, quickly and with little memory."""
+"""Tests of limits: excessive input gives a diagnostic for the whole plan.
+
+The diagnostic comes quickly and with little memory.
+"""
 
 from __future__ import annotations
 

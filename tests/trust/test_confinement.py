@@ -1,4 +1,7 @@
-"""Tests of -confine: paths from configuration must be below one directory, and addresses must be allowed by the operator."""
+"""Tests of -confine: paths and addresses from configuration are limited.
+
+Paths must be below one directory, and the operator must allow addresses.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,10 @@ def test_operator_path_is_free_unless_it_passes_through_the_work_tree(tree: Path
 
 
 def test_alias_of_the_work_tree_is_confined_too(tree: Path) -> None:
-    """If the operator names a link to the checkout, its contents still belong to the pull request."""
+    """The contents of a link to the checkout still belong to the pull request.
+
+    The operator names the link.
+    """
     gate = Confinement(str(tree.resolve()))
     alias = tree.parent / "alias"
     alias.symlink_to(tree)

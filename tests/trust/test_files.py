@@ -41,7 +41,10 @@ MOST_MEMORY = 16 << 30
 
 
 class CommandHangs(BaseException):
-    """A BaseException: as an Exception, nexusform would report it as an Internal error and hide the cause."""
+    """A BaseException, because an Exception would hide the cause.
+
+    nexusform would report it as an Internal error.
+    """
 
 
 class WorkTree:

@@ -1,4 +1,7 @@
-"""Tests of forged plans: a plan changed after saving, with its digests, is rejected before any change."""
+"""Tests of forged plans: a plan changed after saving is rejected before any change.
+
+Its digests are changed too.
+"""
 
 import json
 import shutil
@@ -171,7 +174,10 @@ def change_name(placements: list[Any], at: list[int]) -> None:
 
 
 def drop_first(name: str) -> Callable[[Any], None]:
-    """Return a change removing the first item of a list in the plan, such as a diagnostic or a site's capacity."""
+    """Return a change that removes the first item of a list in the plan.
+
+    A list has, for example, diagnostics or a site's capacities.
+    """
     return lambda plan: plan[name].pop(0)
 
 

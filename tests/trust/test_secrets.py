@@ -42,7 +42,7 @@ urlencode(var.m) range(var.n) chunklist([1],-var.n) zipmap([var.s],[1,2]) one([v
 index(["a"],var.s) setproduct(var.s) merge(var.s) substr("abc",var.n,"x") uuidv5(var.s,"x")
 bcrypt(var.s,var.n) "${var.m}" toset(var.n) sum([var.s]) slice([1],var.n,1) keys(var.s) flatten(var.s)
 title(var.m) pow(var.s,2) log(var.n,-1)
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""Tests of `plan -sign` and `apply -verify=key:FILE`: only plans signed with the key are applied."""
+"""Tests of `plan -sign` and `apply -verify=key:FILE`.
+
+Only plans signed with the key are applied.
+"""
 
 import json
 import subprocess

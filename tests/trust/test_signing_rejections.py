@@ -111,29 +111,51 @@ def encrypt_key() -> None:
 REJECTIONS: dict[str, tuple[Callable[[], object], list[str], str]] = {
     "a plan without a sandbox": (plan_unconfined, SIGN, "was not made in a sandbox"),
     "a plan of unknown evaluation": (forget_evaluation, SIGN, "was not made in a sandbox"),
-    ("a record " "without " "the " "files"): (lambda: rewrite(files=()), SIGN, ("The record " "of " "its " "evaluation " "lacks " "main.nf.hcl")),
+    "a record without the files": (
+        lambda: rewrite(files=()),
+        SIGN,
+        "The record of its evaluation lacks main.nf.hcl",
+    ),
     "a failed plan": (plan_with_error, SIGN, "Planning failed with 1 error"),
     "a changed plan": (change_member, SIGN, 'Its part "configuration.json" was changed'),
     "half a plan": (truncate_plan, SIGN, "Bytes are missing"),
-    "a state": (lambda: Path("p.nfplan").write_text("{}"), SIGN, ("was not written " "by " "nexusform " "plan")),
+    "a state": (
+        lambda: Path("p.nfplan").write_text("{}"),
+        SIGN,
+        "was not written by nexusform plan",
+    ),
     "a plan signed while planning without a sandbox": (
-        lambda: None, ["plan", "-sign=../team.key", "-out=p.nfplan"], "was not made in a sandbox"
+        lambda: None,
+        ["plan", "-sign=../team.key", "-out=p.nfplan"],
+        "was not made in a sandbox",
     ),
     "a key of the work tree": (
-        copy_key_into_tree, ["sign", "-confine", "-key=team.key", "p.nfplan"], ("a pull request " "could " "replace " "it")
+        copy_key_into_tree,
+        ["sign", "-confine", "-key=team.key", "p.nfplan"],
+        "a pull request could replace it",
     ),
     "a public key": (lambda: None, ["sign", "-key=../team.pub", "p.nfplan"], "is a public key"),
     "a key of another algorithm": (
-        lambda: make_keys("../rsa", "rsa"), ["sign", "-key=../rsa.key", "p.nfplan"], ("is not an " "Ed25519 " "key")
+        lambda: make_keys("../rsa", "rsa"),
+        ["sign", "-key=../rsa.key", "p.nfplan"],
+        "is not an Ed25519 key",
     ),
-    ("a key with " "a " "passphrase"): (encrypt_key, ["sign", "-key=../locked.key", "p.nfplan"], ("protected " "by " "a " "passphrase")),
+    "a key with a passphrase": (
+        encrypt_key,
+        ["sign", "-key=../locked.key", "p.nfplan"],
+        "protected by a passphrase",
+    ),
     "a sandbox of every file": (
-        lambda: None, ["plan", "-confine=/", "-sign=../team.key", "-out=p.nfplan"], ("holds every " "file")
+        lambda: None,
+        ["plan", "-confine=/", "-sign=../team.key", "-out=p.nfplan"],
+        "holds every file",
     ),
     "a plan of one site as a plan of sites": (
-        lambda: None, ["sites", "sign", "-key=../team.key", "p.nfplan"], "p.nfplan"
+        lambda: None,
+        ["sites", "sign", "-key=../team.key", "p.nfplan"],
+        "p.nfplan",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REJECTIONS)

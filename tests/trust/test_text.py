@@ -28,7 +28,7 @@ check "words" {
 output "lines" {
   value = { text = join("\\n", local.lines) }
 }
-"""
+"""  # noqa: E501
 # Escaped like in configuration, so the file itself contains plain characters.
 TRICKS = {
     "&lt;x&gt; <blink>": "entity",

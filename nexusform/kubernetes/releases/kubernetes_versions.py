@@ -23,7 +23,8 @@ _MONTH_LENGTH: Final = len("2026-01")
 # 2024-08-24). End of life, and end of long-term support (all versions from 1.30). The versions
 # reported by a site (kubernetesVersions) take precedence.
 SOURCE: Final = (
-    "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
+    "learn.microsoft.com/azure/operator-nexus/"
+    "reference-nexus-kubernetes-cluster-supported-versions, "
     "as of 2025-07-27, read on 2026-11-21"
 )
 END_OF_LIFE: Final[Mapping[str, str]] = {
@@ -155,11 +156,11 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it.
+    """Return the versions to install in turn to reach `target`, or the reason against it.
 
-    The versions are () if the cluster already runs `target`. Plans and `simulate
-    kubernetes-upgrade` both use this function. `today` is RFC 3339; with "" ends of availability
-    are not checked.
+    The versions are installed one after the other on a cluster. The versions are () if the cluster
+    already runs `target`. Plans and `simulate kubernetes-upgrade` both use this function. `today`
+    is RFC 3339; with "" ends of availability are not checked.
     """
     start = parse_version(current)
     end = parse_version(target)
@@ -331,7 +332,10 @@ def find_availability_end(
 
 
 def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
-    """Return the end of availability on a day (2026-01-31) or at the end of a month (2026-01), with the days left."""
+    """Return the end of availability, with the days left.
+
+    It is on a day (2026-01-31) or at the end of a month (2026-01).
+    """
     if len(end) > _MONTH_LENGTH:
         last_day = date.fromisoformat(end)
     else:

@@ -55,7 +55,7 @@ def _combine_bools(decisive: bool, items: Value) -> Value:
 
 
 def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
-    """Return the common type of the arguments of `coalesce`; DYNAMIC if each of them keeps its own."""
+    """Return the common type of the arguments of `coalesce`; DYNAMIC if each keeps its own."""
     types = [argument.type for argument in arguments]
     common = unify_types(types) if types else None
     if common is not None:

@@ -247,7 +247,7 @@ utf-8       UTF-8 csUTF8
 utf-16      UTF-16 csUTF16
 utf-16-be   UTF-16BE csUTF16BE
 utf-16-le   UTF-16LE csUTF16LE
-"""
+"""  # noqa: E501
 
 
 _ENCODING_ROWS: Final = [line.split() for line in _ENCODINGS.strip().splitlines()]

@@ -1,4 +1,8 @@
-"""Functions that read files, through the Files port, functions on paths, and text rendered as a template with variables of its own (templatefile and templatestring)."""
+"""Functions on files and paths, and functions that render a text as a template.
+
+Files are read through the Files port. `templatefile` and `templatestring` render a text with
+variables of its own.
+"""
 
 import posixpath
 import re
@@ -148,7 +152,10 @@ class FileReader:
 
 @contextmanager
 def _convert_file_problems() -> Iterator[None]:
-    """Raise a FileProblem of the `with` block as a FunctionProblem about the first argument, the path."""
+    """Raise a FileProblem of the `with` block as a FunctionProblem about the path.
+
+    The path is the first argument.
+    """
     try:
         yield
     except FileProblem as problem:

@@ -220,10 +220,10 @@ _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def _replace_reference(pattern: CompiledPattern, match: Any, reference: re.Match[str]) -> str:
-    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern.
+    """Return the text of a reference in a replacement, for a match of the pattern.
 
-    `$1`, `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a
-    dollar.
+    `_REFERENCE` finds the references. `$1`, `${1}`, `$name` and `${name}` are groups of the match,
+    "" for missing ones; `$$` is a dollar.
     """
     second_dollar, plain_name, braced_name = reference.groups()
     if second_dollar:

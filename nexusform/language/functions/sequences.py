@@ -171,7 +171,7 @@ def _collect_flat_elements(
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`.
+    """Evaluate `matchkeys`: the elements of `values` whose keys are in `searchset`.
 
     `keys` has a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
     """
@@ -213,7 +213,10 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
 
 
 def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
-    """Return the first index of each known key, by the result of compute_order_key, equal for equal keys."""
+    """Return the first index of each known key, by its order key.
+
+    compute_order_key gives equal results for equal keys.
+    """
     indices: dict[Any, int] = {}
     for index, key in enumerate(keys):
         if key.is_wholly_known:

@@ -80,7 +80,10 @@ def _add_indentation(lines: list[str]) -> list[str]:
 
 
 def _render_lines(value: Value, indent: int) -> list[str]:
-    """Render the lines of a non-empty collection at column `indent`, without the indentation itself."""
+    """Render the lines of a non-empty collection at column `indent`.
+
+    The indentation itself is left out.
+    """
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
@@ -95,7 +98,10 @@ def _render_lines(value: Value, indent: int) -> list[str]:
 
 
 def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
-    """Render the lines of one entry of a mapping at column `indent`, without the indentation up to it."""
+    """Render the lines of one entry of a mapping at column `indent`.
+
+    The indentation up to that column is left out.
+    """
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
         key_start, *key_rest = _render_value(
@@ -414,7 +420,7 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1.
+    """Parse an unquoted scalar by YAML 1.2's rules, with bools and timestamps of YAML 1.1.
 
     The result is null, a bool, a number, or text. Text of the form of a timestamp is completed.
     Raises FunctionProblem for a number that is not finite, or has too many digits.

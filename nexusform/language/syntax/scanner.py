@@ -338,7 +338,10 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""
+        """Scan to the end, piece by piece.
+
+        A piece is code, or text of the innermost open string or heredoc.
+        """
         size = len(self.text)
         while self.offset < size:
             # None: code outside of all templates.

@@ -384,7 +384,10 @@ class Body(Node, frozen=True):
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
-    """List the paths of literal object keys, only in objects, lists, parentheses and function arguments."""
+    """List the paths of literal object keys.
+
+    Only objects, lists, parentheses and function arguments are searched.
+    """
     match expression:
         case Parentheses():
             yield from _list_key_paths(expression.inner, prefix)

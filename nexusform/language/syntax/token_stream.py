@@ -1,7 +1,8 @@
-"""Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of strings.
+"""Token stream of the parsers, and decoding of literal pieces of strings.
 
-A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body
-item (or the whole expression), and parsing continues; the exception never leaves the parser.
+The parsers are those of bodies, expressions and templates. A syntax error is reported as a
+diagnostic and then unwinds, by `MalformedSyntaxError`, to its body item (or the whole expression),
+and parsing continues; the exception never leaves the parser.
 """
 
 import re
@@ -213,9 +214,10 @@ class TokenStream(Struct):
         return MalformedSyntaxError(diagnostic_id)
 
     def _skip_heredoc(self, begin: int) -> None:
-        """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text is not configuration.
+        """Skip a heredoc with a malformed start at the offset `begin`.
 
-        Nothing is skipped if the marker or the line is missing.
+        Skip up to the line of its closing marker, because its text is not configuration. Nothing is
+        skipped if the marker or the line is missing.
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:
@@ -389,7 +391,10 @@ _MAX_EXPONENT = 10_000
 
 
 def parse_exact_number(word: str) -> int | Decimal | None:
-    """Parse a number exactly; None if it is malformed, or above the limits of length and exponent."""
+    """Parse a number exactly; None if it is malformed or too large.
+
+    Its length and exponent are limited.
+    """
     if len(word) > MAX_NUMBER_LENGTH:
         return None
     # A whole number.

@@ -37,7 +37,10 @@ _BEDS = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test against our own hub server and a real API server, except tests with a stated reason."""
+    """Run each test against our own hub server and a real API server.
+
+    Tests with a stated reason are exceptions.
+    """
     if "bed" in metafunc.fixturenames:
         alone = metafunc.definition.get_closest_marker("our_hub_alone") is not None
         metafunc.parametrize("bed", _BEDS[:1] if alone else _BEDS, indirect=True)
@@ -143,7 +146,10 @@ CommandRunner = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run_command(capfd: pytest.CaptureFixture[str]) -> CommandRunner:
-    """Return a function that runs a command and returns its exit code and all output with single spaces."""
+    """Return a function that runs a command and returns its exit code and all output.
+
+    The output has single spaces.
+    """
 
     def call(*words: str) -> tuple[int, str]:
         code = run_command_line(list(words))

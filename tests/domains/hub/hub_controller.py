@@ -77,7 +77,10 @@ class Controller:
                 self._evict(server, eviction)
 
     def _evict(self, server: Front, eviction: Body) -> None:
-        """Check an eviction against the budget of its placement, and delete the binding named by it."""
+        """Check an eviction against the budget of its placement, and delete its binding.
+
+        The eviction names the binding.
+        """
         name, cluster = (eviction["spec"][each] for each in ("placementName", "clusterName"))
         bindings = {
             each["spec"]["targetCluster"]: each for each in self._list_bindings(server, name)
@@ -201,7 +204,10 @@ class Controller:
     def _write_policy_snapshot(
         self, server: Front, name: str, policy: Body, generation: int
     ) -> None:
-        """Write the snapshot of a policy: a new one for every change except the number of clusters."""
+        """Write the snapshot of a policy.
+
+        Every change except the number of clusters makes a new one.
+        """
         before, number = self._find_latest_policy(server, name), policy.get("numberOfClusters")
         index = 0 if before is None else int(before["metadata"]["labels"][f"{_FLEET}/policy-index"])
         is_new = before is None or _remove_number(before["spec"]["policy"]) != _remove_number(

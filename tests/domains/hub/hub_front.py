@@ -56,9 +56,15 @@ class RequestRejection(Exception):
         self.status = status
         details: Body = {"details": {"causes": causes}} if causes else {}
         self.body: Any = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-            "reason": _REASONS.get(status, ""), **details, "code": status,
-        }  # fmt: skip
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": _REASONS.get(status, ""),
+            **details,
+            "code": status,
+        }
 
 
 class Front:

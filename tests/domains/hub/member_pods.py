@@ -1,4 +1,7 @@
-"""Pods of members: one API server with kube-scheduler and controllers runs the pods of all members, each on its own nodes and in its own namespaces."""
+"""Pods of members: one API server with kube-scheduler and controllers runs all of them.
+
+Each member has its own nodes and its own namespaces.
+"""
 
 from __future__ import annotations
 

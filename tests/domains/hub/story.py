@@ -172,7 +172,10 @@ class StoryReplay:
         )
 
     def _reproduce_event(self, event: Body) -> None:
-        """Bring an object into the state of an event: by the pending request, or as the hub agent."""
+        """Bring an object into the state of an event.
+
+        The pending request does it, or the test as the hub agent.
+        """
         body = event["object"]
         key = get_object_key(body)
         if self._is_requested(key, body, event["event"]):
@@ -337,15 +340,18 @@ def _group_events(
         steps = metadata["generation"] - generations.get(key, metadata["generation"])
         steps = 0 if what == "ADDED" else steps
         generations[key] = metadata["generation"]
-        one = ObservedEvent(what) if what == "DELETED" else ObservedEvent(
-            what,
-            body.get("spec"),
-            tuple(_list_conditions(body)),
-            tuple(sorted(metadata.get("finalizers") or ())),
-            "deletionTimestamp" in metadata,
-            steps,
-            _list_owners(body) if key[0] == "ClusterResourcePlacement" and key not in without_owners else {},
-        )  # fmt: skip
+        has_owners = key[0] == "ClusterResourcePlacement" and key not in without_owners
+        one = ObservedEvent(what)
+        if what != "DELETED":
+            one = ObservedEvent(
+                what,
+                body.get("spec"),
+                tuple(_list_conditions(body)),
+                tuple(sorted(metadata.get("finalizers") or ())),
+                "deletionTimestamp" in metadata,
+                steps,
+                _list_owners(body) if has_owners else {},
+            )
         earlier = seen.setdefault(key, [])
         if (
             not earlier

@@ -1,5 +1,7 @@
-"""Tests of an apply through provider fleet, killed at any request before or after its execution, or at any durable call of its disk, or with a failing disk: the next apply continues, and the hub ends as after an undisturbed one.
+"""Tests of a crash or a failing disk during an apply through provider fleet.
 
+The apply is killed at any request before or after its execution, or at any durable call of its
+disk, or its disk fails. The next apply continues, and the hub ends as after an undisturbed one.
 Every run tests some points of each change; NEXUSFORM_CRASH_POINTS=all tests every point.
 """
 

@@ -1,4 +1,7 @@
-"""Tests of an apply ended by SIGKILL, or with a cut connection, while the hub executes a request."""
+"""Tests of an apply that ends while the hub executes a request.
+
+It ends by SIGKILL, or its connection is cut.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of hub identity: a state records its hub, and no command changes anything with another one."""
+"""Tests of hub identity: a state records its hub, and commands accept no other one.
+
+No command changes anything with another hub.
+"""
 
 from __future__ import annotations
 
@@ -318,11 +321,15 @@ def test_several_hubs_are_an_error(
     """A plan would predict members of one hub for placements of another."""
     names = {"eu": hub.url, "us": other_hub.url}
     document = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "eu",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "eu",
         "clusters": [{"name": name, "cluster": {"server": url}} for name, url in names.items()],
         "users": [{"name": "admin", "user": {"token": "admin-token"}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}} for name in names],
-    }  # fmt: skip
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": "admin"}} for name in names
+        ],
+    }
     (tmp_path / "both").write_text(json.dumps(document))
     monkeypatch.delenv("NF_FLEET_KUBECONFIG")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "both"))

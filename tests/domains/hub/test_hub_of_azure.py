@@ -1,4 +1,7 @@
-"""Tests of a hub in Azure: member labels and some placements are managed by Azure Resource Manager."""
+"""Tests of a hub in Azure.
+
+Azure Resource Manager manages its member labels and some placements.
+"""
 
 from __future__ import annotations
 

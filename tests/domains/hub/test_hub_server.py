@@ -1,4 +1,7 @@
-"""Compare both hubs of the tests, our own and a real API server, with the recorded answers of a real hub."""
+"""Compare both hubs of the tests with the recorded answers of a real hub.
+
+One is our own, the other a real API server.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ def recorded_server(bed: Front) -> Front:
 
 
 def _path(body: Body) -> str:
-    return f"/apis/placement.kubernetes-fleet.io/v1/clusterresourceplacements/{body['metadata']['name']}"
+    name = body["metadata"]["name"]
+    return f"/apis/placement.kubernetes-fleet.io/v1/clusterresourceplacements/{name}"
 
 
 def _send_request(

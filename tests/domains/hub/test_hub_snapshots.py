@@ -1,4 +1,7 @@
-"""Changes of a plan may be in several resource snapshots, because a hub creates one for each observed change."""
+"""Changes of a plan may be in several resource snapshots.
+
+A hub creates one for each observed change.
+"""
 
 from __future__ import annotations
 

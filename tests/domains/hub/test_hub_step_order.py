@@ -42,7 +42,10 @@ def _write(
 
 
 def _apply_slowly(hub: Front, run_command: CommandRunner, path: str, *followers: str) -> str:
-    """Apply with a slow write; check that its followers wait, and that all predictions are correct."""
+    """Apply with a slow write; check that its followers wait.
+
+    All predictions are correct.
+    """
     slow = SlowWrite(hub, path, *followers)
     code, said = run_command("apply", "-auto-approve")
     slow.end()

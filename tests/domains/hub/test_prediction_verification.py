@@ -1,4 +1,7 @@
-"""Tests of certainty: a prediction counts as certain only with unchanged figures of the members since the plan."""
+"""Tests of certainty: it needs figures of the members unchanged since the plan.
+
+Otherwise a prediction does not count as certain.
+"""
 
 from __future__ import annotations
 

@@ -141,7 +141,10 @@ def test_rebalancing_ends_as_predicted_within_budget(
 
 @pytest.fixture
 def pods(real_hub: RealHub, tmp_path: Path) -> Iterator[MemberPods]:
-    """Run the pods of all members with a scheduler and controllers, on the nodes of the configuration."""
+    """Run the pods of all members with a scheduler and controllers.
+
+    They run on the nodes of the configuration.
+    """
     text = "".join([SITE, *map(build_member, MEMBERS)])
     fleet = find_planned_fleet(plan(text))
     assert fleet is not None

@@ -1,4 +1,7 @@
-"""Compare both hubs of the tests, our own and a real API server, with the recorded events of a real hub."""
+"""Compare both hubs of the tests with the recorded events of a real hub.
+
+One is our own, the other a real API server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of hosts of an inventory without the servers that a check of decisions adds by their flavors."""
+"""Tests of hosts of an inventory without servers.
+
+A check of decisions adds the servers by their flavors.
+"""
 
 from __future__ import annotations
 

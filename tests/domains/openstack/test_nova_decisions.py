@@ -180,7 +180,10 @@ def build_site(seed: int) -> dict[str, Any]:
 
 
 def add_details(site: dict[str, Any], draw: Random) -> None:
-    """Add NUMA cells, PCI devices and supported instances to the hosts, and flavors, images and servers for them."""
+    """Add NUMA cells, PCI devices and supported instances to the hosts.
+
+    Flavors, images and servers for them are added too.
+    """
     for host in site["hosts"].values():
         host |= {
             "has_details": True,

@@ -1,4 +1,7 @@
-"""Tests of openstack_site: a VNF on compute hosts, from files of the openstack command line to a saved plan."""
+"""Tests of openstack_site: a VNF on compute hosts.
+
+They go from files of the openstack command line to a saved plan.
+"""
 
 from __future__ import annotations
 
@@ -291,7 +294,10 @@ def wrap_nova_object(name: str, **values: Any) -> dict[str, Any]:
 
 
 def describe_hosts(**by_host: dict[str, Any]) -> None:
-    """Write compute_nodes.json: two cells of 8 cores with 2 threads, `free` cores of them free, except in `full_cells`."""
+    """Write compute_nodes.json: two cells of 8 cores with 2 threads.
+
+    `free` cores of them are free, except in `full_cells`.
+    """
     rows = []
     for host in ("compute01", "compute02", "compute03"):
         values = {

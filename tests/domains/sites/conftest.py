@@ -133,7 +133,10 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs `nexusform sites ...` on one worker and returns exit code, stdout and stderr."""
+    """Return a function that runs `nexusform sites ...` on one worker.
+
+    It returns exit code, stdout and stderr.
+    """
 
     def run_sites_command(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

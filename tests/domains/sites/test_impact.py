@@ -1,4 +1,7 @@
-"""Tests of the impact of site plans: rows are grouped, and the impact is the same in all formats."""
+"""Tests of the impact of site plans: rows are grouped, and all formats are equal.
+
+They show the same impact.
+"""
 
 from __future__ import annotations
 

@@ -35,11 +35,20 @@ def lock_site(name: str, *, host: str = "worker-3", has_started: bool = False) -
     Path("states").mkdir(exist_ok=True)
     lock = Path(f"states/{name}.nfstate.lock.info")
     lock.write_text(
-        json.dumps({
-            "ID": f"id-{name}", "Operation": "OperationTypeApply", "Who": f"ci@{host}", "Host": host, "Pid": 7,
-            "Created": "2025-12-31T23:46:00Z", "Version": "0.1.0", "Info": "", "Path": "",
-        })
-    )  # fmt: skip
+        json.dumps(
+            {
+                "ID": f"id-{name}",
+                "Operation": "OperationTypeApply",
+                "Who": f"ci@{host}",
+                "Host": host,
+                "Pid": 7,
+                "Created": "2025-12-31T23:46:00Z",
+                "Version": "0.1.0",
+                "Info": "",
+                "Path": "",
+            }
+        )
+    )
     if has_started:
         Path(f"states/{name}.nfstate.journal").write_text('{"intent": 1}\n')
     return lock

@@ -1,4 +1,7 @@
-"""Tests of questions to all sites: answers do not depend on the engine or on the number of parts."""
+"""Tests of questions to all sites: answers are the same for each engine.
+
+They do not depend on the number of parts either.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ STATE = Path(__file__).parents[3] / "state" / "nexus-document.nfstate"
 
 @pytest.fixture
 def lose_racks(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function that runs `nexusform simulate failure ...` and returns exit code, stdout and stderr."""
+    """Return a function that runs `nexusform simulate failure ...`.
+
+    It returns exit code, stdout and stderr.
+    """
 
     def run_simulation(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -1,4 +1,7 @@
-"""Tests of sites that were not read: `sites plan -detailed-exitcode` cannot exclude changes there."""
+"""Tests of sites that were not read.
+
+`sites plan -detailed-exitcode` cannot exclude changes there.
+"""
 
 from __future__ import annotations
 

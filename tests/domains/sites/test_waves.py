@@ -201,10 +201,12 @@ def test_wrong_predictions_stop_wave(
 @pytest.mark.parametrize(
     "answer",
     [
-        SiteResult("c", SiteStatus.REJECTED, ("Planning " "again " "gives " "something " "else."), digest="other"),
+        SiteResult(
+            "c", SiteStatus.REJECTED, "Planning again gives something else.", digest="other"
+        ),
         SiteResult("c", SiteStatus.REJECTED, "held", diagnostics=(LOCKED,)),
     ],
-)  # fmt: skip
+)
 def test_changed_plan_or_lock_stops_wave_despite_tolerance(
     answer: SiteResult, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ strcontains strrev substr sum templatefile templatestring textdecodebase64 texte
 timestamp title tobool tolist tomap tonumber toset tostring transpose trim trimprefix trimspace trimsuffix try
 type upper urlencode uuid uuidv5 values yamldecode yamlencode zipmap
 base64gunzip cidrcontains urldecode
-"""
+"""  # noqa: E501
 
 
 class ConstantScope:

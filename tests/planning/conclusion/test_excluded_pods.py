@@ -1,4 +1,7 @@
-"""Tests of bindings and pods that lose their member or node while the plan omits their placement."""
+"""Tests of bindings and pods that lose their member or node.
+
+The plan omits their placement.
+"""
 
 from __future__ import annotations
 

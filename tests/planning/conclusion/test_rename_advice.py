@@ -1,4 +1,7 @@
-"""Tests of rename advice: a probable rename is reported with its `moved` block, a plain removal or addition is not."""
+"""Tests of rename advice: a probable rename is reported with its `moved` block.
+
+A plain removal or addition is not reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tests of create_before_destroy, ignore_changes, prevent_destroy, replace_triggered_by, conditions, moved, removed, deposed objects and taint, in relation to placements."""
+"""Tests of life cycles in relation to placements.
+
+They cover create_before_destroy, ignore_changes, prevent_destroy, replace_triggered_by, conditions,
+moved, removed, deposed objects and taint.
+"""
 
 from __future__ import annotations
 
@@ -534,7 +538,7 @@ resource "nexus_kubernetes_cluster" "late" {
     vm_sku_name = "NC_G6_28_v1"
   }
 }
-"""
+"""  # noqa: E501
 )
 
 

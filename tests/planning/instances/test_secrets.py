@@ -1,4 +1,7 @@
-"""Tests of sensitive values: they never appear in names, places or messages built from arguments."""
+"""Tests of sensitive values: they never appear in names, places or messages.
+
+Messages are built from arguments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of `lifecycle { enabled = expr }` for resources and modules, as planned by OpenTofu 1.12.6."""
+"""Tests of `lifecycle { enabled = expr }` for resources and modules.
+
+Plans are as by OpenTofu 1.12.6.
+"""
 
 from __future__ import annotations
 

@@ -135,7 +135,10 @@ def test_invalid_address_is_an_error(text: str, state: State) -> None:
 
 @pytest.mark.parametrize("key", ["x:y", r"x\"y:z", r"x:\\"])
 def test_colon_in_instance_key_does_not_start_vm_name(key: str) -> None:
-    """An escaped quote does not end the key, and an escaped backslash does not escape the quote after it."""
+    """An escaped quote does not end the key.
+
+    An escaped backslash does not escape the quote after it.
+    """
     text = RACKS + cluster("a", arguments=f'for_each = {{ "{key}" = "a" }}\n name = each.value')
     state = build_state(text)
     address = f'nexus_kubernetes_cluster.a["{key}"]'

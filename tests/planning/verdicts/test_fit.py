@@ -1,4 +1,7 @@
-"""Tests of capacity errors: every failed pool is named with its cause, and every suggested fix works."""
+"""Tests of capacity errors: every failed pool is named with its cause.
+
+Every suggested fix works.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ def build_zones(*names: str) -> str:
 
 
 def build_document_clusters(a: str = "", b: str = "", c: str = build_zones("1", "4")) -> str:
-    """Return clusters A, B and C of the document with their pools and control planes in these zones."""
+    """Return clusters A, B and C of the document.
+
+    Their pools and control planes are in these zones.
+    """
     text = cluster(
         "a",
         plane="NC_G12_56_v1",

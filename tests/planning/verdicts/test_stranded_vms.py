@@ -1,4 +1,7 @@
-"""Tests of rack concentration: a plan with all VMs of a cluster on a single rack gives a warning."""
+"""Tests of rack concentration: a plan warns about a cluster on a single rack.
+
+All VMs of the cluster are on it.
+"""
 
 from __future__ import annotations
 

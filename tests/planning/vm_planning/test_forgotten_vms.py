@@ -175,7 +175,10 @@ def test_no_warning_if_the_machine_stays() -> None:
 
 
 def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
-    """The forgotten VMs keep running, so capacity is reserved for both, and the duplicate names are reported."""
+    """The forgotten VMs keep running, so capacity is reserved for both.
+
+    The duplicate names are reported.
+    """
     result = require_success(plan(SMALL + OLD, build_state_with_forgotten_vms()))
     (told,) = [each for each in list_warnings(result) if each.id == "duplicate-running-vms"]
     assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"

@@ -1,4 +1,7 @@
-"""Tests of planning passes: blocks and modules repeated by placements of other VMs wait for pass two."""
+"""Tests of planning passes: some blocks and modules wait for pass two.
+
+They are repeated by placements of other VMs.
+"""
 
 from __future__ import annotations
 

@@ -157,7 +157,10 @@ def build_small_racks(racks: int, machines: int) -> str:
     ("scope", "site"), [("Machine", build_small_racks(1, 2)), ("Rack", build_small_racks(2, 1))]
 )
 def test_hard_hint_holds_if_its_target_moves(scope: str, site: str) -> None:
-    """A healed VM moves to another machine if possible, here to the one excluded by the hint of the other VM."""
+    """A healed VM moves to another machine if possible.
+
+    Here it is the one excluded by the hint of the other VM.
+    """
     text = site + build_vm("first")
     text += build_vm(
         "far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", scope)

@@ -46,7 +46,10 @@ resource "nexus_rack" "r" {
 
 
 def build_machine(*sizes: tuple[int, int]) -> str:
-    """Return a machine with two cells of 48 vCPUs and 224 GiB, and VMs of the given vCPUs and GiB."""
+    """Return a machine with two cells of 48 vCPUs and 224 GiB, and VMs.
+
+    The VMs have the given vCPUs and GiB.
+    """
     blocks = "".join(
         (
             f'  occupied {{\n    name = "x{number}"\n    cpu_cores = {cpus}\n    memory_gib = '

@@ -1,4 +1,7 @@
-"""Tests of agreement: a plan and `simulate kubernetes-upgrade` give equal verdicts for 200 random version changes."""
+"""Tests of agreement: a plan and `simulate kubernetes-upgrade` give equal verdicts.
+
+200 random version changes are tried.
+"""
 
 from __future__ import annotations
 

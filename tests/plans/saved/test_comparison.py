@@ -1,4 +1,7 @@
-"""Tests of forged plans: each differs from a new plan of the same input, and none causes a traceback."""
+"""Tests of forged plans: each differs from a new plan of the same input.
+
+None causes a traceback.
+"""
 
 import random
 from collections.abc import Callable
@@ -67,7 +70,11 @@ def build_configuration(count: int = 4, vms: int = 3, version: str = "v1.29") ->
 
 @cache
 def build_cases() -> list[tuple[Plan, str, State]]:
-    """Return a first plan, then a scale-in with a scale-out, an upgrade, the reverse scaling, and the deletion of everything."""
+    """Return five plans of one history.
+
+    They are a first plan, then a scale-in with a scale-out, an upgrade, the reverse scaling, and
+    the deletion of everything.
+    """
     first = plan(build_configuration())
     state = build_state_after(first)
     later = [

@@ -1,4 +1,7 @@
-"""Tests of saved plans: equal plans give equal bytes, every plan round-trips, and invalid files are rejected."""
+"""Tests of saved plans: equal plans give equal bytes, and every plan round-trips.
+
+Invalid files are rejected.
+"""
 
 import io
 import json

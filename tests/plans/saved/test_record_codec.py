@@ -1,4 +1,7 @@
-"""Tests of record tables: long tuples of records are stored as one column per field, with each value once."""
+"""Tests of record tables: long tuples of records are stored by column.
+
+A column has one field, with each value once.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,7 @@
-"""Tests of shared values: documents round-trip, equal values are stored once, and invalid references are rejected."""
+"""Tests of shared values: documents round-trip, and equal values are stored once.
+
+Invalid references are rejected.
+"""
 
 import json
 from typing import Any

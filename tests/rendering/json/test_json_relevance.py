@@ -1,4 +1,6 @@
-"""Tests of `relevant_attributes` against Terraform 1.11 with terraform_data in the same configuration.
+"""Tests of `relevant_attributes` against Terraform 1.11.
+
+Terraform runs with terraform_data in the same configuration.
 
 `relevant_attributes/expected.json` is its output, with terraform_data read as nexus_vm_sku and
 `input` as `disk_gib`.

@@ -67,7 +67,7 @@ def list_clipped_elements(browser: Browser) -> list[str]:
     script = """document.querySelectorAll("main details").forEach((each) => { each.open = true; });
       const cut = (each) => each.scrollWidth > each.clientWidth + 1 && !each.closest("#stage, .unseen")
         && getComputedStyle(each).overflowX !== "visible";
-      return [...document.querySelectorAll("main *")].filter(cut).map((each) => each.outerHTML)"""
+      return [...document.querySelectorAll("main *")].filter(cut).map((each) => each.outerHTML)"""  # noqa: E501
     return list(browser.run(script))
 
 

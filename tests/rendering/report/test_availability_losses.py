@@ -1,4 +1,7 @@
-"""Tests of availability losses: workloads down during or after an apply, by changes of their nodes."""
+"""Tests of availability losses: workloads down during or after an apply.
+
+Changes of their nodes are the cause.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of a `backend` block changed without `init`: no plan starts from an empty state by mistake."""
+"""Tests of a `backend` block changed without `init`.
+
+No plan starts from an empty state by mistake.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -124,7 +124,7 @@ output "machines" {
 output "labels" {
   value = values(data.nexusform_remote_state.site.resources["nexus_kubernetes_cluster.a"].nodes)[1].labels
 }
-"""
+"""  # noqa: E501
     )
     code, told = site("fleet", text, "apply", "-auto-approve")
     assert code == 0, told

@@ -103,7 +103,10 @@ class _SlowLock:
 def test_time_limit_at_the_end_of_planning_causes_no_deadlock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The exception arrives after the planning thread took the lock of an event, and before it can release it."""
+    """The exception arrives while the planning thread holds the lock of an event.
+
+    It arrives before the thread can release it.
+    """
     told: list[str] = []
     thread = threading.Thread(target=work_with_limit, args=(1, 1.2, told), daemon=True)
     lock = _SlowLock(thread)
@@ -129,7 +132,10 @@ def test_time_limit_at_the_end_of_planning_causes_no_deadlock(
 
 
 def test_interpreter_state_is_restored_after_planning() -> None:
-    """CPython 3.11 keeps looking for a withdrawn interrupt at every step, and under a profiler never ends."""
+    """CPython 3.11 keeps looking for a withdrawn interrupt at every step.
+
+    Under a profiler it never ends.
+    """
     told: list[str] = []
 
     def work_under_profiler() -> None:

@@ -75,7 +75,10 @@ def list_pools_on_one_rack(plan: Plan, address: str) -> Iterator[str]:
 
 
 def list_destroyed_clusters(plan: Plan, address: str) -> Iterator[str]:
-    """Yield destroyed clusters of a site. checkov does not check deleted resources, so the site fails."""
+    """Yield the destroyed clusters of a site.
+
+    checkov does not check deleted resources, so the site fails.
+    """
     site = plan.after(address).get("id")
     for row in chain.from_iterable(plan.changes.values()):
         change = row["change"]

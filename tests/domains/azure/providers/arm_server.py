@@ -32,7 +32,9 @@ GROUP = f"{ROOT}/resourceGroups/tenants"
 PROVIDER = "providers/Microsoft.NetworkCloud"
 HOSTED = f"{ROOT}/resourceGroups/hosted/{PROVIDER}"
 LOCATION = {
-    "name": f"{ROOT}/resourceGroups/hosted/providers/Microsoft.ExtendedLocation/customLocations/lab",
+    "name": (
+        f"{ROOT}/resourceGroups/hosted/providers/Microsoft.ExtendedLocation/customLocations/lab"
+    ),
     "type": "CustomLocation",
 }
 NEXUS = f"{ROOT}/resourceGroups/hosted/{PROVIDER}/clusters/lab"
@@ -352,7 +354,8 @@ def get_resource_type(path: str) -> str:
 def build_operation_name(number: int) -> str:
     """Return the name of an operation, with the length and characters of Azure's names."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}*{digest.upper()}"
+    middle = f"{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}"
+    return f"{digest[:8]}-{middle}-{digest[20:32]}*{digest.upper()}"
 
 
 def build_machine_id(name: str) -> str:
@@ -426,7 +429,10 @@ class ArmServer:
         self.thread.start()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of a client: the endpoint, its certificate, and a managed identity."""
+        """Return the variables of a client.
+
+        They are the endpoint, its certificate, and a managed identity.
+        """
         return {
             "NF_AZURE_ENDPOINT": self.endpoint,
             "NF_AZURE_POLL_SECONDS": "0.01",
@@ -595,7 +601,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Return a new address of an operation at each call."""
         time = f"{638585633756722770 + self.arm.site.signed}"
         at = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
-        return f"{at}?api-version={VERSION}&t={time}&c={purpose}&s={compute_signature(name, time)}&h=x-1_"
+        signature = compute_signature(name, time)
+        return f"{at}?api-version={VERSION}&t={time}&c={purpose}&s={signature}&h=x-1_"
 
     def progress(self, name: str) -> tuple[int, Any, dict[str, str]]:
         site = self.arm.site

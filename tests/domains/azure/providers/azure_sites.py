@@ -103,7 +103,7 @@ resource "nexus_virtual_machine" "v" {
     }
   }
 }
-"""
+"""  # noqa: E501
 
 
 def build_existing_site() -> Site:

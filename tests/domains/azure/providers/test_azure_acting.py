@@ -674,7 +674,10 @@ def test_documented_configuration_converges(nexusform: CommandRunner, server: Ar
 def test_difference_shown_by_azure_is_reported_at_once(
     nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    """An argument not returned by the platform: later plans still request it, and this is reported."""
+    """Later plans still request an argument not returned by the platform.
+
+    This is reported.
+    """
     labelled = format_pool("more", '    labels = { a = "b" }\n', count=1)
     write_configuration(
         format_cluster(format_pool("np1", mode="System"), format_pool("web"), labelled)

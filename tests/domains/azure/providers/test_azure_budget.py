@@ -19,7 +19,10 @@ from nexusform.interfaces.plugins import ProviderProblem
 def build_rate_limits(
     directory: Path, count: int
 ) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
-    """Return a number of rate limits as separate processes, the times of their requests, and their common clock."""
+    """Return a number of rate limits as separate processes.
+
+    With them are the times of their requests, and their common clock.
+    """
     time = [1000.0]
     sent: list[float] = []
 

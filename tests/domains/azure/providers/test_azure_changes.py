@@ -32,7 +32,10 @@ def _build_cluster(*pools: str) -> dict[str, object]:
 
 
 def test_pools_are_changed_in_the_order_of_their_blocks() -> None:
-    """A resumed step continues with the interrupted change: another order would skip some changes."""
+    """A resumed step continues with the interrupted change.
+
+    Another order would skip some changes.
+    """
     pools = ("zebra", "ant", "mole", "bee", "yak", "cat", "owl")
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(

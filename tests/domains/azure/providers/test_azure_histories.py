@@ -262,7 +262,10 @@ TRIED = re.compile(r"nexus_\S+: [^:]{3,40}: [^:]*?Trying again\.")
 
 
 def extract_azure_messages(said: str) -> str:
-    """Return the messages about Azure in the output of a command, without parts that differ between runs."""
+    """Return the messages about Azure in the output of a command.
+
+    Parts that differ between runs are left out.
+    """
     told = [found for each in (TRIED, STEP, DUE) for found in each.findall(said)]
     told += re.findall(r"(?<!\()Error: .*?\.", said)
     clean = re.sub(r"localhost:\d+|\d+(ms|s)\b", "…", "\n".join(dict.fromkeys(told)))

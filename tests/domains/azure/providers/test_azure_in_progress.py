@@ -52,7 +52,10 @@ class KilledApplyScenario:
         self.site = copy.deepcopy(server.site)
 
     def kill(self, folder: Path, configuration: str, *words: str) -> None:
-        """Run an apply and kill it after Azure has accepted its first change; the change continues."""
+        """Run an apply and kill it after Azure has accepted its first change.
+
+        The change continues.
+        """
         self.where = folder / "work"
         shutil.copytree(self.template, self.where)
         self.server.site = copy.deepcopy(self.site)

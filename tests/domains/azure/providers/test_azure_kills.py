@@ -1,6 +1,7 @@
-"""Tests of applies with provider azure killed at any request, before or after its execution by Azure: the next apply continues, nothing is sent twice, nothing is lost.
+"""Tests of killed applies with provider azure: the next apply continues.
 
-Every run tries some points; with NEXUSFORM_CRASH_POINTS=all, every one is tried.
+They are killed at any request, before or after its execution by Azure. Nothing is sent twice, and
+nothing is lost. Every run tries some points; with NEXUSFORM_CRASH_POINTS=all, every one is tried.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ class KilledChange:
         self.check(where)
 
     def check(self, where: Path) -> None:
-        """Check that every change was accepted once, and that state and site agree on every node."""
+        """Check that every change was accepted once, and that state and site agree.
+
+        They agree on every node.
+        """
         site = self.server.site
         twice = {change: count for change, count in Counter(site.taken).items() if count > 1}
         assert not twice
@@ -160,7 +164,10 @@ def read_nodes_of_site(site: Site) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def runner(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandRunner]:
-    """Yield a runner of commands for all tests: loading the SDK takes most of the time of a test."""
+    """Yield a runner of commands for all tests.
+
+    Loading the SDK takes most of the time of a test.
+    """
     template = tmp_path_factory.mktemp("template")
     write_project(template)
     # An action that never reached Azure is requested again after this time, not after five minutes.

@@ -1,4 +1,7 @@
-"""Tests of node re-creation: print the delete commands and wait for the new nodes, batch by batch."""
+"""Tests of node re-creation, batch by batch.
+
+The delete commands are printed, and the new nodes are awaited.
+"""
 
 from __future__ import annotations
 

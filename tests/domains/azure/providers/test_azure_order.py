@@ -29,7 +29,7 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
     }
   }
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("parallelism", [1, 10])
@@ -52,7 +52,10 @@ def test_vms_are_requested_sequentially(
 def test_independent_clusters_are_created_together(
     nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clusters in different zones do not compete for machines, so their requests are sent in parallel."""
+    """Requests of clusters in different zones are sent in parallel.
+
+    They do not compete for machines.
+    """
     write_configuration(
         "".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12")
     )

@@ -61,7 +61,7 @@ VM = """resource "nexus_virtual_machine" "NAME" {
     }
   }
 }
-"""
+"""  # noqa: E501
 
 
 class RealSite(Site):

@@ -1,4 +1,7 @@
-"""Tests of sites observed through a provider: objects nested in others or listed under other names."""
+"""Tests of sites observed through a provider.
+
+Objects are nested in others or listed under other names.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
     }
   }
 }
-"""
+"""  # noqa: E501
 
 
 class Platform:
@@ -141,7 +141,10 @@ def import_hardware(nexusform: CommandRunner, server: ArmServer) -> None:
 def runs(
     tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was raised."""
+    """Return a function that runs an apply on a platform in a new directory.
+
+    It returns whether the alarm was raised.
+    """
 
     def run(kind: type[Platform], seed: int) -> bool:
         where = tmp_path / f"{kind.__name__}-{seed}"

@@ -1,4 +1,7 @@
-"""Tests of PersistentVolumeClaims on a site's storage appliance, from manifests to plans and simulations."""
+"""Tests of PersistentVolumeClaims on a site's storage appliance.
+
+They go from manifests to plans and simulations.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ resource "fleet_hub_manifest" "db" {
   cluster_id = nexus_kubernetes_cluster.ssh-test-3d38.id
   yaml_body  = templatefile("db.yaml", { replicas = var.replicas, size = var.size, class = var.class })
 }
-"""
+"""  # noqa: E501
 STATEFUL_SET = """
 apiVersion: v1
 kind: Namespace
@@ -143,7 +146,10 @@ def test_claim_without_size_has_unknown_usage(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.of_domains("whatif")
 def test_scale_out_after_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At most one of three claims of 60 GiB can have the volume of 200, because no other volume was captured."""
+    """At most one of three claims of 60 GiB can have the volume of 200.
+
+    No other volume was captured.
+    """
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert get_usage(plan_claims(capsys)) == (320, 320)

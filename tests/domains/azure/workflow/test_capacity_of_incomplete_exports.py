@@ -1,4 +1,7 @@
-"""Spare capacity is unknown if the export lacks lists of clusters or VMs: a guard rail on it fails."""
+"""Spare capacity is unknown if the export lacks lists of clusters or VMs.
+
+A guard rail on it fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of `export` with re-created VMs, actions on machines, and names that differ only in punctuation."""
+"""Tests of `export` with re-created VMs, actions on machines, and similar names.
+
+Similar names differ only in punctuation.
+"""
 
 from __future__ import annotations
 

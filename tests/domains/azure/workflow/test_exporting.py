@@ -21,7 +21,10 @@ from tests.rendering.real_plans import NEEDS, of_examples
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
-LOCATION = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.ExtendedLocation/customLocations/here"
+LOCATION = (
+    "/subscriptions/s/resourceGroups/managed/providers/Microsoft.ExtendedLocation"
+    "/customLocations/here"
+)
 MANAGED = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.NetworkCloud"
 # Every example with clusters, and the planned directory.
 WITH_CLUSTERS = {
@@ -136,7 +139,9 @@ def build_terraform_plan(
         "kubernetes_version": "v1.30.3",
         "admin_username": "operator",
         "vm_image": "registry.example/vm:1",
-        "cloud_services_network_id": f"{GROUP}/providers/Microsoft.NetworkCloud/cloudServicesNetworks/c",
+        "cloud_services_network_id": (
+            f"{GROUP}/providers/Microsoft.NetworkCloud/cloudServicesNetworks/c"
+        ),
     }
     assert set(configuration.get("variable", {})) <= {*values, "cni_network_ids"}
     changes, resources = [], []
@@ -587,7 +592,10 @@ ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 def test_export_of_incomplete_bodies_is_rejected_by_name(
     form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The networks and keys of imported objects are not arguments, so a complete body would lack them."""
+    """A complete body would lack the networks and keys of imported objects.
+
+    They are not arguments.
+    """
     change_site(ANEW)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
     capsys.readouterr()
@@ -645,7 +653,10 @@ def compare_plan_with_prediction(
 
 
 def write_clusters(document: Mapping[str, Any]) -> None:
-    """Write the clusters before a plan in the format of `az networkcloud kubernetescluster list`."""
+    """Write the clusters before a plan.
+
+    The format is that of `az networkcloud kubernetescluster list`.
+    """
     bodies = []
     for change in document["resource_changes"]:
         values = change["change"]["before"]
@@ -965,7 +976,7 @@ resource "nexus_kubernetes_cluster" "c" {
     }
   }
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
@@ -1002,7 +1013,10 @@ def test_azure_blocks_are_exported_without_secrets(
 def test_commands_accept_every_flag_of_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An argument unknown to the extension would stop a script after its first steps, so nothing is written."""
+    """Nothing is written with an argument unknown to the extension.
+
+    It would stop a script after its first steps.
+    """
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(BLOCKS)
     assert run_command_line(["plan", "-out=p", "-samples=0"]) == 0

@@ -46,7 +46,10 @@ LEFT_OUT = {
 
 
 def find_pool_with_networks(folder: Path) -> tuple[Any, Any, Any] | None:
-    """Return the list, the first cluster with nodes and a growable pool with networks of its own, and that pool."""
+    """Return the list, the first cluster with nodes and a growable pool, and that pool.
+
+    The pool has networks of its own.
+    """
     read = json.loads((folder / "kubernetes_clusters.json").read_text())
     for cluster in read["value"] if isinstance(read, dict) else read:
         properties = cluster.get("properties", cluster)
@@ -162,7 +165,7 @@ resource "nexus_kubernetes_cluster" "c" {
     labels      = { a = "1.10", b = "null", c = "1e3", d = "true", e = "it's", f = "1", g = "v1.10" }
   }
 }
-"""
+"""  # noqa: E501
 
 
 def test_ambiguous_labels_are_quoted_for_az(nexusform: CommandRunner) -> None:

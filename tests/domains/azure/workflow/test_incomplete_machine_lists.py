@@ -1,4 +1,7 @@
-"""Tests of exports with a part of the racks and machines, of another subscription or with a wrong time."""
+"""Tests of exports with a part of the racks and machines.
+
+Others are of another subscription or have a wrong time.
+"""
 
 from __future__ import annotations
 

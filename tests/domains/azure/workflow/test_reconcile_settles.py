@@ -1,6 +1,7 @@
-"""Tests of `reconcile`: it verifies open predictions on a platform with the placement rule, a packing one, and a random one.
+"""Tests of `reconcile`: it verifies open predictions on a platform.
 
-A broken certain prediction is an alarm.
+Platforms have the placement rule, a packing one, or a random one. A broken certain prediction is an
+alarm.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Operator:
         return json.loads(STATE.read_text())
 
     def export(self, platform: str) -> None:
-        """Write the output of `az` after the platform has created the VMs of all clusters in its own way."""
+        """Write the output of `az` after the platform has created the VMs of all clusters.
+
+        It creates them in its own way.
+        """
         write_site_export(self.state(), Path("export"))
         path = Path("export/kubernetes_clusters.json")
         clusters = json.loads(path.read_text())

@@ -73,7 +73,7 @@ resource "nexus_virtual_machine" "v" {
   }
   depends_on = [nexus_kubernetes_cluster.c]
 }
-"""
+"""  # noqa: E501
 TAGS = {
     "ManagedBy": "nc",
     "Own Er": "x=1",

@@ -1,4 +1,7 @@
-"""Tests of plain-text connections: credentials of a backend are sent to other hosts only over TLS."""
+"""Tests of plain-text connections: credentials go to other hosts only over TLS.
+
+They are the credentials of a backend.
+"""
 
 from collections.abc import Mapping
 

@@ -60,7 +60,10 @@ def check_parsing(sources: VnfSourceDocuments) -> None:
 
 @st.composite
 def mangled_documents(draw: st.DrawFn) -> str:
-    """Draw a known document with some lines dropped, duplicated, indented or dedented, or a word replaced."""
+    """Draw a known document with changed lines or a replaced word.
+
+    Some lines are dropped, duplicated, indented or dedented.
+    """
     lines = draw(st.sampled_from(TEXTS)).split("\n")
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(lines) - 1))

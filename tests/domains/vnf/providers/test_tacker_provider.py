@@ -1,4 +1,7 @@
-"""Tests of the requests of the provider `tacker`, and of its credentials, without a running Tacker."""
+"""Tests of the requests of the provider `tacker`, and of its credentials.
+
+No Tacker runs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ topology_template:
   node_templates:
     VNF: {type: company.VNF, properties: {descriptor_id: d}}
     worker: {type: tosca.nodes.nfv.Vdu.Compute, properties: {vdu_profile: {min_number_of_instances: 1}}}
-"""
+"""  # noqa: E501
 PLANNED = {"id": "s/v", "name": "v", "site_id": "s", "vnfd": VNFD, "flavour_id": "simple"}
 
 

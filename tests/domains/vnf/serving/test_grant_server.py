@@ -1,4 +1,7 @@
-"""Tests of the NFVO of a plan: granted and rejected requests, and identical grants after a restart."""
+"""Tests of the NFVO of a plan: requests are granted or rejected.
+
+Grants are identical after a restart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Run Keystone, as installed from PyPI, in a directory: python keystone_service.py DIRECTORY PORT."""
+"""Run Keystone, as installed from PyPI, in a directory.
+
+Run: python keystone_service.py DIRECTORY PORT.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ key_repository = {directory}/keys
 
 
 def run_command(path: Path, *words: str) -> None:
-    """Run a command of keystone-manage in its own process, because each reads the configuration once."""
+    """Run a command of keystone-manage in its own process.
+
+    Each command reads the configuration once.
+    """
     sys.argv = ["keystone-manage", "--config-file", str(path), *words]
     process = multiprocessing.get_context("fork").Process(target=manage.main)
     process.start()

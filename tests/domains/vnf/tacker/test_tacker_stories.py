@@ -334,7 +334,10 @@ def test_random_vnfds(bed: TackerBed, capfd: pytest.CaptureFixture[str], seed: i
 def apply_and_check_grants(
     story: Scenario, capfd: pytest.CaptureFixture[str], levels: dict[str, int], *flags: str
 ) -> None:
-    """Apply the plan; check for exactly one request per planned grant and for the planned VNFCs in Tacker."""
+    """Apply the plan; check the requests and the VNFCs in Tacker.
+
+    There is exactly one request per planned grant, and the VNFCs are the planned ones.
+    """
     story.configure(**levels)
     path = story.plan(*flags)
     with story.serve(path) as server:

@@ -1,4 +1,7 @@
-"""Tests of tacker_vnf: VNFCs placed under the rules of their documents, scaled, healed, and rejected with a line."""
+"""Tests of tacker_vnf: VNFCs placed under the rules of their documents.
+
+They are scaled, healed, and rejected with a line.
+"""
 
 from __future__ import annotations
 

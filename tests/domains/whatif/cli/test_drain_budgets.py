@@ -1,4 +1,7 @@
-"""Tests of drains under PodDisruptionBudgets, compared with answers of the eviction API of Kubernetes 1.34.4."""
+"""Tests of drains under PodDisruptionBudgets.
+
+They are compared with answers of the eviction API of Kubernetes 1.34.4.
+"""
 
 from __future__ import annotations
 

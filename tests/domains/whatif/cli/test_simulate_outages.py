@@ -54,7 +54,10 @@ DOWN = MAIN.replace('= "On"', '= each.key == "m5" ? "Off" : "On"')
 def simulate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    """Apply the site with the machine m5 off, and return a runner of simulations with JSON answers."""
+    """Apply the site with the machine m5 off.
+
+    Return a runner of simulations with JSON answers.
+    """
     monkeypatch.chdir(tmp_path)
     for text in (MAIN, DOWN):
         Path("main.nf.hcl").write_text(text)

@@ -1,4 +1,7 @@
-"""Tests of `simulate placement`: the answer equals a plan with the placement in the configuration."""
+"""Tests of `simulate placement`: the answer equals that of a plan.
+
+The plan has the placement in the configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the document's runtime upgrade with pods, and of failures with their effect on workloads."""
+"""Tests of the document's runtime upgrade with pods, and of failures.
+
+Failures are shown with their effect on workloads.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +215,10 @@ def test_workload_without_capacity_elsewhere_is_lost() -> None:
 
 
 def test_preemption_by_replacements_is_reported_for_both_workloads() -> None:
-    """Two workers of ten CPUs: if one is lost, its important pod evicts a small one on the other."""
+    """If one of two workers is lost, its important pod evicts a small one on the other.
+
+    Each worker has ten CPUs.
+    """
     urgent = """
 ---
 apiVersion: scheduling.k8s.io/v1

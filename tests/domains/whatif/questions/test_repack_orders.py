@@ -89,9 +89,9 @@ def test_no_order_with_fewer_steps_exists(seed: int) -> None:
 
 
 def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
-    """Build three full racks: only a cyclic exchange of their first VMs frees 12 vCPUs in the first.
+    """Build three full racks that only a cyclic exchange can improve.
 
-    Their second VMs stay.
+    Only the exchange of their first VMs frees 12 vCPUs in the first. Their second VMs stay.
     """
     scheduler = RackScheduler(build_machines(4, 1))
     pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}

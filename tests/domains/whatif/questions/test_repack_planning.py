@@ -82,7 +82,10 @@ def build_request(want: int, sku: str = LARGE, **options: object) -> RepackReque
 def find_minimum_by_exhaustive_search(
     ground: RepackContext, asked: RepackRequest, most: int
 ) -> int | None:
-    """Return the minimum number of moved VMs to free the capacity, by trying every choice of up to `most` VMs."""
+    """Return the minimum number of moved VMs to free the capacity.
+
+    Every choice of up to `most` VMs is tried.
+    """
     for count in range(most + 1):
         if any(
             _can_move(ground, asked, chosen)
@@ -93,7 +96,10 @@ def find_minimum_by_exhaustive_search(
 
 
 def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:  # noqa: C901
-    """Return whether these VMs have other places with capacity left for the demand, by trying all."""
+    """Return whether these VMs have other places with capacity left for the demand.
+
+    All places are tried.
+    """
     cells: dict[tuple[str, int], FreeCell] = {}
     admits: Mapping[str, frozenset[int]] = {
         host.machine.name: host.admitted for host in ground.hosts
@@ -172,7 +178,10 @@ def test_no_smaller_choice_frees_capacity_on_small_sites(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", select_cases(range(16)))
 def test_no_smaller_choice_frees_capacity_with_unknown_cells(seed: int) -> None:
-    """Every choice of VMs is tried, and for each choice the fit of the demand and of these VMs in every split."""
+    """Every choice of VMs is tried.
+
+    For each choice, the fit of the demand and of these VMs is tried in every split.
+    """
     site = build_site_with_history(
         seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False
     )
@@ -200,7 +209,10 @@ def build_small_site_with_unknown_cells(seed: int) -> tuple[SiteSnapshot, Repack
 
 @pytest.mark.parametrize(("seed", "recreations"), [(6, 3), (10, 2), (38, 4), (40, 2)])
 def test_emptied_machines_are_empty_before_vms_arrive(seed: int, recreations: int) -> None:
-    """VMs with other targets move first, then VMs return to their machine, because only then the cells are known."""
+    """VMs with other targets move first, then VMs return to their machine.
+
+    Only then are the cells known.
+    """
     site, asked = build_small_site_with_unknown_cells(seed)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, recreations)
@@ -226,7 +238,10 @@ def test_constraint_without_valid_order_is_named() -> None:
 def find_minimum_of_whole_machines(
     site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int
 ) -> int | None:
-    """Return the minimum number of moved VMs if machines are emptied completely, by trying every choice."""
+    """Return the minimum number of moved VMs if machines are emptied completely.
+
+    Every choice is tried.
+    """
     crews = [host.unknown_cell_vms for host in ground.hosts if host.unknown_cell_vms]
     choices = [
         [source for crew in chosen for source in crew]
@@ -244,9 +259,10 @@ def find_minimum_of_whole_machines(
 def _can_settle(
     site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]
 ) -> bool:
-    """Return whether these VMs find machines and the demand fits in every split, by trying every machine for each.
+    """Return whether these VMs find machines and the demand fits in every split.
 
-    An emptied machine has known cells: VMs may return to it, to either cell.
+    Every machine is tried for each VM. An emptied machine has known cells: VMs may return to it, to
+    either cell.
     """
     scheduler = site.scheduler.copy()
     for source in chosen:
@@ -312,7 +328,10 @@ def _list_cells(
 
 
 def execute_windows(site: SiteSnapshot, made: RepackResult, seed: int) -> RackScheduler:
-    """Return the site after all windows, placed by the scheduler with cordoned machines and this tie-break seed."""
+    """Return the site after all windows.
+
+    The scheduler places with cordoned machines and this tie-break seed.
+    """
     scheduler = site.scheduler.copy()
     standing: dict[int, ScheduledVm] = {vm.handle: vm for vm in scheduler.list_vms()}
     for window in made.windows:
@@ -545,7 +564,10 @@ def test_multi_cell_vms_arrive_in_any_cells_of_a_larger_machine() -> None:
 
 
 def test_targets_are_assigned_without_unnecessary_crowding() -> None:
-    """Assigned one after the other, the first VM would take the only place allowed for the second."""
+    """If VMs are assigned in turn, the first takes the only place of the second.
+
+    No other place is allowed for the second.
+    """
     site = build_site_with_history(2, 4, 4, filled=0.8)
     ground = build_repack_context(site, build_request(1))
     [one, other, *_] = [
@@ -600,7 +622,10 @@ def test_insufficient_window_size_is_named() -> None:
 
 
 def test_single_control_plane_vm_is_blocked_as_single_replica() -> None:
-    """If this constraint alone is lifted, it may move: it is not blocked again because of quorum."""
+    """If this constraint alone is lifted, it may move.
+
+    It is not blocked again because of quorum.
+    """
     state = standing_state(build_racks(2, 2) + cluster("a", count=1))
     site = get_site(state)
     lifted = frozenset({Constraint.SINGLE_REPLICA})
@@ -706,7 +731,10 @@ def test_rebuilt_schedulers_keep_their_handles() -> None:
 
 
 def test_separation_rules_hold_for_re_created_vms() -> None:
-    """Some pools are separated from machines of others: no re-created VM is placed on one of these."""
+    """Some pools are separated from machines of others.
+
+    No re-created VM is placed on one of these.
+    """
     landed = 0
     # With 4, no VM moves.
     for seed in select_cases([seed for seed in range(12) if seed != 4]):

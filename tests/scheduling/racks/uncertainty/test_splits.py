@@ -1,4 +1,7 @@
-"""Tests of layouts of VMs with unknown cells, compared with every labelled assignment of VMs to cells."""
+"""Tests of layouts of VMs with unknown cells.
+
+They are compared with every labelled assignment of VMs to cells.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +257,10 @@ def test_memory_is_counted_in_mib() -> None:
 
 
 def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
-    """Too many layouts to list them: the search alone keeps VMs out of cells that lack one of both."""
+    """With too many layouts to list, the search alone rejects cells.
+
+    It keeps VMs out of cells that lack one of both.
+    """
     shares = tuple(
         Share(10, 1, 4 + number % 3, (16 + number) * MIB_PER_GIB) for number in range(12)
     )
