@@ -289,7 +289,7 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
 
 
 def _read_intent_objects(
-    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider]
+    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider], lineage: str
 ) -> dict[int, ReadResult]:
     """Read the object of each intent as it is now, by one call per provider.
 
@@ -308,7 +308,7 @@ def _read_intent_objects(
             raise ProviderProblem(
                 f'There is no provider "{name}" to check the result of an interrupted apply.'
             )
-        requests = [_build_read_request(intents[position]) for position in positions]
+        requests = [_build_read_request(intents[position], lineage) for position in positions]
         answers.update(zip(positions, provider.read(requests), strict=True))
     return answers
 
@@ -317,15 +317,16 @@ def recover_step_outcomes(
     intents: Sequence[OpenStepIntent],
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
+    lineage: str = "",
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return the outcome of every open intent, in order, as read now.
 
     A step recorded as started, not as ended. The outcome of an unfinished step is followed by its
-    running operation, taken from `operations` (by step). Raises ProviderProblem if a provider
+    running operation, taken from `operations` (by step). `lineage` is that of the state. Raises ProviderProblem if a provider
     cannot be read: then nothing may be planned.
     """
     # By position in `intents`.
-    answers = _read_intent_objects(intents, providers)
+    answers = _read_intent_objects(intents, providers, lineage)
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
     for position, open_intent in enumerate(intents):
@@ -374,7 +375,7 @@ def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
 
 
-def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
+def _build_read_request(open_intent: OpenStepIntent, lineage: str) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
     target = _get_target_object(open_intent)
@@ -391,6 +392,7 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
         planned=planned,
         unfinished_change=get_failed_change(target),
         is_being_deleted=intent.kind == StepKind.DELETE,
+        lineage=lineage,
     )
 
 

@@ -17,7 +17,8 @@ class ExecutionOptions(Struct, frozen=True):
 
     `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining steps;
     `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
-    a provider cannot do. `write_only` are write-only arguments by address.
+    a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
+    state.
     """
 
     parallelism: int = 10
@@ -25,6 +26,7 @@ class ExecutionOptions(Struct, frozen=True):
     should_stop: Callable[[], bool] = lambda: False
     waits_for_user: bool = False
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lineage: str = ""
 
 
 DEFAULT_OPTIONS: Final = ExecutionOptions()

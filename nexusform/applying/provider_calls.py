@@ -94,6 +94,7 @@ class ProviderCall(Struct, frozen=True):
 
     `deposed` is the key of the deposed object that a delete removes, "" for the current one.
     `resumed_operation` was started by an earlier run, `unfinished` is an earlier failed change.
+    `recorded_objects` are the attributes of the objects at the address in the state.
     """
 
     step: Step
@@ -106,6 +107,7 @@ class ProviderCall(Struct, frozen=True):
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
     is_repeated_create: bool = False
+    recorded_objects: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def keeps_old(self) -> bool:
@@ -155,7 +157,17 @@ def build_call(
         unfinished=failed_change,
         note=private_note,
         is_repeated_create=is_repeated_create,
+        recorded_objects=_list_recorded_objects(before),
     )
+
+
+def _list_recorded_objects(instance: InstanceState | None) -> tuple[Mapping[str, Any], ...]:
+    """Return the attributes of the current and the deposed objects of an instance."""
+    if instance is None:
+        return ()
+    deposed = [recorded.attributes for recorded in instance.deposed.values()]
+    current = [instance.current.attributes] if instance.current is not None else []
+    return (*current, *deposed)
 
 
 def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
@@ -225,6 +237,8 @@ def call_provider(
         is_repeated_create=call.is_repeated_create,
         is_sensitive=bool(call.change.sensitive_after or write_only),
         write_only=write_only,
+        lineage=call.options.lineage,
+        recorded_objects=call.recorded_objects,
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

@@ -272,6 +272,7 @@ class ReadRequest(Struct, frozen=True):
     have created it: a provider that finds it takes attributes it cannot observe from there.
     `unfinished_change` is its note of that name, `private_note` the whole private note.
     `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
+    `lineage` is that of the state, for the owner mark of the object.
     """
 
     key: ObjectKey
@@ -281,6 +282,7 @@ class ReadRequest(Struct, frozen=True):
     unfinished_change: Mapping[str, Any] | None = None
     is_being_deleted: bool = False
     private_note: Mapping[str, Any] = field(default_factory=dict)
+    lineage: str = ""
 
     @property
     def known_attributes(self) -> Mapping[str, Any]:
@@ -346,7 +348,9 @@ class ChangeRequest(Struct, frozen=True):
     deleted before this one is created, and `skip_reason` is why it cannot be validated, or "".
     `planned_note` is the private note of the object after the plan. `is_repeated_create`: an
     earlier try of this create failed, but its object exists. `is_sensitive`: no value of the object
-    may be in a message. `write_only` are its write-only arguments.
+    may be in a message. `write_only` are its write-only arguments. `lineage` is that of the state:
+    with address and creation it is the owner mark of an object. `recorded_objects` are the objects
+    at the address in the state.
     """
 
     key: ObjectKey
@@ -368,6 +372,8 @@ class ChangeRequest(Struct, frozen=True):
     is_repeated_create: bool = False
     is_sensitive: bool = False
     write_only: Mapping[str, Any] = field(default_factory=dict)
+    lineage: str = ""
+    recorded_objects: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def planned_attributes(self) -> Mapping[str, Any]:

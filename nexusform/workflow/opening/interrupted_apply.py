@@ -30,7 +30,9 @@ def recover_interrupted_apply(
     try:
         if stored.open_intents:
             running_operations = stored.remaining.running_operations if stored.remaining else {}
-            outcomes = recover_step_outcomes(stored.open_intents, providers, running_operations)
+            outcomes = recover_step_outcomes(
+                stored.open_intents, providers, running_operations, stored.state.lineage
+            )
             if write:
                 for outcome in outcomes:
                     backend.append(journal.encode_journal_record(outcome))

@@ -215,7 +215,9 @@ def _execute_plan(
             # Of servers to data blocks.
             provider.set_plan_responses(plan.basis.answers)
     types = run.project.registries.resource_types
-    execution_options = replace(options, write_only=write_only)
+    execution_options = replace(
+        options, write_only=write_only, lineage=recorder.get_state().lineage
+    )
     applied = execute_plan(
         plan,
         recorder,

@@ -21,8 +21,9 @@ _FAILED: Final = "FAILED"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
 _FIRST_PAUSE: Final = 0.2
-# Key of the instance's metadata with the identity of its object.
+# Keys of the instance's metadata: the mark of its owner, and the id of its object.
 OWNER_KEY: Final = "nexusform"
+OBJECT_KEY: Final = "nexusform_object"
 
 
 class OperationFailed(ProviderProblem):
@@ -225,13 +226,15 @@ class ObservedVnfc(Struct, frozen=True):
 class VnfInstance(Struct, frozen=True):
     """Observed VNF instance.
 
-    `owner` is the identity recorded at its creation.
+    `owner` is the mark recorded at its creation, "" if nexusform did not create it. `object_id` is
+    the id of its object, "" if unknown.
     """
 
     id: str
     name: str
     descriptor_id: str
     owner: str
+    object_id: str
     is_instantiated: bool
     scale_levels: Mapping[str, int]
     vnfcs: tuple[ObservedVnfc, ...]
@@ -241,6 +244,7 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
     """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
     is_instantiated = document.get("instantiationState") == "INSTANTIATED"
+    owner = get_text(document, "metadata", OWNER_KEY)
     scale_levels: dict[str, int] = {}  # by aspect
     for row in list_mappings(info, "scaleStatus"):
         scale_levels[str(row.get("aspectId"))] = parse_whole_number(row.get("scaleLevel")) or 0
@@ -248,7 +252,9 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         id=get_text(document, "id"),
         name=get_text(document, "vnfInstanceName"),
         descriptor_id=get_text(document, "vnfdId"),
-        owner=get_text(document, "metadata", OWNER_KEY),
+        owner=owner,
+        # A mark of earlier versions is ID#CREATION.
+        object_id=get_text(document, "metadata", OBJECT_KEY) or owner.rpartition("#")[0],
         is_instantiated=is_instantiated,
         scale_levels=scale_levels,
         vnfcs=tuple(_list_vnfcs(info)) if is_instantiated else (),

@@ -11,6 +11,7 @@ from nexusform.domains.vnf.importers.vnf_records import Vnf
 from nexusform.domains.vnf.providers.tacker_client import TackerClient
 from nexusform.domains.vnf.providers.tacker_operations import (
     COMPLETED,
+    OBJECT_KEY,
     OWNER_KEY,
     OperationFailed,
     OperationRunner,
@@ -150,19 +151,14 @@ class TackerProvider(FixedIdentity):
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create a VNF, or resume an interrupted creation, and scale it to its levels.
 
-        Delete it if its instantiation fails and is rolled back. Raises ProviderProblem.
+        Delete it if its instantiation fails and is rolled back. Raises ProviderProblem, before
+        anything is sent if the VNF exists and this creation did not make it.
         """
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        owner = f"{request.key.id}#{request.key.creation}"
-        instance = self._find_owned_instance(owner, is_new=True)
+        instance = self._find_unfinished_instance(request)
         if instance is None:
-            body = {
-                "vnfdId": read_documents(planned).vnf.descriptor_id,
-                "vnfInstanceName": planned["name"],
-                "metadata": {OWNER_KEY: owner},
-            }
-            instance = parse_instance(self._client.create_instance(body))
+            instance = self._create_instance(request, planned)
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
@@ -230,19 +226,21 @@ class TackerProvider(FixedIdentity):
     def _read_object(self, request: ReadRequest) -> ReadResult:
         """Read a VNF by its instance id.
 
-        Without one, or after an interrupted apply, by its owner id. A VNF does not exist if it has
-        no instance or is not instantiated. Its change is not settled while an operation runs, or
-        scale levels differ from the plan.
+        The VNF of an interrupted creation has none in the state: it is found by its owner mark. A
+        VNF does not exist if it has no instance or is not instantiated. Its change is not settled
+        while an operation runs, or scale levels differ from the plan.
         """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
-        instance_id = get_text(known, "vnf_instance_id")
-        # No apply was interrupted.
-        if instance_id and request.planned is None:
+        instance_id = get_text(request.attributes, "vnf_instance_id")
+        instance: VnfInstance | None = None
+        if instance_id:
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
-        else:
-            instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
+        elif request.planned is not None:
+            mark = _build_owner_mark(request)
+            owned = (row for row in self._list_instances() if row.owner == mark)
+            instance = next(owned, None)
         if instance is None:
             return ReadResult(attributes=None, is_observed=True)
         # runs nothing, only reads.
@@ -267,21 +265,47 @@ class TackerProvider(FixedIdentity):
             map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""}))
         )
 
-    def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
-        """Return the VNF instance with this owner, None if there is none.
+    def _find_unfinished_instance(self, request: ChangeRequest) -> VnfInstance | None:
+        """Return the VNF instance left by an unfinished creation of this object, None without one.
 
-        A new object (`is_new`) also uses an instance left by an earlier, failed creation of the
-        object.
+        Raises ProviderProblem if another VNF instance has its name.
         """
+        mark = _build_owner_mark(request)
         instances = self._list_instances()
-        candidates = [instance for instance in instances if instance.owner == owner]
-        if is_new:
-            # An owner is ID#CREATION.
-            prefix = f"{owner.rpartition('#')[0]}#"
-            unused = [instance for instance in instances if not instance.is_instantiated]
-            candidates += [instance for instance in unused if instance.owner.startswith(prefix)]
+        # An earlier run started this step, or its object is recorded as tainted.
+        is_repeated = request.resumed_operation is not None or request.is_repeated_create
+        prefix = f"{mark.rpartition('#')[0]}#"
+        candidates = [
+            instance
+            for instance in instances
+            if (is_repeated and instance.owner == mark)
+            # Left by a failed creation.
+            or (not instance.is_instantiated and instance.owner.startswith(prefix))
+        ]
         # Its own one first.
-        return next(iter(candidates), None)
+        candidates.sort(key=lambda instance: instance.owner != mark)
+        unfinished = next(iter(candidates), None)
+        _require_free_name(request, instances, candidates)
+        return unfinished
+
+    def _create_instance(self, request: ChangeRequest, planned: Mapping[str, Any]) -> VnfInstance:
+        """Create the VNF instance of an object, not instantiated.
+
+        Tacker allows equal names. If another client created one of this name since, delete the new
+        instance and raise ProviderProblem.
+        """
+        body = {
+            "vnfdId": read_documents(planned).vnf.descriptor_id,
+            "vnfInstanceName": planned["name"],
+            "metadata": {OWNER_KEY: _build_owner_mark(request), OBJECT_KEY: request.key.id},
+        }
+        instance = parse_instance(self._client.create_instance(body))
+        try:
+            _require_free_name(request, self._list_instances(), [instance])
+        except ProviderProblem:
+            self._client.write("DELETE", f"/vnf_instances/{instance.id}")
+            raise
+        return instance
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
         return OperationRunner(
@@ -366,6 +390,49 @@ class TackerProvider(FixedIdentity):
 
 
 _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=None, planned=None)
+
+
+def _build_owner_mark(request: ChangeRequest | ReadRequest) -> str:
+    """Return the mark of an object's owner: lineage of the state, address and creation."""
+    return f"{request.lineage}/{request.address}#{request.key.creation}"
+
+
+def _require_free_name(
+    request: ChangeRequest, instances: Sequence[VnfInstance], own_instances: Sequence[VnfInstance]
+) -> None:
+    """Raise ProviderProblem if another VNF instance has the name of the object to create.
+
+    Instances of this object in the state, and those marked for an object of another site, may have
+    it.
+    """
+    name = get_text(request.planned_attributes, "name")
+    own_ids = {instance.id for instance in own_instances}
+    own_ids |= {get_text(recorded, "vnf_instance_id") for recorded in request.recorded_objects}
+    for instance in instances:
+        is_other_object = instance.object_id not in ("", request.key.id)
+        if instance.name != name or instance.id in own_ids or is_other_object:
+            continue
+        remedy = (
+            f"Import it, or set another name:\nnexusform import {request.address} {request.key.id}"
+        )
+        if not instance.is_instantiated:
+            remedy = "It is not instantiated. Delete it in Tacker, or set another name."
+        raise ProviderProblem(
+            f'A VNF instance with the name "{name}" already exists in Tacker: {instance.id}. '
+            f"{_describe_owner(request, instance)} {remedy}"
+        )
+
+
+def _describe_owner(request: ChangeRequest, instance: VnfInstance) -> str:
+    """Return a sentence on who created a VNF instance."""
+    if not instance.owner:
+        return "nexusform did not create it."
+    if instance.owner.rpartition("#")[0] == instance.object_id:
+        return "Its owner mark does not name a state."
+    lineage = instance.owner.partition("/")[0]
+    if lineage == request.lineage:
+        return "This state created it, but has no record of it."
+    return "Another state created it."
 
 
 def _require_vnf(resource_type: str) -> None:

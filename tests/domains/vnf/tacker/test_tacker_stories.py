@@ -107,6 +107,22 @@ def test_complete_lifecycle_of_vnf(
     assert [i for i in bed.list_instances() if i["vnfInstanceName"] == name] == []
 
 
+def test_vnf_of_another_workspace_is_not_taken_over(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    story = Scenario(bed, PackageSpec("shared", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    assert story.run(worker_scale=0) == 0
+    before = check_equal(story, capfd)
+    assert run_command_line(["workspace", "new", "staging"]) == 0
+    assert story.run(worker_scale=1) == 1
+    captured = capfd.readouterr()
+    assert "already exists in Tacker" in " ".join((captured.out + captured.err).split())
+    assert story.apply(story.plan("-destroy")) == 0
+    assert run_command_line(["workspace", "select", "default"]) == 0
+    assert check_equal(story, capfd) == before
+    assert story.apply(story.plan("-destroy")) == 0
+
+
 def read_levels(story: Scenario, capfd: pytest.CaptureFixture[str]) -> Any:
     return story.read_vnf(capfd)["scale_levels"]
 
