@@ -132,7 +132,10 @@ def collect_claims(
 
 
 def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
-    """Yield the planning phases of each domain, such as fleet or pods, with the type of one of these objects."""
+    """Yield the planning phases of each domain, such as fleet or pods.
+
+    Of the domains with the type of one of these objects.
+    """
     # A domain is imported only if one of its types is used.
     types = {used.type for used in objects}
     for domain in find_domains().values():

@@ -129,7 +129,10 @@ class PlanRequest(Struct, frozen=True):
 
 
 def build_trial_request(request: PlanRequest) -> PlanRequest:
-    """Return the request of a plan to test a remedy: without remedies, findings and explanations."""
+    """Return the request of a plan to test a remedy.
+
+    Without remedies, findings and explanations.
+    """
     return replace(
         request,
         includes_remedies=False,

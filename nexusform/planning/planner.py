@@ -249,7 +249,10 @@ def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _Plannin
 
 
 def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
-    """Run phase by phase: sites and machines, VMs, domains with placements, and the blocks after these."""
+    """Run phase by phase: sites and machines, VMs, placements, and other blocks.
+
+    Domains have placements.
+    """
     order = blocks.order
     orphans = find_instances_without_block(blocks)
     for block in order.list_phases(planning_order.PHASES_BEFORE_VMS):

@@ -328,7 +328,9 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, then set the values changed by a suggested fix under test.
+        """Evaluate an instance's arguments, then set those changed by a suggested fix.
+
+        The fix is under test.
 
         As in Terraform, a failed precondition hides the problems of the arguments. References to
         the instance are then unknown.
@@ -429,7 +431,10 @@ class BlockPlanner:
             self.checks += checks
 
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
-        """Return the values set by the first matching override of a test, except predicted attributes (placements)."""
+        """Return the values set by the first matching override of a test.
+
+        Predicted attributes (placements) are excepted.
+        """
         overrides = self.request.object_overrides
         values = next(
             (override.values for override in overrides if override.is_for(instance.address)), {}
@@ -442,7 +447,10 @@ class BlockPlanner:
         }
 
     def _apply_replacement_triggers(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or rack."""
+        """Force the replacements of replace_triggered_by, and of parts of replaced objects.
+
+        These are racks and machines in a replaced site or rack.
+        """
         # Of an earlier pass.
         if instance.forced_reason:
             return
@@ -452,7 +460,10 @@ class BlockPlanner:
             instance.forced_reason = REPLACED_WITH_HOST
 
     def _is_in_replaced_site_or_rack(self, instance: Instance) -> bool:
-        """Return whether an existing rack or machine refers to the id of a replaced site or rack."""
+        """Return whether an existing rack or machine refers to the id of a replaced object.
+
+        A site or a rack.
+        """
         if instance.prior is None or instance.type.kind not in (
             PlanningKind.RACK,
             PlanningKind.MACHINE,
@@ -532,7 +543,10 @@ class BlockPlanner:
             )
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
-        """Report a figure of the argument `name` in the `machine` block above its limit (-limit)."""
+        """Report a figure in the `machine` block above its limit (-limit).
+
+        `name` is the argument.
+        """
         if figure > maximum:
             detail = (
                 f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises '
@@ -626,7 +640,9 @@ class InstancesWithoutBlock(Struct, frozen=True):
 
 
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
-    """Return the prior instances without a block, in order of creation, and errors for unknown types.
+    """Return the prior instances without a block, and errors for unknown types.
+
+    In order of creation.
 
     They are removed, or stay unchanged outside of -target or -exclude.
     """

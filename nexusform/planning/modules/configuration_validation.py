@@ -69,7 +69,10 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
 
 
 def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
-    """Return all SKU names; None if the configuration declares a SKU with a name unknown before planning."""
+    """Return all SKU names.
+
+    None if the configuration declares a SKU with a name unknown before planning.
+    """
     catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
     names = set(catalogue_skus)
     for module in iterate_modules(request.configuration.root):
@@ -97,7 +100,10 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
 def mark_unset_variables_unknown(
     settings: EvaluationSettings, configuration: Configuration, values: Mapping[str, Value]
 ) -> EvaluationSettings:
-    """Return the settings with unknown values for unset variables, and without reading data sources."""
+    """Return the settings with unknown values for unset variables.
+
+    Data sources are not read.
+    """
     variables = {
         name: values.get(name, build_unknown(declared.type))
         for name, declared in configuration.root.variables.items()
@@ -233,7 +239,9 @@ def _has_count_or_for_each(block: ResourceBlock) -> bool:
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """Return whether a problem is the error about the missing `name` of a block with `count` or `for_each`: "the block's own name can be used only once".
+    """Return whether a problem is the error about the missing `name` of a repeated block.
+
+    It has `count` or `for_each`: "the block's own name can be used only once".
 
     Planned instances need different names; a block without instances needs none.
     """

@@ -107,7 +107,10 @@ def check_variable_validations(
 def check_current_conditions(
     request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[ConditionResults]:
-    """Yield the results of all conditions, except validations of variables, with the current objects."""
+    """Yield the results of all conditions with the current objects.
+
+    Validations of variables are excepted.
+    """
     for instance in iterate_module_instances(request.configuration, evaluation):
         yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
         yield from _check_output_preconditions(instance, evaluation, instance.module.outputs)

@@ -51,7 +51,10 @@ class _MoveChecker:
     def check_statement(
         self, statement: MoveStatement, instance: ModuleInstance
     ) -> Iterator[Diagnostic]:
-        """Yield the problems of one statement in one instance of its module, and record its move."""
+        """Yield the problems of one statement in one instance of its module.
+
+        Its move is recorded.
+        """
         source = _build_address(instance, statement.source)
         target = _build_address(instance, statement.target)
         # A module has the type "".
@@ -141,7 +144,10 @@ def _format_location(span: Span) -> str:
 def _build_ambiguity_error(
     statement: MoveStatement, earlier_move: str, this_move: str, earlier: MoveStatement
 ) -> Diagnostic:
-    """Build the error about two moves with the same source or target, located at the later `statement`."""
+    """Build the error about two moves with the same source or target.
+
+    Located at the later `statement`.
+    """
     return build_error(
         "ambiguous-move-statements",
         f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this "
@@ -171,7 +177,10 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
 
 
 def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
-    """Yield an error for each `removed` block with a resource or module still declared in the configuration."""
+    """Yield an error for each `removed` block with a target that is still declared.
+
+    The target is a resource or module.
+    """
     for module in iterate_modules(configuration.root):
         for removed in module.removed_blocks:
             declared = _find_declared_block(module, removed.source)

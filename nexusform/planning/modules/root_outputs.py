@@ -158,7 +158,10 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 
 
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of a root output for an ephemeral declaration or value, or an exposed secret; else []."""
+    """Return the error of a root output, else [].
+
+    For an ephemeral declaration or value, or an exposed secret.
+    """
     if output.ephemeral:
         detail = (
             f'The output "{output.name}" of the root module is saved in the state, so it cannot '
@@ -230,7 +233,10 @@ def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
 def iterate_module_instances(
     configuration: Configuration, evaluation: Evaluation
 ) -> Iterator[ModuleInstance]:
-    """Yield the instances of all modules, those of a caller before those of the modules it calls."""
+    """Yield the instances of all modules.
+
+    Those of a caller come before those of the modules it calls.
+    """
     for module in iterate_modules(configuration.root):
         yield from evaluation.list_module_instances(module.path)
 

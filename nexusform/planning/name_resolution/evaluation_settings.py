@@ -1,4 +1,7 @@
-"""Settings of evaluation: checked bodies, functions and data sources, and names evaluated from state."""
+"""Settings of evaluation: checked bodies, functions, data sources and names.
+
+Names are evaluated from state.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +206,10 @@ def _iterate_blocks(
 def _read_remote_state_and_record(
     read: StateReader, reader: str, address: str, recorded: dict[str, str], query: RemoteStateQuery
 ) -> tuple[State | None, list[Problem]]:
-    """Return the state read by the data block named `reader`, and record its lineage and serial at `address`."""
+    """Return the state read by the data block named `reader`.
+
+    Its lineage and serial are recorded at `address`.
+    """
     state, problems = read(replace(query, reader=reader))
     if state is not None:
         recorded[address] = f"{state.lineage} {state.serial}"

@@ -123,7 +123,10 @@ class NameResolver(Protocol):
         """Return an output of a module instance."""
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a resource or data block in a module instance, as seen by expressions."""
+        """Return the instances of a resource or data block, as seen by expressions.
+
+        In a module instance.
+        """
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
         """Return the instances of a module call: the expansion of its count or for_each."""
@@ -141,7 +144,7 @@ class NameResolver(Protocol):
 
 
 class Lookup(NamedTuple):
-    """Value named by the first steps of a traversal, the number of these steps, and its problems."""
+    """Value named by the first steps of a traversal, their number, and its problems."""
 
     value: Value
     used_steps: int
@@ -162,7 +165,10 @@ class InstanceScope(Struct, frozen=True):
         return self.names.settings.functions()
 
     def lookup(self, traversal: Traversal) -> Lookup:
-        """Return the value named by the first steps of a traversal, the number of these steps, and the problems."""
+        """Return the value named by the first steps of a traversal.
+
+        Also the number of these steps, and the problems.
+        """
         name = traversal.root.name
         reader = _READERS.get(name)
         if reader is not None:
@@ -173,7 +179,9 @@ class InstanceScope(Struct, frozen=True):
 def _resolve_resource(
     scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int
 ) -> Lookup:
-    """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
+    """Return the value of a reference to a resource, an instance or one attribute.
+
+    Always without problems.
 
     `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and
     one in `data.nexus_site.s.id`. The result has the number of steps used for the value. The
@@ -264,7 +272,10 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve nexusform.applying (a bool) or nexusform.workspace (a text), with one used step after `nexusform`."""
+    """Resolve nexusform.applying (a bool) or nexusform.workspace (a text).
+
+    One step is used after `nexusform`.
+    """
     settings = scope.names.settings
     if traversal.first_name == "applying":
         return Lookup(build_boolean(settings.is_applying), 1)
@@ -328,7 +339,10 @@ _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
 
 
 def _build_unknown_lookup(traversal: Traversal) -> Lookup:
-    """Return an unknown value for the whole of an invalid reference, which is reported elsewhere."""
+    """Return an unknown value for the whole of an invalid reference.
+
+    It is reported elsewhere.
+    """
     return Lookup(build_unknown(DYNAMIC), used_steps=len(traversal.steps))
 
 

@@ -99,7 +99,9 @@ class _MaximumDepthExceeded(Exception):
 
 
 class Evaluation:
-    """Values of variables, locals, outputs and resources in one pass of planning, each computed at its first use.
+    """Values of variables, locals, outputs and resources in one pass of planning.
+
+    Each is computed at its first use.
 
     `diagnostics` collects the problems of evaluation.
     """
@@ -124,7 +126,9 @@ class Evaluation:
         self._depth = 0
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself.
+        """Return an evaluation that starts with the known values.
+
+        New values and diagnostics are kept to itself.
 
         Values added to this one later are known to the copy, too, unless it has values of its own.
         """
@@ -135,7 +139,10 @@ class Evaluation:
         return fork
 
     def create_reporting_copy(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
-        """Return an evaluation of the same names, with its own diagnostics (first these) and its own nesting depth."""
+        """Return an evaluation of the same names, with its own diagnostics and nesting depth.
+
+        The diagnostics start with these.
+        """
         evaluation = copy(self)
         evaluation.diagnostics = list(diagnostics)
         evaluation._depth = 0  # noqa: SLF001 - a copy of the same class
@@ -262,7 +269,10 @@ class Evaluation:
     def list_repetitions(
         self, instance: ModuleInstance, block: ModuleCall | ResourceBlock
     ) -> tuple[RepetitionData, ...]:
-        """Return the instances of a block in a module instance; none on errors, reported elsewhere."""
+        """Return the instances of a block in a module instance.
+
+        None on errors, which are reported elsewhere.
+        """
         expansion, _ = self.expand_block(block, self.build_scope(instance))
         return expansion.repetitions
 

@@ -143,7 +143,10 @@ def _expand_count(expression: Expression, value: Value, header: str, maximum: in
 
 
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
-    """Return a finite number, also from text ("3"); None for other values, such as true or "many"."""
+    """Return a finite number, also from text ("3").
+
+    None for other values, such as true or "many".
+    """
     number = plain
     if isinstance(plain, str):
         try:
@@ -223,7 +226,10 @@ class InstanceView(Struct):
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return the whole object as a value, with derived attributes; unknown without attributes."""
+        """Return the whole object as a value, with derived attributes.
+
+        Unknown without attributes.
+        """
         if self._value is None:
             kind = compute_implied_type(self.schema)
             if self.attributes is None:

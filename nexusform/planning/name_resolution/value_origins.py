@@ -36,7 +36,10 @@ class _Definition(Struct, frozen=True):
 
 
 class ValueOriginTracer:
-    """Tracer of the parts of one expression; `sources` hold the text of every file it may lead to."""
+    """Tracer of the parts of one expression.
+
+    `sources` hold the text of every file it may lead to.
+    """
 
     def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
         self._evaluation = evaluation

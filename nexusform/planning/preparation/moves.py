@@ -93,7 +93,10 @@ def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> boo
 
 
 class MoveStatement(Struct, frozen=True):
-    """Move in one module: a moved block, or the implied move of a block that gained or lost its count."""
+    """Move in one module.
+
+    A moved block, or the implied move of a block that gained or lost its count.
+    """
 
     module: tuple[str, ...]
     source: AddressPattern
@@ -125,7 +128,10 @@ class MoveStatement(Struct, frozen=True):
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
-        """Return whether one of its ends names the resource in its module instance, with any instance key."""
+        """Return whether one of its ends names the resource in its module instance.
+
+        With any instance key.
+        """
         depth = len(self.module)
         # In another module.
         if tuple(step.name for step in resource.module[:depth]) != self.module:
@@ -247,7 +253,9 @@ class MovedState(Struct, frozen=True):
 
 
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
-    """Apply moved blocks, each once and in order, and the moves implied by an added or removed count: from a.b to a.b[0], or back.
+    """Apply moved blocks, each once and in order, and implied moves.
+
+    An added or removed count implies a move from a.b to a.b[0], or back.
 
     An object does not move onto an existing one: a warning reports the rejected move.
     """
@@ -356,7 +364,9 @@ class _StateMover:
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
-        """Move one or all instances of a resource in the module instance at `path`, if the statement applies there.
+        """Move one or all instances of a resource, if the statement applies there.
+
+        `path` is the module instance.
 
         The first `depth` steps of `path` lead to the module with the statement, the rest is the
         module path in its source. A move onto an existing object is rejected.
@@ -390,7 +400,10 @@ class _StateMover:
                 self._move_instance(old, new)
 
     def _move_instance(self, old: Address, new: Address) -> None:
-        """Move the key of one instance to another resource or module, without leaving empty entries."""
+        """Move the key of one instance to another resource or module.
+
+        No empty entries are left.
+        """
         resource_key = (old.mode, old.type, old.name)
         resources = self.keys_by_module[old.module]
         resources[resource_key].discard(old.key)

@@ -25,7 +25,10 @@ PHASES_AFTER_PLACEMENTS = range(PLACEMENT_PHASE + 1, PLACEMENT_PHASE + 10)
 
 
 class PlanningOrder(Struct, frozen=True):
-    """Blocks in planning order; `needs` maps each to its direct dependencies in that order, `phases` to its phase."""
+    """Blocks in planning order.
+
+    `needs` maps each to its direct dependencies in that order, `phases` to its phase.
+    """
 
     blocks: tuple[ResourceBlock, ...]
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
@@ -130,7 +133,10 @@ def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need,
 
 
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
-    """Return the order with the blocks of `first`, in their order, at the start of their phase if references allow."""
+    """Return the order with the blocks of `first` at the start of their phase.
+
+    In their order, if references allow.
+    """
     if not first:
         return order
     front = {address: index for index, address in enumerate(first)}
@@ -159,7 +165,10 @@ class _Reachability:
     def find_blocks(
         self, address: ConfigAddress, position: Mapping[ConfigAddress, int]
     ) -> tuple[ConfigAddress, ...]:
-        """Return the dependencies of a block among the blocks with a position, sorted by position."""
+        """Return the dependencies of a block among the blocks with a position.
+
+        Sorted by position.
+        """
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(
             sorted((block for block in blocks if block in position), key=position.__getitem__)

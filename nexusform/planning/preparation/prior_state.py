@@ -162,7 +162,9 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the objects to import by import blocks, except those already in state, and the problems.
+    """Return the objects to import by import blocks, and the problems.
+
+    Those already in state are excepted.
 
     Import blocks may refer to variables, locals, and resources in state.
     """
@@ -207,7 +209,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
 def iterate_requested_imports(
     block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses and ids requested by an import block, one per instance, and add the errors to `problems`."""
+    """Yield the addresses and ids requested by an import block, one per instance.
+
+    Errors are added to `problems`.
+    """
     scope = evaluation.build_scope(evaluation.root)
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:

@@ -81,7 +81,9 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options, and return the selection with the problems of invalid or incompatible ones.
+    """Parse the options, and return the selection with problems.
+
+    Options may be invalid or incompatible.
 
     Targets include the blocks that they depend on, exclusions the blocks that depend on them. A
     target of a single instance, such as T.N["a"], does not select the other instances of its block.
@@ -208,7 +210,10 @@ def check_moved_selection(
 def _parse_replace_options(
     texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> tuple[list[AddressPattern], list[tuple[AddressPattern, str]]]:
-    """Return the objects of -replace: whole instances, and single VMs of instances (ADDR:OBJECT)."""
+    """Return the objects of -replace.
+
+    Whole instances, and single VMs of instances (ADDR:OBJECT).
+    """
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
@@ -348,7 +353,10 @@ def _check_pattern_matches(
 def _check_replace_options(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
-    """Return errors for -replace outside of the selection, then for one without a matching instance or existing VM."""
+    """Return errors for -replace outside of the selection, then for unmatched ones.
+
+    They match no instance or existing VM.
+    """
     unselected_addresses = [address for address in known_addresses if not selection.has(address)]
     texts = [(pattern, str(pattern)) for pattern in selection.replace]
     texts += [(pattern, f"{pattern}:{name}") for pattern, name in selection.heal]

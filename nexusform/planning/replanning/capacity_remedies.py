@@ -64,7 +64,9 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest number of VMs of a pool that fits in every sample of unknown NUMA cells.
+    """Format a note with the largest number of VMs of a pool that fits in every sample.
+
+    Samples of unknown NUMA cells.
 
     The note is "" if the plan `outcome` with `count` VMs fits in every sample. `plan_count` plans
     with another number.
@@ -101,7 +103,10 @@ MAXIMUM_HINTS = 5
 
 
 class Remedy(Struct, frozen=True):
-    """One remedy: its kind, its text, its data (`change`), and the arguments to change, if that is sufficient."""
+    """One remedy: its kind, its text and its data (`change`).
+
+    And the arguments to change, if that is sufficient.
+    """
 
     kind: str
     text: str
@@ -118,7 +123,10 @@ class TrialPlanner(Protocol):
         first: Sequence[Address] = (),
         replaces: Sequence[str] = (),
     ) -> PlanResult:
-        """Plan with changed arguments, with the VMs of `first` placed first, and with `replaces` re-created."""
+        """Plan with changed arguments.
+
+        The VMs of `first` are placed first, and those of `replaces` re-created.
+        """
         ...
 
 
@@ -173,7 +181,10 @@ def _plan_trial(
     first: Sequence[Address] = (),
     replaces: Sequence[str] = (),
 ) -> PlanResult:
-    """Plan again with adjustments, with the `first` blocks placed first, and with more -replace addresses."""
+    """Plan again with adjustments.
+
+    The `first` blocks are placed first; there are more -replace addresses.
+    """
     trial_request = replace(
         build_trial_request(request),
         adjustments=tuple(adjustments),
@@ -474,7 +485,10 @@ def _build_zone_remedy(
 
 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
-    """Count the existing VMs that a plan places elsewhere for one of these reasons, such as "zones_changed"."""
+    """Count the existing VMs that a plan places elsewhere for one of these reasons.
+
+    Such as "zones_changed".
+    """
     return sum(
         row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements
     )

@@ -54,7 +54,10 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
-    """Return whether any value of the plan is known only after apply, or derived from a call such as timestamp()."""
+    """Return whether any value of the plan is known only after apply.
+
+    Or derived from a call such as timestamp().
+    """
     if any(has_unknown_part(change.after) for change in plan.changes):
         return True
     if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):
@@ -372,7 +375,10 @@ class _FinalOutputs(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
-        """Add an output: as planned if known and based on no wrong prediction, else as evaluated now or `before`."""
+        """Add an output: as planned, as evaluated now, or `before`.
+
+        As planned if it is known and based on no wrong prediction.
+        """
         planned = self.plan.planned_outputs.get(name)
         if (
             planned is not None
@@ -431,7 +437,10 @@ class _FinalOutputs(Struct):
 def _evaluate_conditions_after_apply(
     plan: Plan, request: PlanRequest, evaluation: Evaluation
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
-    """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
+    """Return the results of the plan's conditions with current objects.
+
+    And the problems of those with a new status.
+    """
     planned = {(check.kind, check.address): check for check in plan.checks}
     # By kind and address.
     current_checks: dict[tuple[str, str], CheckResult] = {}
@@ -453,7 +462,10 @@ WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
 def evaluate_write_only(
     plan: Plan, request: PlanRequest
 ) -> tuple[WriteOnlyValues, list[Diagnostic]]:
-    """Return the write-only arguments of the objects to create or update, by address, and errors of unknown ones."""
+    """Return the write-only arguments of the objects to create or update.
+
+    By address, with errors of unknown ones.
+    """
     types = request.registries.resource_types
     changes = [
         change

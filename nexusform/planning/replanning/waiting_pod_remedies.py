@@ -135,7 +135,9 @@ _MAXIMUM_STEPS = 4
 def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result after a trial of the -target and -exclude options suggested by its diagnostics.
+    """Return the result after a trial of the suggested -target and -exclude options.
+
+    Its diagnostics suggest them.
 
     A trial plan may suggest further ones, tried next. If the last plan fails too, its reason is
     added to the suggestions.

@@ -58,7 +58,10 @@ class _ZoneGroup(Struct, frozen=True):
 def add_zone_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with zone sets that satisfy the rule appended to each rejection by a rule."""
+    """Return the result with working zone sets appended to each rejection by a rule.
+
+    These sets satisfy the rule.
+    """
     deny_rules = [rule for rule in result.open_rules if rule.verdict.enforcement == "deny"]
     if not deny_rules or any(
         diagnostic.id != SEPARATION_VIOLATED for diagnostic in result.plan.errors
@@ -125,7 +128,9 @@ def _add_remedies_to_rule_diagnostic(
 
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
-    """Yield up to two remedies: the zones in state, if this plan changes them, and the first successful zone sets.
+    """Yield up to two remedies for zones.
+
+    The zones in state, if this plan changes them, and the first successful zone sets.
 
     Zone sets are tried without moves of existing VMs, then with moves, then also for groups
     unchanged by this plan.
@@ -156,7 +161,10 @@ def _build_zone_remedy(
     outcome: PlanResult,
     adjustments: Sequence[ArgumentAdjustment],
 ) -> Remedy:
-    """Build the remedy of a successful choice of zones, one set for each group, as text and as data."""
+    """Build the remedy of a successful choice of zones.
+
+    One set for each group, as text and as data.
+    """
     texts = []
     groups = []
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):

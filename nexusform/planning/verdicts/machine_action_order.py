@@ -287,7 +287,10 @@ def _list_keys_on_machine(vm_object: VmObject, site_id: str, machine: str) -> li
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
-    """Yield an error if VMs remain on the machine of a disruptive action without `allow_workloads`."""
+    """Yield an error if VMs remain on the machine of a disruptive action.
+
+    Unless `allow_workloads` is set.
+    """
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name = request.machine.name
@@ -407,7 +410,10 @@ class _SiteActionOrder:
         return ordered, []
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
-        """Return a sort key: cordons first, then repairs, then temporary actions, then PowerOff, each by address."""
+        """Return a sort key: cordons, repairs, temporary actions, then PowerOff.
+
+        Each by address.
+        """
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return (
             request.kind.is_disruptive,
@@ -463,7 +469,10 @@ class _SiteActionOrder:
     def _check_control_plane_quorums(
         self, request: MachineActionRequest, down: AbstractSet[str]
     ) -> str:
-        """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
+        """Return the problem of the first control plane left without its etcd quorum.
+
+        It is on the machine. "" for none.
+        """
         for vm_object in self._objects:
             members = [
                 vm for (pool, _), vm in vm_object.placements.vms.items() if pool == CONTROL_PLANE
@@ -484,7 +493,9 @@ class _SiteActionOrder:
     def _check_pod_disruption_budgets(
         self, request: MachineActionRequest, down: AbstractSet[str]
     ) -> str:
-        """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for none.
+        """Return the problem of the first cluster whose budgets block a drain of its nodes.
+
+        PodDisruptionBudgets. "" for none.
 
         The nodes are those on this machine and on machines already down.
         """

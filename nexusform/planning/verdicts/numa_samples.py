@@ -92,7 +92,9 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
 
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
-    """Return the number of VMs placed on a site, and its capacity for such VMs before the placements.
+    """Return the number of VMs placed on a site, and its capacity for such VMs before.
+
+    Before the placements.
 
     The capacity is None unless they all have one demand without hints, and no other operation
     changes the site.
@@ -109,7 +111,9 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs.
+    """Yield a warning if the new VMs do not fit in every sample of unknown NUMA cells.
+
+    Of existing VMs.
 
     Its address is that of the first object with new VMs on such a site.
     """
@@ -168,7 +172,10 @@ def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
 
 
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
-    """Return the sites with placements by this plan and with unknown NUMA cells of existing VMs, by id."""
+    """Return the sites with placements and with unknown NUMA cells of existing VMs.
+
+    By id. The placements are of this plan.
+    """
     return {
         site_id: site
         for site_id, site in sites.items()

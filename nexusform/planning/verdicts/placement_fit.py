@@ -92,7 +92,9 @@ def collect_fit_failures(
     outside_targets: Sequence[str] = (),
     forgotten_hosts: Sequence[str] = (),
 ) -> PlacementFitFailures:
-    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
+    """Return one error per pool without enough capacity, and warnings of pinned VMs.
+
+    A placement rule rejects these VMs.
 
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not
     managed after the plan.
@@ -142,7 +144,10 @@ def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:
 
 
 def _is_failed_upgrade(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
+    """Return whether a new kubernetes_version re-creates all VMs of the pool.
+
+    The pool has no capacity.
+    """
     recreations = vm_object.request.actions.recreations
     for key in vm_object.placements.failures:
         pool_name, _ = key
@@ -154,7 +159,10 @@ def _is_failed_upgrade(vm_object: VmObject, pool: PoolDemand) -> bool:
 def _build_capacity_error(
     vm_object: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str
 ) -> Diagnostic:
-    """Build the error of a pool without enough capacity; `failure` is the reason of its first VM."""
+    """Build the error of a pool without enough capacity.
+
+    `failure` is the reason of its first VM.
+    """
     pool = shortage.pool
     placed_count = shortage.placed_count
     total = len(pool.numbers)
@@ -230,7 +238,10 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
 
 
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
+    """Yield a warning per hard anti-affinity group with too many existing VMs at a location.
+
+    More than it allows.
+    """
     for vm_object in objects:
         if vm_object.instance.is_removed or not vm_object.request.actions.unchanged:
             # No existing VM stays.
@@ -269,7 +280,9 @@ def _build_group_warning(
 def _find_excess_group_vms(
     vm_object: VmObject, rule: PlacementGroupRule
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
+    """Yield each machine or rack with more than `max_vms` VMs of the group.
+
+    And the names of those to move.
 
     The first `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named:
     the rule applied to them.
@@ -294,7 +307,10 @@ def check_overcommitted_machines(
     sites: Mapping[str, SitePlan],
     objects: Iterable[VmObject],
 ) -> list[Diagnostic]:
-    """Return a warning per changed rack or machine resource with machines smaller than their VMs, or []."""
+    """Return a warning per changed resource with machines smaller than their VMs, or [].
+
+    A rack or a machine.
+    """
     if not any(vm_object.request.actions.unchanged for vm_object in objects):
         # Only VMs already on a machine may exceed its capacity.
         return []
@@ -327,7 +343,10 @@ def check_overcommitted_machines(
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the names among `machines` with too few CPUs, memory or disk for their VMs, in the order of the site."""
+    """Return the names among `machines` with too few CPUs, memory or disk.
+
+    For their VMs, in the order of the site.
+    """
     if not machines:
         return []
     # used, by machine and cell.
@@ -519,7 +538,10 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the machines, in site order, with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs."""
+    """Return the machines with too few SR-IOV virtual functions (VFs) in a NUMA cell.
+
+    For its VMs, in site order.
+    """
     # By machine and cell.
     used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
@@ -551,7 +573,10 @@ class SiteCertainty(Struct, frozen=True):
 def lower_certainty_to_accuracy(
     certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
 ) -> dict[str, SiteCertainty]:
-    """Return the certainties by site, lowered to the accuracy of the earlier predictions verified there."""
+    """Return the certainties by site, lowered to the accuracy of earlier predictions.
+
+    Those verified there.
+    """
     # unchanged for sites without verified predictions.
     adjusted = dict(certainty)
     for site_id in certainty.keys() & records.keys():
@@ -571,7 +596,9 @@ def lower_certainty_to_accuracy(
 def _lower_vm_certainty(
     certainty: PlacementCertainty, record: PredictionRecord
 ) -> PlacementCertainty:
-    """Lower the certainty of a VM's rack, machine and count per rack to the accuracy of earlier predictions.
+    """Lower the certainty of a VM's rack, machine and count per rack.
+
+    To the accuracy of earlier predictions.
 
     If any falls, the result has the former ones as `measured`.
     """
@@ -586,7 +613,10 @@ def _lower_vm_certainty(
 
 
 def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
-    """Return a pool without the figures counted as certain if earlier predictions of their kind were partly wrong."""
+    """Return a pool without the figures that earlier predictions got partly wrong.
+
+    These were counted as certain.
+    """
     # 1 is certain.
     if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
         pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)

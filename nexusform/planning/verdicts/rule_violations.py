@@ -21,7 +21,11 @@ _MAXIMUM_NAMED: Final = 5
 
 
 def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per pool and reason for unchanged VMs on a machine rejected by a filter of the placement rule, and per hard affinity group with VMs at several locations."""
+    """Yield warnings about unchanged VMs that the placement rule would reject.
+
+    One per pool and reason for machines rejected by a filter, and one per hard affinity group with
+    VMs at several locations.
+    """
     # copies by site id, to release one VM at a time.
     schedulers: dict[str, RackScheduler] = {}
     for vm_object in objects:

@@ -1,4 +1,6 @@
-"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every sample.
+"""Separation rules: groups must not share hardware, in the plan and in every sample.
+
+Groups of clusters, pools and workloads.
 
 A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up
 in each sample.
@@ -264,7 +266,10 @@ class _MemberIndex:
 
 
 def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _RuleMembers:
-    """Return the members of each group of a rule, with an error per group with a member of another group."""
+    """Return the members of each group of a rule, and errors.
+
+    One per group with a member of another group.
+    """
     members = _RuleMembers()
     # A rule outside of -target keeps the arguments applied before.
     for index, values in enumerate(get_list(instance.argument_values, "group")):
@@ -537,7 +542,9 @@ def _build_violation(
 def _is_packed(
     violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location
 ) -> bool:
-    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
+    """Return whether the member is an extra-large VM packed onto a machine of another cluster.
+
+    By this plan.
 
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine
     chosen by the user.
@@ -559,7 +566,10 @@ def _is_packed(
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format a violated rule: each shared location with its members, and the one joining those of another group."""
+    """Format a violated rule: each shared location with its members.
+
+    And the one joining those of another group.
+    """
     count = len(verdict.violations)
     noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample

@@ -1,4 +1,6 @@
-"""Stranded VMs: a plan removes or re-creates their machine without acting on them, as they are outside the selection, or a destroy plan includes only the machine.
+"""Stranded VMs: a plan removes or re-creates their machine without acting on them.
+
+They are outside the selection, or a destroy plan includes only the machine.
 
 Such a plan is rejected. A cluster reduced to one rack gets a warning.
 """
@@ -45,7 +47,9 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per rack, machine or site, if this plan removes its machines, but neither moves nor removes the VMs on them.
+    """Yield an error per rack, machine or site removed while VMs stay on its machines.
+
+    The plan neither moves nor removes these VMs.
 
     VMs on machines missing before the plan get a warning.
     """
@@ -88,7 +92,9 @@ def check_stranded_vms(
 def _group_lost_vms(
     objects: Iterable[vm_objects.VmObject], offering_addresses: Mapping[tuple[str, str], str]
 ) -> dict[str, dict[Address, list[str]]]:
-    """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
+    """Return the names of lost VMs by the resource to blame, and by their object.
+
+    Both are addresses.
 
     `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was
     missing before have the address "".
@@ -117,7 +123,9 @@ def find_lost_forgotten_vms(
     types: Mapping[str, ResourceType],
     sites: Mapping[str, SitePlan],
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine.
+    """Return the forgotten VMs on machines lost by this plan.
+
+    By the address of their rack or machine.
 
     They run without a resource: the private note of the rack or machine lists them. The lost ones
     are removed from its note. `sites` are those after the plan.
@@ -212,7 +220,10 @@ def check_lost_forgotten_vms(
 
 
 def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
+    """Yield a warning per object with new VMs named like observed ones.
+
+    These are on its site, without a resource.
+    """
     for vm_object in objects:
         if vm_object.request.site is None:
             continue
@@ -251,7 +262,9 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return for each machine before the plan the address of the resource to blame if the machine is lost.
+    """Return the resource to blame for each machine before the plan if it is lost.
+
+    As an address.
 
     The keys are site id and machine name. The resource is the rack or machine offering it. If that
     stays and only its site is removed, it is the site.
@@ -326,7 +339,10 @@ def _format_lost_vms_error(
 
 
 def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
-    """Format the resource, its change and the affected VMs; `lost_names` are their names by object."""
+    """Format the resource, its change and the affected VMs.
+
+    `lost_names` are their names by object.
+    """
     # An updated rack.
     verb = "loses machines"
     if instance.action is Action.FORGET:
@@ -427,7 +443,9 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster or VNF with several VMs, all on one rack after the plan and on several before.
+    """Yield a warning for each cluster or VNF whose VMs all end on one rack.
+
+    Several VMs, on several racks before.
 
     The separate pools of a cluster count with it.
     """

@@ -1,4 +1,6 @@
-"""Consistency of a state: its objects do not contradict each other, and its VMs are on existing cells of their machines.
+"""Consistency of a state: its objects agree, and its VMs are on existing cells.
+
+The cells of their machines.
 
 Observed placements are never errors.
 """
@@ -49,7 +51,9 @@ class _StateVm(Struct, frozen=True):
 def check_consistency(
     state: State, types: Mapping[str, ResourceType], providers: Collection[str]
 ) -> list[Diagnostic]:
-    """Return errors for contradictions in the state, and warnings for impossible or overcommitted NUMA cells.
+    """Return errors for contradictions in the state, and warnings about NUMA cells.
+
+    These are impossible or overcommitted.
 
     `providers` are the known kinds of providers.
     """
@@ -195,7 +199,7 @@ def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> I
 
 
 def _check_dependency_cycles(state: State) -> Iterator[str]:
-    """Yield one contradiction with all blocks depending on each other in a cycle, or on such a block."""
+    """Yield one contradiction with all blocks in a cycle, or depending on one."""
     needs: dict[str, set[str]] = {}
     for address, current in state.list_current_objects():
         block = str(address.config_address)
@@ -309,7 +313,10 @@ def _check_cells(
 def _find_overcommitted(
     vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]
 ) -> dict[_MachineKey, None]:
-    """Return the keys of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
+    """Return the keys of the machines with an overused NUMA cell, each once.
+
+    More CPUs, memory or VFs are used than it has.
+    """
     used: dict[tuple[str, str, int], list[VmSku]] = {}
     for state_vm in vms:
         if state_vm.sku is not None:
@@ -338,7 +345,9 @@ def _find_overcommitted(
 def _find_impossible_layouts(
     vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]
 ) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines on which the VMs in unknown NUMA cells do not fit, however they are laid out.
+    """Yield the keys of the machines on which VMs in unknown NUMA cells do not fit.
+
+    However they are laid out.
 
     VMs of an unknown SKU are not counted.
     """

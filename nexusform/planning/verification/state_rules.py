@@ -125,7 +125,10 @@ def _check_separation(
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
 ) -> Iterator[Diagnostic]:
-    """Yield a warning per separation rule violated by the VMs and pods in state, and per problem of a rule."""
+    """Yield a warning per violated separation rule, and per problem of a rule.
+
+    The VMs and pods in state violate it.
+    """
     rules = {
         instance.address: instance
         for instance in instances

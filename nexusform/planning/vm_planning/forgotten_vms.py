@@ -63,7 +63,9 @@ def record_forgotten_vms(
 def add_forgotten_vms(
     state: State, removed: Collection[Address], registries: PluginRegistries
 ) -> State:
-    """Return the state with the VMs of `removed` objects recorded in the private notes of their racks or machines.
+    """Return the state with the VMs of `removed` objects recorded in private notes.
+
+    Those of their racks or machines.
 
     The VMs keep running, unmanaged. The objects are still in the state.
     """
@@ -129,7 +131,10 @@ def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
 def _add_occupied_capacity(
     capacities: dict[str, list[OccupiedCapacity]], site: SitePlan, vm: PlacedVm, sku: VmSku
 ) -> None:
-    """Add a VM as occupied capacity under the address of the rack or machine offering its machine, if any does."""
+    """Add a VM as occupied capacity under the rack or machine that offers its machine.
+
+    Its address, if any.
+    """
     offering_address = site.offering_addresses.get(vm.placement.machine)
     if offering_address is None:
         return

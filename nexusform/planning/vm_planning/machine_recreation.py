@@ -34,7 +34,9 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return the machines that exist before and after the plan, but are re-created, by site id and name.
+    """Return the machines that exist before and after the plan, but are re-created.
+
+    By site id and name.
 
     This plan deletes and creates their machine resource, their rack or their site. That resource is
     the cause.
@@ -83,7 +85,10 @@ def find_recreated_machines(
 
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
-    """Yield the sites, racks and machines in state destroyed by this plan, or already found missing by a provider."""
+    """Yield the sites, racks and machines in state that this plan destroys.
+
+    Or that a provider already found missing.
+    """
     for address, _ in blocks.prior.state.list_current_objects():
         resource_type = blocks.request.registries.resource_types.get(address.type)
         if resource_type is None or resource_type.add_to_inventory is None:
@@ -146,7 +151,9 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack.
+    """Move the records of unmanaged VMs from removed machines to planned ones.
+
+    In the same slot of the rack.
 
     The new records are in the inventory of the plan. They are also in the private note of the
     resource (rack or machine) that offers the planned machine.

@@ -1,4 +1,6 @@
-"""Sites of one plan: a scheduler each, their VMs, and every operation since the removals, so that certainty can be measured by replaying them.
+"""Sites of one plan: a scheduler each, their VMs, and the recorded operations.
+
+Operations since the removals, so that certainty can be measured by replaying them.
 
 `ResourceTypeContext` answers the queries of resource types: SKUs, clusters by id, and targets of
 placement hints. `build_site_layout` builds empty sites from the attributes of objects.
@@ -104,7 +106,9 @@ class SitePlan(Struct):
     def place_existing_vm(
         self, vm: VmName, sku: VmSku, placement: Placement
     ) -> tuple[int, Placement] | None:
-        """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and zone.
+        """Place an existing VM on its machine, and return its handle and placement.
+
+        With the machine's current rack and zone.
 
         None if the machine is missing. Impossible cells count as unknown: the capacity is used
         nevertheless.
@@ -123,7 +127,10 @@ class SitePlan(Struct):
         return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
     def start_recording(self) -> None:
-        """Keep a copy of the scheduler as it is after the removals (`base`), and record the operations from now on."""
+        """Keep a copy of the scheduler as it is after the removals (`base`).
+
+        Operations are recorded from now on.
+        """
         self.base = self.scheduler.copy()
         self.operations.clear()
 
@@ -135,7 +142,9 @@ class SitePlan(Struct):
     def place(
         self, demand: Demand, *, is_decided: bool = False
     ) -> tuple[int, Placement] | NoFitReason:
-        """Place a VM by the rule, or return why it does not fit, and record the operation for the samples of unknown NUMA cells.
+        """Place a VM by the rule, or return why it does not fit.
+
+        The operation is recorded for the samples of unknown NUMA cells.
 
         A sample places the VM again; with `is_decided` it uses the location found here, as apply
         does.
@@ -201,7 +210,10 @@ class SitePlan(Struct):
         return handle, new_placement
 
     def list_zones(self) -> tuple[str, ...]:
-        """Return the availability zones of the site's racks, in byte order, without planned racks."""
+        """Return the availability zones of the site's racks, in byte order.
+
+        Without planned racks.
+        """
         return tuple(
             sorted(
                 {rack.availability_zone for rack in self.racks if not rack.is_planned},
@@ -307,7 +319,10 @@ def _select_unmanaged_vms(
     occupied: Iterable[OccupiedCapacity],
     machines: Container[str],
 ) -> tuple[OccupiedCapacity, ...]:
-    """Return the VMs seen by a provider on these machines, without duplicates and configured `occupied` entries."""
+    """Return the VMs seen by a provider on these machines.
+
+    Without duplicates and configured `occupied` entries.
+    """
     configured = {(entry.machine, entry.name) for entry in occupied}
     # By machine and name.
     selected: dict[tuple[str, str], OccupiedCapacity] = {}
@@ -332,7 +347,9 @@ def _find_evacuating_machines(
 
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
-    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name.
+    """Place the unmanaged VMs on their machines.
+
+    Those with known cells first, then the others by machine and name.
 
     `existing_names` are the names of managed VMs: an observed VM with such a name is managed by
     now, so it is skipped.
@@ -461,7 +478,10 @@ class ResourceTypeContext(Struct):
 def collect_vm_skus(
     request: PlanRequest, inventory: PlanInventory
 ) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """Return all VM SKUs by name, from the catalogue of the plan and the configuration, and the problems."""
+    """Return all VM SKUs by name, and the problems.
+
+    From the catalogue of the plan and the configuration.
+    """
     version = get_catalogue_version(request)
     sku_catalogue = CATALOGUES.get(version)
     problems = []
@@ -479,7 +499,10 @@ def collect_vm_skus(
 
 
 def get_catalogue_version(request: PlanRequest) -> str:
-    """Return the version of the SKU catalogue: configured, else recorded in state, else the newest."""
+    """Return the version of the SKU catalogue.
+
+    Configured, else recorded in state, else the newest.
+    """
     return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
 
 
@@ -511,7 +534,10 @@ def build_prior_context(
 def build_recorded_context(
     prior: PriorState, types: Mapping[str, ResourceType]
 ) -> ResourceTypeContext:
-    """Build the context to read arguments in state, with the SKU catalogue recorded there, or else the newest."""
+    """Build the context to read arguments in state.
+
+    With the SKU catalogue recorded there, or else the newest.
+    """
     return build_prior_context(
         prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types
     )
@@ -551,7 +577,10 @@ def build_object_inventory(
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
-    """Return the site id and name of every machine of the inventory, schedulable or not, on one of its sites."""
+    """Return the site id and name of every machine of the inventory on one of its sites.
+
+    Schedulable or not.
+    """
     site_of_rack = index_sites_by_rack(inventory)
     rack_machines = {
         (rack.site_id, machine.name)

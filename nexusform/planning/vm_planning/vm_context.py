@@ -1,4 +1,7 @@
-"""Context of planning VMs: the sites, the prior and current context of arguments, and the demand of VMs."""
+"""Context of planning VMs: sites, arguments and demand.
+
+There is a prior and a current context of arguments.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +81,10 @@ class HintTargets:
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
-        """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
+        """Add the VMs of `objects` as possible targets of hints.
+
+        And their own hard hints by target.
+        """
         for vm_object in objects:
             values = vm_object.instance.argument_values
             if values is not None and not vm_object.instance.is_removed:
@@ -94,7 +100,9 @@ class HintTargets:
                     self._hints_by_target.setdefault(target, {})[vm_object.instance.address] = hints
 
     def list_incoming_hints(self, vm_object: VmObject) -> list[HardHint]:
-        """Return hints for the VMs of an object, from the hard hints of placed VMs with this object as their target.
+        """Return hints for the VMs of an object from the hard hints of placed VMs.
+
+        Those with this object as their target.
 
         Affinity to a cluster means any of its VMs, so it restricts only an object with a single VM.
         """
@@ -133,7 +141,10 @@ class HintTargets:
         return hints
 
     def list_own_hints(self, vm_object: VmObject) -> list[HardHint]:
-        """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
+        """Return the hard hints of an object with one VM.
+
+        Each with the index of its `placement_hint` block.
+        """
         # Its only pool.
         pool = vm_object.pools[0]
         hints_by_attributes = {
@@ -274,7 +285,9 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a check whether a machine (site id, name) is in state, and stays managed or is destroyed by this plan: a forgotten machine only leaves the state.
+    """Return a check whether a machine stays managed or is destroyed by this plan.
+
+    By site id and name. The machine is in state. A forgotten machine only leaves the state.
 
     Its first call reads the state.
     """
@@ -303,7 +316,10 @@ def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
 def _build_duplicate_machine_error(
     clash: MachineConflict, instances: Mapping[Address, Instance]
 ) -> Diagnostic:
-    """Build the error for two descriptions of one machine or slot, at the second if it is a block of the plan."""
+    """Build the error for two descriptions of one machine or slot.
+
+    At the second if it is a block of the plan.
+    """
     if clash.attribute == "name":
         detail = (
             f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
@@ -393,7 +409,9 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
 def _check_demand_targets(
     demand: VmDemand, vm_object: VmObject, context: VmContext
 ) -> Iterator[Problem]:
-    """Yield errors for missing sites, zones and machines, and warnings for facts missing for the placement rule.
+    """Yield errors for missing sites, zones and machines, and warnings for facts.
+
+    Facts missing for the placement rule.
 
     A missing zone is only a warning if the existing VMs can stay.
     """

@@ -103,7 +103,10 @@ class PriorVms(Struct, frozen=True):
 
 
 class RequestedVms(Struct, frozen=True):
-    """Requested VMs (`demand`: NO_DEMAND while unknown or if removed), their `site`, and the resulting actions."""
+    """Requested VMs (`demand`), their `site`, and the resulting actions.
+
+    NO_DEMAND while unknown or if removed.
+    """
 
     demand: VmDemand = NO_DEMAND
     site: SitePlan | None = None
@@ -238,7 +241,9 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines.
+        """Keep the VMs of an object that -target or -exclude leaves out.
+
+        Losses of machines are recorded.
 
         `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "".
         An evacuated machine still exists, so its VMs stay.
@@ -406,7 +411,9 @@ def compute_vm_actions(
 def _find_removals(
     prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str
 ) -> dict[VmKey, str]:
-    """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
+    """Return the VMs before the plan that the demand does not include.
+
+    Each with the trigger (reason) of its removal.
 
     `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM
     is removed with its whole pool, or by a scale-in.
@@ -443,7 +450,10 @@ def _add_action_for_missing_vm(
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
-    """Return the first changed argument that re-creates the VMs of the pool, in order of precedence, or ""."""
+    """Return the first changed argument that re-creates the VMs of the pool, or "".
+
+    In order of precedence.
+    """
     # A new pool.
     if prior is None:
         return ""
@@ -457,7 +467,9 @@ def record_vm_placements(
     present: Collection[str],
     serial: int,
 ) -> dict[str, Any] | None:
-    """Return the private note of an object with the VMs placed by this plan added to those in `prior`; None if empty.
+    """Return the private note of an object with the VMs placed by this plan.
+
+    Added to those in `prior`; None if empty.
 
     `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of
     the state after apply.

@@ -191,7 +191,10 @@ class _VmPlanner:
         return diagnostics
 
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
-        """Build the VMs of the instances, and reserve the capacity of those in state, then of VMs managed elsewhere."""
+        """Build the VMs of the instances, and reserve capacity.
+
+        For those in state, then for VMs managed elsewhere.
+        """
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
             self.objects[instance.address] = vm_placement_steps.build_vm_object(
@@ -260,7 +263,10 @@ class _VmPlanner:
     def _decide_object_actions(
         self, vm_object: VmObject, demand: VmDemand, evaluation: Evaluation
     ) -> None:
-        """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
+        """Decide the action on an instance and on its VMs.
+
+        As far as known before placement.
+        """
         instance = vm_object.instance
         if instance.is_configured:
             self.blocks.set_predicted_action(instance, evaluation)
@@ -310,7 +316,10 @@ class _VmPlanner:
             self.context.hints.add_objects([vm_object])
 
     def _update_hint_targets(self, vm_object: VmObject) -> None:
-        """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
+        """Compute the demand of an object with hints again.
+
+        With the current locations of the VMs named by hints.
+        """
         instance = vm_object.instance
         handlers = vm_object.instance.type.vms
         assert handlers is not None

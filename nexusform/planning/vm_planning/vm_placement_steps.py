@@ -144,7 +144,10 @@ def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) ->
 
 
 def build_machine_trigger_finder(context: VmContext, vm_object: VmObject) -> Callable[[str], str]:
-    """Return a function from a machine name to the reason (trigger) to move an object's VMs away, "" to keep them."""
+    """Return a function from a machine to the reason to move an object's VMs away.
+
+    The machine is a name, the reason a trigger, "" to keep them.
+    """
     return partial(_find_machine_trigger, context, vm_object.prior.site_id)
 
 
@@ -233,7 +236,10 @@ class _RequestedVm(NamedTuple):
 
 
 def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
-    """Yield those of the requested VMs with one of these keys, pool by pool in the order of the demand."""
+    """Yield those of the requested VMs with one of these keys.
+
+    Pool by pool, in the order of the demand.
+    """
     # Most objects have no such VM, and some have thousands of others.
     for pool in vm_object.pools if keys else ():
         for number, name in zip(pool.numbers, pool.names, strict=True):
@@ -242,7 +248,9 @@ def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Itera
 
 
 def restore_vm_locations(vm_object: VmObject) -> None:
-    """Re-create the VMs of re-created machines at their location if possible, before anything else is placed, so that their capacity is not allocated to others.
+    """Re-create the VMs of re-created machines at their location if possible.
+
+    Before anything else is placed, so that their capacity is not allocated to others.
 
     The rest is placed later, by the rule.
     """
@@ -376,7 +384,10 @@ def _place_vm(
 def _record_placement(
     vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement
 ) -> None:
-    """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
+    """Record the location of a VM placed by this plan.
+
+    And its handle at the scheduler of the site.
+    """
     vm_object.placements.new_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(
         pool=vm.pool.pool,

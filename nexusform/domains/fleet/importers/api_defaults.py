@@ -16,7 +16,10 @@ Object = dict[str, Any]
 
 
 def add_api_server_defaults(body: Mapping[str, Any]) -> Object:
-    """Return a copy of an object with the API server's defaults, if `_FILLERS` has a function for its kind."""
+    """Return a copy of an object with the API server's defaults.
+
+    `_FILLERS` has a function for each kind with defaults.
+    """
     result = copy.deepcopy(dict(body))
     fill = _FILLERS.get((str(result.get("apiVersion")), str(result.get("kind"))))
     if fill is not None:
@@ -41,7 +44,10 @@ def _fill_deployment_defaults(body: Object) -> None:
 
 
 def _fill_stateful_set_defaults(body: Object) -> None:
-    """Fill the defaults of a StatefulSet in place, including its claim templates and pod template."""
+    """Fill the defaults of a StatefulSet in place.
+
+    Its claim templates and pod template are included.
+    """
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(
         spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"}

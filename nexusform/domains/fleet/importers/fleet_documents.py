@@ -1,4 +1,6 @@
-"""Conversion of fleet objects from YAML to the arguments of their blocks, guided by the kind's shape (fleet_shapes.py).
+"""Conversion of fleet objects from YAML to the arguments of their blocks.
+
+The shape of a kind guides it (fleet_shapes.py).
 
 A lenient reading applies the corrections of a closed table and lists them; other mistakes stay
 errors.
@@ -125,7 +127,10 @@ _ALIASES: Final = {"metricSorter": "propertySorter"}
 
 
 class FleetDocument(Struct, frozen=True):
-    """Fleet object: arguments of its spec, text locations of their parts, and the parts covered by `findings`."""
+    """Fleet object: arguments of its spec, their text locations, and findings.
+
+    `findings` cover some parts.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -306,7 +311,10 @@ class _FleetObjectReader:
     def __init__(
         self, notes: DocumentFindings, corrections: ManifestCorrections, version: str
     ) -> None:
-        """Start without locations; `notes` receives errors, `corrections` the warnings about corrected mistakes."""
+        """Start without locations.
+
+        `notes` receives errors, `corrections` the warnings about corrected mistakes.
+        """
         # receives the errors.
         self.notes = notes
         # receives the warnings about corrected mistakes.
@@ -509,7 +517,10 @@ class _FleetObjectReader:
         return "" if intended_name in part.node.data else intended_name
 
     def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
-        """Return the items of a list, or a mapping as its only item (a correction); [] if rejected."""
+        """Return the items of a list, or a mapping as its only item (a correction).
+
+        [] if rejected.
+        """
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:

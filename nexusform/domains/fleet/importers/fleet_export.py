@@ -1,4 +1,6 @@
-"""Hub objects as listed by `kubectl get` -> placements with bindings, policies and resources, and managers of objects.
+"""Hub objects as listed by `kubectl get`, read as placements with bindings and resources.
+
+Also policies, and the managers of objects.
 
 Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux
 and Argo CD.
@@ -95,7 +97,10 @@ class ObservedResourceSnapshot(Struct, frozen=True):
 
 
 class ObservedPlacement(Struct, frozen=True):
-    """Observed placement: its object, bindings by cluster, index, policy (None: not set) and N of its latest policy snapshot, and its resource snapshots, the latest one last.
+    """Observed placement: its object, bindings by cluster, policy and resource snapshots.
+
+    `policy` is the index of its latest policy snapshot, None if not set. The latest resource
+    snapshot is the last.
 
     `policy_index` None: no policy snapshot was captured. `captured_count`: number of captured
     bindings, readable or not. `rejections`: reasons of clusters not picked by the last scheduling.
@@ -292,7 +297,9 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
-    """Return the progress of a binding's cluster (`READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`) and the message of its first failure, "" for none.
+    """Return the progress of a binding's cluster and the message of its first failure.
+
+    The progress is `READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`; the message "" for none.
 
     Conditions of an earlier generation do not count.
     """
@@ -327,7 +334,7 @@ def is_deleting(body: Mapping[str, Any]) -> bool:
 
 
 def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
-    """Yield a problem for each observed binding with an invalid state or without a target cluster."""
+    """Yield a problem for each observed binding with an invalid state or no target cluster."""
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
         spec = get_mapping(binding.body, "spec")
         state = spec.get("state")
@@ -416,7 +423,10 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return the bindings used by a plan, without those in deletion or of placements missing or in deletion."""
+    """Return the bindings used by a plan.
+
+    Those in deletion, or of placements missing or in deletion, are left out.
+    """
     placements = {
         (manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)
     }
@@ -431,7 +441,10 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
-    """Return the name of the placement of an object created by a hub, by its label or else by its own name."""
+    """Return the name of the placement of an object created by a hub.
+
+    By its label, or else by its own name.
+    """
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value

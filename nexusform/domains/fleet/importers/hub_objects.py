@@ -57,7 +57,9 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without status and other server fields, keys sorted, so equal exports have equal text.
+    """Return an object without status and other server fields.
+
+    Keys are sorted, so equal exports have equal text.
 
     The condition of a granted approval stays: users set it.
     """
@@ -123,7 +125,10 @@ _STRIPPERS: Final = {
 
 
 def _sort_mapping_keys(value: Any) -> Any:
-    """Return the value with mappings sorted by key, so JSON and YAML of an object give the same text."""
+    """Return the value with mappings sorted by key.
+
+    JSON and YAML of an object then give the same text.
+    """
     if isinstance(value, Mapping):
         return {name: _sort_mapping_keys(value[name]) for name in sorted(value, key=str)}
     return list(map(_sort_mapping_keys, value)) if isinstance(value, list) else value

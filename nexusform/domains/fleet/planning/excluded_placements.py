@@ -60,7 +60,10 @@ class _ExclusionContext(Struct, frozen=True):
         return "its node does not exist" if node and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
-        """Return why the member of a binding is missing, or removed by this plan; "" if it stays."""
+        """Return why the member of a binding is missing or removed by this plan.
+
+        "" if it stays.
+        """
         if member in self.removed_members:
             return f"its member is removed from the fleet, and {self.reason}"
         return "its member is not in the fleet" if self.is_member_missing(member) else ""
@@ -198,7 +201,10 @@ def _build_exclusion_context(
 
 
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
-    """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
+    """Build a row for every binding and pod in state whose member or node is missing.
+
+    They are missing in the refreshed state.
+    """
     objects = _list_current_attributes(prior.instances)
     context = _ExclusionContext(
         clusters={},
@@ -215,7 +221,9 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
 def _collect_refreshed_node_names(
     objects: Mapping[Address, Mapping[str, Any]], prior: PriorState, registries: PluginRegistries
 ) -> dict[str, set[str]]:
-    """Return the node names of the refreshed `objects` by cluster id, without nodes on missing machines.
+    """Return the node names of the refreshed `objects` by cluster id.
+
+    Nodes on missing machines are left out.
 
     A cluster in state that no longer exists has no names, so all of its nodes are missing.
     """
@@ -334,7 +342,10 @@ def _collect_member_names(
 
 
 def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
-    """Return the members in state missing from the refreshed state: a provider did not find them."""
+    """Return the members in state missing from the refreshed state.
+
+    A provider did not find them.
+    """
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(
         prior.instances, registries
     )

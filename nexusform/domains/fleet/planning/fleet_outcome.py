@@ -106,7 +106,10 @@ def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[Reje
 def build_observed_bindings(
     placements: Iterable[PlacementPlan],
 ) -> Iterator[tuple[Address, Mapping[str, Any]]]:
-    """Yield the attribute `bindings` of each placement found on a hub, as observed before the plan."""
+    """Yield the attribute `bindings` of each placement found on a hub.
+
+    As observed before the plan.
+    """
     for placement in placements:
         # {} if not found on a hub.
         if placement.spec.observed_attributes:
@@ -279,7 +282,10 @@ def build_placement_warnings(
 
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about override changes waiting for a later rollout, since they do not start a rollout themselves."""
+    """Warn about override changes waiting for a later rollout.
+
+    They do not start a rollout themselves.
+    """
     if placement.override_pending_clusters:
         names = format_list(placement.override_pending_clusters, 4)
         text = (
@@ -295,7 +301,10 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about clusters without a binding on the hub, although the hub's status lists them, or the state has one."""
+    """Warn about clusters without a binding on the hub.
+
+    The hub's status lists them, or the state has one.
+    """
     # state has a binding there, the hub has none.
     removed = placement.hub_moves.removed_clusters
     # `deleted`: only in the status.
@@ -341,7 +350,10 @@ def _build_warning(
 
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about the first selector rejected by the hub, or else about every selector without a match."""
+    """Warn about the first selector rejected by the hub, or about those without a match.
+
+    The hub's rejection is reported first.
+    """
     # Selectors come from blocks, else from the text of a manifest: a warning points there.
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
@@ -494,7 +506,10 @@ def _warn_unscheduled_placement(
 def _warn_old_property_name(
     placement: PlacementPlan, iterations: PlacementIterations
 ) -> Iterator[Diagnostic]:
-    """Warn about a policy with the old name of a property, if no member has the property by this name."""
+    """Warn about a policy with the old name of a property.
+
+    Only if no member has the property by this name.
+    """
     policy = placement.spec.configuration.effective_policy
     # Nothing to rename.
     if rename_policy_properties(policy, iterations.member_list) is policy:
@@ -525,7 +540,10 @@ def _warn_old_property_name(
 
 
 def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about changes of resources or overrides on clusters without a staged run in this plan."""
+    """Warn about changes of resources or overrides on clusters without a staged run.
+
+    The run must be in this plan.
+    """
     # Nothing changed, or the strategy is not External.
     if placement.current.staged_trigger is None:
         return

@@ -1,4 +1,7 @@
-"""Fleet phases of a plan: members, hub objects with their pods, placements, and findings on the completed plan."""
+"""Fleet phases of a plan: members, hub objects, placements, and findings.
+
+Hub objects have their pods. The findings are on the completed plan.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -89,7 +92,9 @@ def _build_fleet_contribution(
     fleet: PlannedFleet,
     diagnostics: tuple[Diagnostic, ...],
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions.
+    """Combine the planned fleet with rows of objects outside the plan.
+
+    Functions answer later questions.
 
     Objects excluded by -target get rows of their own. Forgotten objects, only removed from state,
     keep running. If this plan removes their member or node, `lost_rows` replace their rows.

@@ -1,4 +1,7 @@
-"""Fleet as seen by a plan: members with configured or derived figures, their records in state, and observed hubs."""
+"""Fleet as seen by a plan: members, their records in state, and observed hubs.
+
+Members have configured or derived figures.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -72,7 +75,10 @@ class FleetPodPredictor(Protocol):
         """
 
     def remove_pods(self, placement_address: str, cluster: str, /) -> None:
-        """Remove the pods of a placement from a cluster, given by its id or by the name of a member."""
+        """Remove the pods of a placement from a cluster.
+
+        The cluster is given by its id or by the name of a member.
+        """
 
     def recreate_workloads(self, placement_address: str, workloads: Collection[str], /) -> None:
         """Remove the pods of these workloads, since the workloads are re-created on the hub."""

@@ -159,7 +159,10 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
 def _merge_mapping(
     observed: Mapping[str, Any], previous: Mapping[str, Any], configured: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Merge configured fields into observed ones, without those applied before but not configured any more."""
+    """Merge configured fields into observed ones.
+
+    Fields applied before but no longer configured are removed.
+    """
     merged: dict[str, Any] = {}
     for name, value in observed.items():
         if name in configured:

@@ -121,7 +121,10 @@ def assign_object_owners(
 def _collect_contenders(
     placement_bindings: Sequence[PlacementBindings], objects: frozenset[ObjectIdentity]
 ) -> dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]]:
-    """Return the placements that want each of these objects, by cluster and object, in the order of placements."""
+    """Return the placements that want each of these objects, by cluster and object.
+
+    In the order of placements.
+    """
     contenders: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     # `reached`: the clusters changed by its rollout.
     for placement, bindings, reached in placement_bindings:
@@ -222,7 +225,9 @@ def _list_shared_objects_of_placement(
 def _explain_takeover_failure(
     contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload
 ) -> str:
-    """Return the hub's message if a placement cannot take over an object that exists on the cluster, else "".
+    """Return the hub's message if a placement cannot take over an object of the cluster.
+
+    Else "".
 
     `existing` is the manifest of an object added directly, or an observed workload. The apply
     strategy decides with its `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal
@@ -258,7 +263,10 @@ def _explain_takeover_failure(
 
 
 def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on pods: its replicas, and the template of its pods."""
+    """Return whether a workload on a cluster equals the `wanted` object for its pods.
+
+    The compared fields are its replicas and the template of its pods.
+    """
     spec = get_mapping(wanted[0] if wanted else {}, "spec")
     revisions = find_current_revisions(get_mapping(spec, "template"), existing, replica_sets=())
     # None: the existing template is unknown and counts as equal.

@@ -131,7 +131,9 @@ class OverrideIndex:
 def select_overrides(
     overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
 ) -> tuple[FleetOverride, ...]:
-    """Return the overrides with a selector for any of the objects and a rule for a cluster with these labels.
+    """Return the overrides that select any of the objects and have a rule for a cluster.
+
+    By the labels of the cluster.
 
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
@@ -198,7 +200,9 @@ def render_resources(
     cluster: str,
     labels: Mapping[str, str],
 ) -> RenderedResources:
-    """Return a placement's objects changed by the overrides for a cluster, with a hash of the changes, to compare two results.
+    """Return a placement's objects changed by the overrides for a cluster, with a hash.
+
+    The hash of the changes compares two results.
 
     If an override fails, return the unchanged objects with the failure.
     """
@@ -327,7 +331,10 @@ def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
 
 
 def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name: str) -> str:
-    """Return a hub's message for an object (`key` in the envelope) of another scope or namespace than its envelope."""
+    """Return a hub's message for an object that does not fit its envelope.
+
+    Its scope or namespace differs. `key` is its key in the envelope.
+    """
     if not envelope.namespace:
         subject = f"a namespaced object {key} ({namespace}/{name})"
         return f"{subject} {_WRAPPED_MESSAGE} cluster resource envelope {envelope.name}"
@@ -386,7 +393,10 @@ def _apply_object_overrides(
 def _list_matching_rules(
     manifest: Manifest, overrides: Iterable[FleetOverride], labels: Mapping[str, str]
 ) -> Iterator[tuple[FleetOverride, OverrideRule]]:
-    """Yield the overrides of an object, each with its rules for a cluster with these labels, in order."""
+    """Yield the overrides of an object with their rules for a cluster, in order.
+
+    By the labels of the cluster.
+    """
     for override in overrides:
         if is_any_affected(override, (manifest,)):
             for rule in override.rules:

@@ -265,7 +265,9 @@ def _list_added_nodes(
 def _evaluate_site_capacity(
     addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]
 ) -> str:
-    """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
+    """Return "yes" if a site has capacity for an addition, else "no" or "unknown".
+
+    The `additions` of other bindings count.
 
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the
     sum. With 2 and 3 nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with
@@ -432,7 +434,9 @@ def _suggest_replacements(
 def _list_clusters_with_capacity(
     placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase
 ) -> list[str]:
-    """Return the unselected clusters with capacity for a placement on their present nodes, up to a limit.
+    """Return the unselected clusters with capacity for a placement, up to a limit.
+
+    On their present nodes.
 
     Those with capacity for most replicas come first.
     """

@@ -94,7 +94,10 @@ class PlacementIterations(Struct):
     def list_rejections(
         self, placements: Sequence[PlacementPlan]
     ) -> dict[Address, tuple[Rejection, ...]]:
-        """Return the rejections of clusters without a binding by placement, for members after the last iteration."""
+        """Return the rejections of clusters without a binding, by placement.
+
+        For members after the last iteration.
+        """
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = collect_clusters(placement.bindings)
@@ -185,7 +188,10 @@ def _plan_rejoining_members(
 
 
 def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
-    """Remove the bindings of a placement to members that left, even those kept by a blocked rollout."""
+    """Remove the bindings of a placement to members that left.
+
+    Even those kept by a blocked rollout.
+    """
     placement.rejoining_members = frozenset(
         collect_clusters(placement.spec.prior_bindings) & rejoining
     )
@@ -348,7 +354,7 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings.
+    """Determine object owners, remove pods of removed bindings, and predict other pods.
 
     Bindings in `iterations.placed` have their pods from an earlier pass. All removals are first:
     they free resources on the nodes.
@@ -393,7 +399,10 @@ def _find_clusters_losing_pods(
     clusters_with_objects: AbstractSet[str],
     iterations: PlacementIterations,
 ) -> Iterator[str]:
-    """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
+    """Yield the clusters with pods of a placement in state that this plan removes.
+
+    Or re-creates.
+    """
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         # The placement is replaced, or its binding is released, even if a new one follows.
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters

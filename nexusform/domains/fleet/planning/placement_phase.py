@@ -478,7 +478,10 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
 def _warn_bindings_of_departed_members(
     placement: PlacementPlan, departed: Sequence[str]
 ) -> Iterator[Diagnostic]:
-    """Warn about bindings on departed members not removed by a rollout, if they became Unscheduled in this plan."""
+    """Warn about bindings on departed members not removed by a rollout.
+
+    They became Unscheduled in this plan.
+    """
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
     staying = [
         cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED

@@ -319,7 +319,10 @@ class PlacementPlan(Struct):
 
     @property
     def has_changes(self) -> bool:
-        """Whether this plan changes a binding or the resources of a cluster, also by other owners of objects."""
+        """Whether this plan changes a binding or the resources of a cluster.
+
+        Also by other owners of objects.
+        """
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
         nothing = RenderedResources(())
@@ -446,7 +449,10 @@ class PlacementPlan(Struct):
 
     @property
     def departed_clusters(self) -> frozenset[str]:
-        """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
+        """Bound clusters that left or are leaving the fleet.
+
+        Their resources are removed with them.
+        """
         bound = collect_clusters(self.bindings)
         members = self.selection.clusters.labels.keys()
         leaving = self.selection.clusters.leaving
@@ -514,7 +520,10 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_failing_apply(self) -> frozenset[str]:
-        """Clusters with a binding and a failure to apply, by configuration or as reported by a hub."""
+        """Clusters with a binding and a failure to apply.
+
+        By configuration, or as reported by a hub.
+        """
         # No evidence of an apply failure.
         failed_overrides = self.current.applied.failed_clusters
         failing = (
@@ -541,7 +550,9 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated override snapshots, or none if no rollout to the `latest` resource snapshot starts.
+        """Return the clusters with outdated override snapshots.
+
+        None if no rollout to the `latest` resource snapshot starts.
 
         It starts for an override naming the placement, a changed strategy, an eviction, a retry by
         the hub, a new or removed binding, or new resources. Other overrides start no rollout.
@@ -569,7 +580,10 @@ class PlacementPlan(Struct):
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
-        """Clusters with a changed result of overrides, applied only by a rollout after this plan."""
+        """Clusters with a changed result of overrides.
+
+        Only a rollout after this plan applies it.
+        """
         # staged runs have a warning of their own.
         if self.spec.is_external or not self.current.differing_clusters:
             return ()

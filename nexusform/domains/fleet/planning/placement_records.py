@@ -1,4 +1,6 @@
-"""Placements in state: computed attributes, and the private note with resource snapshots and the resources on each cluster, every object once.
+"""Placements in state: computed attributes, and the private note.
+
+The note has resource snapshots, and the resources on each cluster, every object once.
 
 `snapshots`: [{"index", "hash", "objects": [hash...]}, ...], oldest first; a run may name these.
 
@@ -128,7 +130,9 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
-    """Read the applied resources from the private data (`note`) of a placement in state, for the clusters of `bindings` with resources.
+    """Read the applied resources of a placement in state from its private data.
+
+    `note` is the data. Only for the clusters of `bindings` with resources.
 
     Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
     """
@@ -425,7 +429,10 @@ def read_scheduling(
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:
-    """Return the result of an eviction as recorded in the attribute `evictions` of its placement."""
+    """Return the result of an eviction as recorded by its placement.
+
+    In the attribute `evictions`.
+    """
     return {
         "name": name,
         "cluster_name": eviction.cluster,

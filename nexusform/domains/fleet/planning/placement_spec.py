@@ -110,7 +110,10 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def strategy_changed(self) -> bool:
-        """Whether the block `strategy` changed: its type, the rolling update or the apply strategy."""
+        """Whether the block `strategy` changed.
+
+        Its type, the rolling update or the apply strategy.
+        """
         previous = self.previous_configuration
         current = self.configuration
         settings = (current.strategy, current.rolling_update, current.apply)
@@ -196,7 +199,10 @@ def build_placement_spec(
     configuration: FleetPlacement,
     observed_attributes: Mapping[str, Any] = NOT_OBSERVED,
 ) -> PlacementSpec:
-    """Build the specification of an instance from its configuration, its state and `observed_attributes` (read from a hub; they have priority over the state).
+    """Build the specification of an instance.
+
+    From its configuration, its state and `observed_attributes`, which are read from a hub and have
+    priority over the state.
 
     A re-created placement starts without state.
     """

@@ -1,4 +1,7 @@
-"""Hub objects of a plan: manifests, overrides, budgets, evictions and runs, in state and after the plan."""
+"""Hub objects of a plan, in state and after it.
+
+Manifests, overrides, budgets, evictions and runs.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -170,7 +173,9 @@ class PlannedHub(Struct, dict=True):
         return budgets
 
     def add_instance(self, instance: Instance) -> None:
-        """Add the planned object of an instance to the objects of its kind, and report changed immutable fields.
+        """Add the planned object of an instance to the objects of its kind.
+
+        Changed immutable fields are reported.
 
         Only evictions to be executed (new, or pending on the hub) and approved approval requests
         are added.
@@ -209,7 +214,9 @@ class PlannedHub(Struct, dict=True):
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement, by member and identity of the object: the address of its block, and the object.
+        """Return the objects added to members' clusters without a placement.
+
+        By member and identity of the object: the address of its block, and the object.
 
         Blocks name a cluster by its id, or else by its member.
         """
@@ -225,7 +232,10 @@ class PlannedHub(Struct, dict=True):
         return by_member
 
     def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
-        """Add the objects of a manifest to its cluster, or else to the hub, and the findings about its envelopes."""
+        """Add the objects of a manifest to its cluster, or else to the hub.
+
+        Also the findings about its envelopes.
+        """
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append(
                 (instance, objects.manifests)
@@ -341,7 +351,10 @@ class PlannedHub(Struct, dict=True):
 
 
 def _build_failed_run_warning(instance: Instance, reason: str) -> Diagnostic:
-    """Build the warning about a staged run that ended without success on a hub, for the hub's `reason`."""
+    """Build the warning about a staged run that ended without success on a hub.
+
+    `reason` is the hub's.
+    """
     advice = "The run cannot continue. Create another run."
     if "no scheduled or to-be-deleted bindings found" in reason:
         advice = "A hub reports this for every run that only deletes. No action is needed."

@@ -64,7 +64,9 @@ def build_members(
     observed: Mapping[str, FleetMember],
     missing_members: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
-    """Return the members by name, including those removed by the plan, and errors about unknown clusters.
+    """Return the members by name, and errors about unknown clusters.
+
+    Members removed by the plan are included.
 
     `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by
     name, even without configuration. `missing_members` are names of members in state, not found by

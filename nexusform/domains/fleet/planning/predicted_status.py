@@ -125,7 +125,10 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
-    """Return True if a bound cluster has a configured apply failure not reported in the status yet."""
+    """Return whether a bound cluster has a configured apply failure not reported yet.
+
+    The status does not have it.
+    """
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = placement.find_reported_clusters("Applied", FALSE)
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
@@ -148,7 +151,10 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
 
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
-    """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
+    """Return the clusters with a predicted pod without a node.
+
+    Its workload has a tracked availability.
+    """
     waiting_clusters: set[str] = set()
     for cluster, workloads in placement.workloads.items():
         # Such as "shop/Deployment/web".
@@ -269,7 +275,10 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
 def _adjust_for_apply_strategy(
     placement: PlacementPlan, cluster: str, progress: ClusterProgress
 ) -> ClusterProgress:
-    """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
+    """Return the progress with unknown conditions.
+
+    Used if a staged run has not distributed the apply strategy yet.
+    """
     apply = placement.spec.find_apply_strategy(cluster)
     # Not known, or distributed by this plan.
     if apply is None or cluster in placement.rollout.clusters:

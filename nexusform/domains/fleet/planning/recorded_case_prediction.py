@@ -1,4 +1,7 @@
-"""Prediction of one recorded decision of a fleet hub: the clusters of a placement after a change."""
+"""Prediction of one recorded decision of a fleet hub.
+
+The clusters of a placement after a change.
+"""
 
 import json
 from collections.abc import Iterable, Mapping

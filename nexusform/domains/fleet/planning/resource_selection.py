@@ -165,7 +165,10 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
 
 
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
-    """Return the indexes of selectors without a match, in the placement's own namespace or a selected one."""
+    """Return the indexes of selectors without a match.
+
+    In the placement's own namespace, or in a selected one.
+    """
     namespaces = collect_namespace_names(objects) | {placement.namespace}
     empty_selectors = []
     for number, selector in enumerate(placement.selectors):
@@ -320,7 +323,10 @@ class SnapshotStore:
         return self.snapshots[-1].index if self.snapshots else None
 
     def lock_cluster(self, cluster: str, index: int, renderer: ClusterRenderer) -> None:
-        """Use this renderer from now on for a cluster with the snapshot of this index, as a staged run requires."""
+        """Use this renderer from now on for a cluster with the snapshot of this index.
+
+        A staged run requires it.
+        """
         self._locked_renderers[cluster] = index, renderer
 
     def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:
@@ -328,7 +334,10 @@ class SnapshotStore:
         return AppliedResources(self.snapshots).find_snapshot(index)
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
-        """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
+        """Return the resources of a snapshot for a cluster.
+
+        None without such a snapshot or member.
+        """
         # fixed at the start of a run.
         locked_index, renderer = self._locked_renderers.get(cluster, (None, None))
         if renderer is not None and locked_index == index:

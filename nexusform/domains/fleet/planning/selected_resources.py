@@ -241,7 +241,10 @@ def _get_captured_overrides(
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
-    """Return the bound clusters to be changed if snapshot `index` were applied with the present overrides."""
+    """Return the bound clusters that snapshot `index` would change.
+
+    With the present overrides.
+    """
     pairs = _pair_current_and_new_resources(comparison, index)
     return [
         cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)
@@ -251,7 +254,10 @@ def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -
 def _pair_current_and_new_resources(
     comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
-    """Yield each bound cluster, its current resources, and those of snapshot `index` with the present overrides."""
+    """Yield each bound cluster, its current resources, and those of snapshot `index`.
+
+    With the present overrides.
+    """
     for binding in comparison.spec.prior_bindings:
         current = comparison.applied.on_cluster.get(binding.cluster)
         new = comparison.snapshot_store.render_cluster(index, binding.cluster)
@@ -391,7 +397,10 @@ def _find_observed_failure(rendered: RenderedResources, observed_binding: Mappin
 def _build_assumed_resources(
     spec: PlacementSpec, selection: ResourceSelection, index: int, objects: tuple[Manifest, ...]
 ) -> AppliedResources:
-    """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
+    """Return these objects as the only snapshot.
+
+    It is applied to each cluster with the current overrides.
+    """
     renderer = ClusterRenderer(objects, selection.overrides, selection.clusters.labels)
     on_cluster = {
         # None: no member.

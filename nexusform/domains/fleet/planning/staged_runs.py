@@ -452,7 +452,10 @@ def _explain_outdated_run(
 def _select_run_overrides(
     placement: PlacementPlan, plan: StagedRunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
-    """Return the overrides applied by a run, and by cluster the positions of its overrides in this list."""
+    """Return the overrides applied by a run, and their positions by cluster.
+
+    The positions are those in this list.
+    """
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     selection = placement.selection
     for cluster in plan.updated_clusters:

@@ -55,7 +55,9 @@ _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_F
 
 
 class _ChangedInstance(Struct, frozen=True):
-    """Instance with a step in this plan, its fleet objects before and after, and its position in the plan.
+    """Instance with a step in this plan: its position, and its fleet objects.
+
+    The objects before and after the plan.
 
     `identities` are the objects of a manifest; `placement_keys` the types of the versions, each
     with the key of its placement. A strategy has its own key.
@@ -103,10 +105,17 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOve
 
 
 class _ChangedIndex:
-    """Changed objects by position, and positions by identity of their content, by type and placement, and of members: those not removed, those changed, and those with other labels."""
+    """Changed objects by position, and positions by identity and by members.
+
+    The identity is that of the content, by type and placement. Members are those not removed, those
+    changed, and those with other labels.
+    """
 
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
-        """Index the changed objects by content and placement, and sort the members by kind of change."""
+        """Index the changed objects by content and placement.
+
+        Members are sorted by kind of change.
+        """
         self.by_position = {item.position: item for item in changed_objects}
         # positions of manifests by object in them.
         self._by_identity: dict[ObjectIdentity, list[int]] = {}
@@ -151,7 +160,10 @@ class _ChangedIndex:
             yield from self._by_identity[identity]
 
     def find_positions(self, kind: type, *placements: str) -> Iterator[int]:
-        """Yield the positions of the changed objects of a class, for any of these placements (keys)."""
+        """Yield the positions of the changed objects of a class.
+
+        For any of these placements (keys).
+        """
         for key in placements:
             yield from self._by_placement.get((kind, key), ())
 
@@ -159,7 +171,9 @@ class _ChangedIndex:
 def _find_awaited_steps(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the rollout.
+    """Yield the positions of the steps to complete before the step of a changed object.
+
+    For the placement of the rollout.
 
     A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
     follow it.
@@ -207,7 +221,9 @@ def _find_awaited_steps(
 def _find_inputs_of_run(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval.
+    """Yield the steps for the objects that a hub reads when it starts a run.
+
+    Or when it continues one after an approval.
 
     A run also follows the earlier runs of the placement completed by this plan.
     """
@@ -234,7 +250,10 @@ def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride
 
 
 def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield the steps with an effect on the clusters of a rollout that content or an override starts: new labels of members, and the switch of the placement to staged runs."""
+    """Yield the steps with an effect on the clusters of a rollout by content or override.
+
+    New labels of members, and the switch of the placement to staged runs.
+    """
     # "" is no placement.
     if rollout.placement:
         yield from index.relabeled_members
@@ -275,7 +294,9 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each changed object that may wait, and warnings.
+    """Return the addresses to complete before the step of each changed object, and warnings.
+
+    For objects that may wait.
 
     Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are
     about overrides created after the start of a rollout.
@@ -310,7 +331,10 @@ def compute_step_order(
 def _warn_late_overrides(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """Yield (address, warning) for each override created after the start of the rollout of its objects: `changed` has these objects and the new namespace of the override, so it is applied first."""
+    """Yield (address, warning) for each override created after its objects' rollout starts.
+
+    `changed` has these objects and the new namespace of the override, so it is applied first.
+    """
     content = changed.versions[-1]
     if not isinstance(content, HubObjects) or rollout.is_new:
         return
@@ -342,7 +366,10 @@ class _RolloutIndex:
     def __init__(
         self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub
     ) -> None:
-        """Collect the overrides of all placements, and order the placements with a reason for other steps to wait."""
+        """Collect the overrides of all placements, and order placements with a reason to wait.
+
+        Other steps wait for them.
+        """
         self._placements = placements
         self._hub = hub
         # By key of the placement, filled by `get`.
@@ -383,7 +410,9 @@ class _RolloutIndex:
         return ranks
 
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
-        """Return the placements with the content of a changed manifest, or of an override, in the order of `ordered_placements`.
+        """Return the placements with the content of a changed manifest or override.
+
+        In the order of `ordered_placements`.
 
         A rank is the position of a placement there; placements not in it are left out.
         """
@@ -470,7 +499,9 @@ def _list_affected_placements(
 
 
 def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
-    """Return why the step at `address` must wait for the one at `awaited`, and the remedy if a dependency prevents it: (reason, remedy).
+    """Return why the step at `address` must wait for `awaited`, and the remedy.
+
+    The remedy is needed if a dependency prevents it.
 
     The types of the two objects decide.
     """
@@ -505,7 +536,10 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the fleet objects with a step in this plan, in planning order, with the versions before and after it."""
+    """Yield the fleet objects with a step in this plan, with both versions.
+
+    In planning order, before and after the step.
+    """
     for position, instance in enumerate(instances):
         # None: not a fleet object.
         build = instance.type.build_fleet_object

@@ -116,7 +116,9 @@ def _list_bindings(plan: Plan) -> list[PlacementChange]:
 
 
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
-    """Build the matrix of the placements (rows) and clusters (columns) of a plan, those with changed bindings first.
+    """Build the matrix of the placements (rows) and clusters (columns) of a plan.
+
+    Placements with changed bindings come first.
 
     Clusters picked by no placement are columns only in a small fleet. With too many columns there
     is no grid.
@@ -246,7 +248,10 @@ def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
-    """Render a row for each group of equal placements, with a column per cluster and the binding in each cell."""
+    """Render a row for each group of equal placements.
+
+    There is a column per cluster, with the binding in each cell.
+    """
     placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
         cells = []
@@ -399,7 +404,10 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
 
 
 def render_pods_part(plan: Plan) -> Part:
-    """Render the pods affected by the plan, of fleets and of sites without one; None without any."""
+    """Render the pods affected by the plan, of fleets and of sites without one.
+
+    None without any.
+    """
     return render_pods([row for row in plan.placements if row.kind == POD])
 
 
@@ -526,7 +534,10 @@ def _render_lines(matrix: FleetMatrix, cluster_offsets: Mapping[str, int]) -> li
 
 
 def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
-    """Render one cell: white with the rejection if there is no binding, else coloured by the change of the binding."""
+    """Render one cell: coloured by the change of the binding.
+
+    Without a binding it is white, with the rejection.
+    """
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
     width = _CELL_WIDTH - _CELL_GAP

@@ -1,4 +1,7 @@
-"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, and a script with node labels."""
+"""Exports of a plan: YAML of fleet objects for GitOps tools, and node labels.
+
+The labels are set by a script.
+"""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +110,10 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
 def _list_export_limitations(
     objects: Sequence[_ExportedObject], registries: PluginRegistries
 ) -> Iterator[str]:
-    """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
+    """Yield a sentence for each limitation of the export.
+
+    It has the addresses of the objects it affects.
+    """
     # By key of _LIMITATION_TEXTS.
     by_limitation = group_by(objects, _find_limitation)
     # exported in full.
@@ -203,7 +209,10 @@ def _render_documents(
 def _build_fleet_object(
     type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Build the API object from the blocks of an instance, or from its manifest, with mistakes corrected (lenient)."""
+    """Build the API object from the blocks of an instance, or from its manifest.
+
+    Mistakes are corrected (lenient).
+    """
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
@@ -267,7 +276,9 @@ def _is_argument_needed(
 
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks.
+    """Return the arguments that differ from their defaults, in the API's form.
+
+    With nested blocks.
 
     Names become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes
     `clusterSelectorTerms`.

@@ -137,7 +137,10 @@ def _describe_missing_and_unscheduled_clusters(reason: PlacementReason) -> Itera
 
 
 def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
-    """Yield sentences about the batches of picks, one per scheduling cycle, or about ranks without a pick."""
+    """Yield sentences about the batches of picks, or about ranks without a pick.
+
+    There is a batch per scheduling cycle.
+    """
     batches = explanation.batches
     if len(batches) > 1:
         batch_texts = ", ".join(
@@ -203,7 +206,10 @@ def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
 
 
 def _build_table(explanation: PlacementExplanation) -> Table:
-    """Build a row per cluster, with ranks and scores if there are any, and batches if there are several."""
+    """Build a row per cluster, with ranks, scores and batches.
+
+    Ranks and scores if there are any, batches if there are several.
+    """
     clusters = explanation.clusters
     if all(cluster.affinity_score is None for cluster in clusters):  # no PickN
         plain_rows = tuple(
@@ -331,7 +337,10 @@ def _build_verdict_section(
 def _describe_batch_and_rank(
     cluster: ClusterExplanation, explanation: PlacementExplanation
 ) -> Iterator[str]:
-    """Yield the batch that picked a cluster, if there are several, and its rank compared with the last pick."""
+    """Yield the batch that picked a cluster, and its rank compared with the last pick.
+
+    Only if there are several batches.
+    """
     # One batch per scheduling cycle.
     if cluster.batch is not None and len(explanation.batches) > 1:
         yield f"Picked in batch {cluster.batch} of {len(explanation.batches)}."
@@ -581,7 +590,10 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
-    """Build the section with a row per rejecting rule; nodes with equal rejections share the rows."""
+    """Build the section with a row per rejecting rule.
+
+    Nodes with equal rejections share the rows.
+    """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for verdict in nodes:
         reasons = []

@@ -55,7 +55,10 @@ def collect_clusters(bindings: Iterable[Binding]) -> set[str]:
 
 
 def select_scheduled_bindings(bindings: Iterable[Binding]) -> list[Binding]:
-    """Return the bindings picked by the scheduler, rolled out or not; Unscheduled ones are omitted."""
+    """Return the bindings picked by the scheduler, rolled out or not.
+
+    Unscheduled ones are omitted.
+    """
     return [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
 
 

@@ -91,7 +91,10 @@ def build_violations(*rules: tuple[object, Path, str]) -> list[Problem]:
 
 
 def build_hub_difference_warning(path: Path, detail: str) -> Problem:
-    """Build a warning about behaviour of a real hub different from the plan; `detail` is a clause."""
+    """Build a warning about behaviour of a real hub that differs from the plan.
+
+    `detail` is a clause.
+    """
     return Problem(path, UNUSUAL, detail, Severity.WARNING)
 
 
@@ -127,7 +130,10 @@ def check_policy(policy: Policy) -> list[Problem]:
 
 
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
-    """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
+    """Return the problems of fields that the placement type does not support.
+
+    The texts are those of the hub's webhook.
+    """
     kind = policy.placement_type
     # In the order of the enumeration.
     pick_all, pick_fixed, pick_n = PlacementType

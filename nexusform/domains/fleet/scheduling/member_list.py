@@ -1,4 +1,6 @@
-"""Members of a fleet in name order, indexed for rules over sets of members, and a placement's bindings as such sets (`BindingTable`).
+"""Members of a fleet in name order, indexed for rules over sets of members.
+
+`BindingTable` has a placement's bindings as such sets.
 
 A set of members is an integer with bits in name order: member i is `1 << i`. The highest bit is the
 largest name, KubeFleet's tie-break.
@@ -209,12 +211,18 @@ class BindingTable:
 
     @property
     def current(self) -> Mask:
-        """Bit mask of members with a Scheduled or Bound binding under the present policy snapshot."""
+        """Bit mask of members with a Scheduled or Bound binding.
+
+        Under the present policy snapshot.
+        """
         return self.scheduled | self.bound
 
     @property
     def masks(self) -> BindingMasks:
-        """Bit masks used by rules: members with a current binding, and with one of an earlier policy."""
+        """Bit masks used by rules: members with a current or an earlier binding.
+
+        An earlier one is of an earlier policy.
+        """
         return BindingMasks(self.current, self.obsolete)
 
     def get_binding(self, position: int) -> Binding:

@@ -429,7 +429,10 @@ def _compute_scores(
 def _compute_preference(
     term: PreferredTerm, member_list: MemberList, position: int
 ) -> PreferredTermScore:
-    """Return the points of a member from one preferred term, with the sorting property if it has one."""
+    """Return the points of a member from one preferred term.
+
+    With the sorting property if it has one.
+    """
     single_policy = Policy(preferred_terms=(term,))
     scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)
     points = scores[position]

@@ -434,7 +434,10 @@ def _build_cluster_status(
 def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
+    """Yield a status without a name for each missing cluster, with a rejection reason.
+
+    Of a PickN or PickFixed.
+    """
     requested_count = policy.count_requested_clusters(number) or 0
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:

@@ -59,7 +59,10 @@ class Readiness(Struct, frozen=True):
 
 
 class RolloutWave(Struct, frozen=True):
-    """Clusters with a binding deleted, updated in place or bound at once; then a wait in seconds."""
+    """Clusters with a binding deleted, updated in place or bound at once.
+
+    Then a wait in seconds.
+    """
 
     deleted_clusters: tuple[str, ...]
     updated_clusters: tuple[str, ...]
@@ -165,7 +168,9 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the resources of `resource_snapshot` (the latest), or the rollout is blocked.
+    """Simulate waves until all clusters have the resources of `resource_snapshot`.
+
+    That is the latest. Or until the rollout is blocked.
 
     `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters
     are ready.

@@ -167,7 +167,10 @@ def _apply_filters(
     member_list: MemberList,
     binding_masks: BindingMasks,
 ) -> FilterResult | CycleAbort:
-    """Return the result extended by these filters, or the abort of the first one unable to decide."""
+    """Return the result extended by these filters.
+
+    Or the abort of the first one unable to decide.
+    """
     eligible = start.eligible
     rejected_by_rule = list(start.rejected_by_rule)
     for rule in rules:
@@ -477,7 +480,9 @@ def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding,
 def _build_rejections(
     filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
 ) -> Iterable[Decision]:
-    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason.
+    """Yield the decisions on members that KubeFleet reports as filtered out.
+
+    Each has the first rule's reason.
 
     Sets of members are bit masks: bit 2 is the member at position 2. Members bound already are not
     reported.

@@ -1,4 +1,4 @@
-"""Kubernetes manifests: parsing, validation as by the API server, and conversion to pods and nodes."""
+"""Kubernetes manifests as pods and nodes: parsing, validation as by the API server, conversion."""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -22,7 +22,10 @@ _RETAIN: Final = "Retain"
 
 
 class ClaimOwner(Struct, frozen=True):
-    """StatefulSet of a claim (namespace, name), and whether claims outlive scale-in and deletion."""
+    """StatefulSet of a claim, and whether claims outlive scale-in and deletion.
+
+    `stateful_set` is its namespace and name.
+    """
 
     stateful_set: tuple[str, str]
     outlives_scaling: bool
@@ -30,7 +33,9 @@ class ClaimOwner(Struct, frozen=True):
 
 
 class ApplianceClaim(Struct, frozen=True):
-    """Claim on the appliance: the requested bytes (None: unreadable), and the capacity of its volume (None if unknown).
+    """Claim on the appliance: the requested bytes and the capacity of its volume.
+
+    None: the amount is unreadable, or the capacity unknown.
 
     `is_bound`: whether it has a volume; None if not observed.
     """
@@ -42,7 +47,10 @@ class ApplianceClaim(Struct, frozen=True):
 
     @property
     def final_size(self) -> int:
-        """Bytes after the plan: the larger of request and current capacity, as a volume never shrinks."""
+        """Bytes after the plan: the larger of request and current capacity.
+
+        A volume never shrinks.
+        """
         return max(self.size or 0, self.capacity or 0)
 
     @property
@@ -128,7 +136,10 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def list_template_claims(
         self, manifest: Manifest, spec: Fields
     ) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the claims of a StatefulSet by `namespace/name`, one per template and ordinal of a pod."""
+        """Yield the claims of a StatefulSet, one per template and ordinal of a pod.
+
+        They are named `namespace/name`.
+        """
         policy = spec.get_mapping("persistentVolumeClaimRetentionPolicy")
         owner = ClaimOwner(
             (manifest.namespace, manifest.name),
@@ -147,7 +158,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def build_existing_claim(
         self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None
     ) -> ApplianceClaim:
-        """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
+        """Return the appliance claim of an existing object, with its volume's capacity if bound."""
         claim_name = (manifest.namespace, manifest.name)
         status = read_silently(manifest, "status")
         size = _parse_bytes(spec.get_mapping("resources").get_mapping("requests"))

@@ -37,7 +37,9 @@ class CsiStorageCapacity(Struct, frozen=True):
 
 
 class CsiLimits(Struct, frozen=True):
-    """Limits by node and driver, attached volumes, drivers with free storage to check, and free storage by class.
+    """Limits by node and driver, attached volumes, and free storage.
+
+    Free storage has the drivers to check, and the amounts by class.
 
     Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
     """
@@ -66,7 +68,7 @@ class CsiLimits(Struct, frozen=True):
 
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
-    """Return the volume limits, attachments and free storage of CSI drivers, read from the objects of a cluster."""
+    """Return the volume limits, attachments and free storage of CSI drivers of a cluster."""
     # Of attached volumes, by node and driver.
     maximums: dict[tuple[str, str], int] = {}
     # node, driver, volume.
@@ -163,6 +165,9 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
 
 
 def has_unknown_storage(manifests: Iterable[Manifest]) -> bool:
-    """Return whether a CSI driver limits volumes by free storage, but no CSIStorageCapacity shows the free storage."""
+    """Return whether a CSI driver limits volumes by free storage that no object shows.
+
+    The objects are CSIStorageCapacity.
+    """
     csi = collect_csi_objects(manifests)
     return bool(csi.checked_drivers) and not csi.capacities

@@ -86,7 +86,10 @@ class DeviceObjects(Struct, frozen=True):
 
 
 class PodDeviceClaims(Struct, frozen=True):
-    """Claims of a pod; () and `is_unknown` if some facts about them are not evaluated by this program."""
+    """Claims of a pod.
+
+    (), with `is_unknown`, if this program does not evaluate some facts about them.
+    """
 
     claims: tuple[DeviceClaim, ...] = ()
     is_unknown: bool = False
@@ -153,7 +156,10 @@ def _list_used_features(
 def collect_device_inventory(
     manifests: Iterable[Manifest], observed_objects: Iterable[Manifest] = ()
 ) -> DeviceInventory:
-    """Return the devices of the ResourceSlices in `manifests`, and the devices allocated to observed ResourceClaims."""
+    """Return the devices of the ResourceSlices in `manifests`, and the allocated ones.
+
+    ResourceClaims show the allocation.
+    """
     slices = {item.name: item for item in select_manifests(manifests, _GROUP, _SLICE)}
     allocations = {
         _get_full_name(item): _list_allocated_devices(item.body)
@@ -457,7 +463,10 @@ class _DeviceClaimReader:
 
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of a live pod's ResourceClaims, those from templates and for extended resources included."""
+    """Return the names of a live pod's ResourceClaims.
+
+    They include those from templates and for extended resources.
+    """
     # A reference to a template has no claim name.
     references = [*list_mappings(body, "spec", "resourceClaims")]
     references += list_mappings(body, "status", "resourceClaimStatuses")

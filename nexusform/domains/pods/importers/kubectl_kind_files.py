@@ -13,7 +13,7 @@ _SUFFIX: Final = ".error"
 
 
 class KubectlKindFiles(Struct, frozen=True):
-    """Files of a directory with their contents, the kinds without a file, and the problems found."""
+    """Files of a directory with their contents, the missing kinds, and the problems found."""
 
     contents: tuple[tuple[str, bytes], ...]
     unread_kinds: tuple[str, ...]
@@ -47,7 +47,10 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
 def list_dump_errors(
     directory: str | None, context: ReadContext, *, ignored_message: str | None = None
 ) -> Iterator[Problem]:
-    """Yield a warning with kubectl's message for each kind not listed, but not messages with `ignored_message`."""
+    """Yield a warning with kubectl's message for each kind not listed.
+
+    Messages with `ignored_message` are left out.
+    """
     if directory is None:
         # files are named instead.
         return

@@ -148,7 +148,9 @@ _Object = Mapping[str, Any]
 
 
 class ObservedNode(Struct, frozen=True):
-    """Registered node: its capacity and allocatable resources, the sizes of its images in bytes, and the version of its kubelet, () if unknown.
+    """Registered node: capacity, allocatable resources, images and kubelet version.
+
+    Sizes of images are in bytes. The version is () if unknown.
 
     `ready` is the status of its Ready condition ("" without one), `heartbeat` its newest heartbeat
     in seconds since 1970.
@@ -441,7 +443,10 @@ def _reduce_pod(body: _Object) -> _Object:
 
 @lru_cache(maxsize=32)
 def parse_snapshot(text: str) -> KubectlSnapshot:
-    """Parse a text written by `KubectlOutput.encode`; return an empty snapshot for one not in JSON."""
+    """Parse a text written by `KubectlOutput.encode`.
+
+    Return an empty snapshot for a text not in JSON.
+    """
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -522,7 +527,10 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 
 def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
-    """Return CPU (in milli), memory (in bytes) and other resources; an invalid amount counts as 0."""
+    """Return CPU (in milli), memory (in bytes) and other resources.
+
+    An invalid amount counts as 0.
+    """
     other_resources = {
         name: parse_amount(amount)
         for name, amount in amounts.items()
@@ -547,7 +555,10 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
 def _build_pod(
     title: str, body: _Object, *, storage: Storage, devices: DeviceObjects, is_complete: bool
 ) -> ObservedPod:
-    """Return the record of a pod stored in a snapshot (`title`: namespace/name), its spec parsed like a manifest's."""
+    """Return the record of a pod stored in a snapshot.
+
+    `title` is its namespace/name. Its spec is parsed like a manifest's.
+    """
     namespace, _, name = title.partition("/")
     kind, owner_name = _find_controller(name, body)
     spec = dict(body["spec"])

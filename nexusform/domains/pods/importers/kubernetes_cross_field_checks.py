@@ -67,7 +67,10 @@ def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
-    """Yield the failures in the template of a controller with pods running forever (all but Jobs)."""
+    """Yield the failures in the template of a controller with pods running forever.
+
+    These are all controllers but Jobs.
+    """
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -83,7 +86,7 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Yield a failure if the selector of a workload is empty or does not select the labels of its template.
+    """Yield a failure if a workload's selector is empty or does not select its template's labels.
 
     `spec` is the spec of the workload. Its missing or invalid fields are reported by other checks.
     """
@@ -150,7 +153,10 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
-    """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
+    """Yield failures of the volume mounts in a pod template.
+
+    Paths start below the spec of its workload.
+    """
     claims = {
         claim.get_node("metadata", "name").text
         for claim in spec.get_node("volumeClaimTemplates").list_items()
@@ -159,7 +165,9 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator[CheckFailure]:
-    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner.
+    """Yield a failure for each mounted volume that neither the pod nor its owner has.
+
+    The owner has claim templates (`claims`).
 
     `pod_path`: the path of the pod spec below the checked object.
     """

@@ -247,7 +247,10 @@ def parse_pod_spec(
 
 
 def _sum_container_requests(spec: Fields) -> tuple[int, int]:
-    """Return the CPU and memory requested by the containers, without init containers, overhead and pod requests."""
+    """Return the CPU and memory requested by the containers of a pod.
+
+    Init containers, overhead and pod requests do not count.
+    """
     total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(total, _get_effective_requests(container, reports_problems=False))
@@ -354,7 +357,10 @@ def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
 
 
 def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
-    """Return the host ports of a pod: explicit ones, and with host networking all container ports."""
+    """Return the host ports of a pod.
+
+    They are the explicit ones, and with host networking all container ports.
+    """
     shares_network = spec.get_flag("hostNetwork")
     ports = []
     for container in (*spec.list_mappings("containers"), *_list_sidecars(spec)):
@@ -430,7 +436,9 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`).
+    """Return the maximum amount of each resource used by a pod.
+
+    `read_amounts` reads the amounts of a container.
 
     It is the larger of two: the sum of all containers and sidecars, and the maximum of any init
     container together with the sidecars started before it.
@@ -602,7 +610,9 @@ def _parse_pod_term(
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Return a selector that also requires the pod's own label values of matchLabelKeys, and excludes those of mismatchLabelKeys.
+    """Return a selector that also compares the label values of the pod itself.
+
+    It requires those of matchLabelKeys and excludes those of mismatchLabelKeys.
 
     Keys without a label are ignored. None selects nothing.
     """

@@ -366,7 +366,7 @@ policy_v1.PodDisruptionBudgetSpec minAvailable:share maxUnavailable:share
 scheduling_v1.PriorityClass preemptionPolicy=Never|PreemptLowerPriority
 storage_v1.StorageClass provisioner! reclaimPolicy=Delete|Retain
     volumeBindingMode=Immediate|WaitForFirstConsumer
-"""
+"""  # noqa: E501 - a row is a line
 _FIELD: Final = re.compile(
     r"(?P<name>[A-Za-z]+)(?P<required>!?)(?:=(?P<choices>[^:]+))?"
     r"(?:(?P<least>[0-9]+)\.\.(?P<most>[0-9]*|L))?(?::(?P<form>\w+))?\Z"

@@ -1,4 +1,7 @@
-"""Claims of a pod and the nodes from which their volumes are reachable, as far as known from manifests; and the volumes and claims of a cluster for the volume binder (domains/pods/scheduling/volume_binder.py).
+"""Claims of a pod, and the nodes from which their volumes are reachable.
+
+As far as manifests show it. Also the volumes and claims of a cluster for the volume binder
+(domains/pods/scheduling/volume_binder.py).
 
 Sources: kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}.
 Unknown facts (an undefined claim or class, a volume created before its pod) are warnings.
@@ -145,7 +148,10 @@ def _collect_reserved_volumes(
     *,
     is_complete: bool,
 ) -> dict[tuple[str, str], Manifest]:
-    """Return the volumes with a claimRef by namespace and name of the claim, without those of deleted claims."""
+    """Return the volumes with a claimRef by namespace and name of the claim.
+
+    Those of deleted claims are left out.
+    """
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
         claim = read_silently(manifest, "spec").get_mapping("claimRef")
@@ -156,7 +162,9 @@ def _collect_reserved_volumes(
 
 
 def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
-    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name.
+    """Return whether the claimRef of a volume refers to this claim.
+
+    It may refer to a deleted claim of the same name.
 
     `claim` is None if no claim with this name was read. `is_complete`: all claims of the cluster
     were read.
@@ -173,7 +181,10 @@ def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_comple
 
 
 def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimTemplateOrdinals]:
-    """Return the claim templates of a StatefulSet, by namespace and claim name without the ordinal."""
+    """Return the claim templates of a StatefulSet, by namespace and name.
+
+    The name is that of the claim without the ordinal.
+    """
     spec = read_silently(stateful, "spec")
     first_ordinal = get_integer(spec.get_mapping("ordinals").data, "start", 0)
     ordinals = range(first_ordinal, first_ordinal + get_integer(spec.data, "replicas", 1))
@@ -396,7 +407,10 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
-    """Return the template of a claim such as data-web-0, if its StatefulSet (web) has a pod of this ordinal."""
+    """Return the template of a claim such as data-web-0.
+
+    None unless its StatefulSet (web) has a pod of this ordinal.
+    """
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     if template is None:
@@ -689,7 +703,10 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
-    """Return the requirements of the zone labels of a volume; `zone-1__zone-2` allows both zones."""
+    """Return the requirements of the zone labels of a volume.
+
+    `zone-1__zone-2` allows both zones.
+    """
     labels = volume.labels
     return tuple(
         Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels
@@ -699,7 +716,9 @@ def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
 def _complete_claim_of_unknown_class(
     claim: Claim, reference: _FieldReference, storage: Storage
 ) -> Claim | None:
-    """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
+    """Return an unbound claim of a StorageClass without an object.
+
+    None if its volume is unknown (reported).
 
     Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free
     volume, its pods stay Pending. Unless all classes are known, the named class may exist: the

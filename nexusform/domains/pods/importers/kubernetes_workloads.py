@@ -276,7 +276,7 @@ class _WorkloadReader(Struct):
         )
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
-        """Report the extended resources of a pod from device classes (DRA), and return whether it has any."""
+        """Report a pod's extended resources from device classes (DRA); return if any."""
         classes = {
             name: self.device_classes[name]
             for name, _ in pod.requests.other_resources
@@ -316,7 +316,10 @@ class _WorkloadReader(Struct):
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _has_hidden_changes(self, manifest: Manifest) -> bool:
-        """Return whether the plan changes only template fields omitted by snapshots, such as environments."""
+        """Return whether the plan changes only template fields that snapshots omit.
+
+        Environments are an example.
+        """
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         if previous is None or _get_template(previous) == _get_template(manifest):
             return False
@@ -325,7 +328,10 @@ class _WorkloadReader(Struct):
         )
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
-        """Return a manifest with live fields of other managers, and whether it has fields of unknown owners; warn."""
+        """Return a manifest with live fields of other managers, and warn of unknown owners.
+
+        Also return whether it has fields of unknown owners.
+        """
         live = self.live_workloads.get(manifest.workload_key, LiveWorkload(manifest.workload_key))
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         merged, unknown = merge_live_fields(manifest, live, previous)
@@ -442,7 +448,10 @@ def _get_replicas(manifest: Manifest) -> Any:
 
 
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
-    """Return the selector of a controller, and report a missing one, or one without the pods of the template."""
+    """Return the selector of a controller.
+
+    Report a missing one, or one that does not select the pods of the template.
+    """
     selector = kubernetes_pod_spec.parse_selector(spec, "selector")
     if selector is None or selector.is_empty:
         spec.report("selector", "must be set: it selects the pods of the controller.")
@@ -503,7 +512,10 @@ def _limit_pods(spec: Fields, key: str, pods: int) -> int:
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return a Deployment with its update strategy and whether it is paused, and report invalid fields."""
+    """Return a Deployment's update strategy and whether it is paused.
+
+    Report invalid fields.
+    """
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")

@@ -96,7 +96,10 @@ _SPEC_FIELDS: Final = (
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` set by managers other than the applier (path, value, and whether by kubectl apply), whether `has_managers` named them, and the revision label of its pods.
+    """Workload as it exists: fields set by other managers, and its revision label.
+
+    The fields below `spec` have path, value, and whether kubectl apply set them. `has_managers`:
+    whether the object names its managers.
 
     `owner` is the key of a ReplicaSet's Deployment, `owners` are all its owner references (`Kind
     name`). `template` are the fields of its pod template with an effect on placement.
@@ -120,7 +123,10 @@ class LiveWorkload(Struct, frozen=True):
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a live workload as plain data for `build_live_workload`, without environments of containers."""
+    """Return a live workload as plain data for `build_live_workload`.
+
+    Environments of containers are left out.
+    """
     metadata = get_mapping(body, "metadata")
     spec = get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
@@ -212,7 +218,10 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
-    """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
+    """Return `desired_pods` and `max_pods` of a Deployment.
+
+    They are annotations of its ReplicaSet.
+    """
     counts: dict[str, int] = {}
     for name in ("desired", "max"):
         count = parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas"))
@@ -222,7 +231,10 @@ def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
-    """Build a live workload from the data of `reduce_live_workload`, also after a round trip through JSON."""
+    """Build a live workload from the data of `reduce_live_workload`.
+
+    The data may have made a round trip through JSON.
+    """
     foreign_fields: list[tuple[FieldPath, Any, bool]] = []
     for steps, value, is_kubectl in data["fields"]:
         # A step is a key, or the identifying fields of a list's item. JSON turns their tuples into
@@ -267,7 +279,7 @@ def find_current_revisions(
 
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod template with an effect on placement, in a form to compare with another template."""
+    """Return the fields of a pod template with an effect on placement, to compare templates."""
     # metadata and spec.
     metadata, selected = _select_pod_template_fields(template).values()
     selected["labels"] = {
@@ -307,7 +319,10 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 def merge_live_fields(
     manifest: Manifest, live: LiveWorkload, previous: Manifest | None
 ) -> tuple[Manifest, set[str]]:
-    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler, and the names of fields of unknown managers: they may stay or not.
+    """Return a manifest with the live fields it leaves to other managers.
+
+    The replicas set by an autoscaler are an example. Also return the names of fields of unknown
+    managers: they may stay or not.
 
     `previous` is the manifest applied before: the apply removes its fields, unless another manager
     than kubectl is known to own them.
@@ -379,7 +394,10 @@ def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields of a pod template with an effect on placement, its containers without environment variables."""
+    """Return the fields of a pod template with an effect on placement.
+
+    Its containers have no environment variables.
+    """
     spec = get_mapping(template, "spec")
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
@@ -397,7 +415,10 @@ def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[s
 def _list_owned_field_values(
     tree: Mapping[str, Any], value: Any, path: FieldPath
 ) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the paths of a tree of fieldsV1, such as `{"f:replicas": {}}`, with their values in `value`, if there."""
+    """Yield the paths of a tree of fieldsV1, with their values in `value`.
+
+    A tree is for example `{"f:replicas": {}}`. A value may be absent.
+    """
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
@@ -435,7 +456,10 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
-    """Return the value at a path of fields and list items; None if a part of the path is missing."""
+    """Return the value at a path of fields and list items.
+
+    None if a part of the path is missing.
+    """
     for step in path:
         value = (
             get_value_at_path(value, step)

@@ -38,9 +38,11 @@ _CLUSTER_SCOPED: Final = frozenset(
         "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
         "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
         "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-        "CertificateSigningRequest", "ClusterTrustBundle", "FlowSchema", "PriorityLevelConfiguration",
+        "CertificateSigningRequest", "ClusterTrustBundle", "FlowSchema",
+        "PriorityLevelConfiguration",
         "ResourceSlice", "DeviceClass", "PodSecurityPolicy",
-        "MemberCluster", "ClusterResourcePlacement", "ClusterResourceEnvelope", "ClusterResourceOverride",
+        "MemberCluster", "ClusterResourcePlacement", "ClusterResourceEnvelope",
+        "ClusterResourceOverride",
         "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy", "ClusterApprovalRequest",
         "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
     }
@@ -107,7 +109,7 @@ class Manifest(Struct, frozen=True):
         return (self.group, self.kind) == ("", "Namespace")
 
     def find_position(self, *path: str | int) -> TextPosition:
-        """Return the text position of the value at a path of the body, or of the nearest part above it."""
+        """Return the text position of the value at a path, or of the nearest part above it."""
         return YamlDocument(self.body, self.position).find_position(*path)
 
 
@@ -184,7 +186,9 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members, each envelope replaced by its content, and findings about it.
+    """Return the objects as applied to members, and findings about envelopes.
+
+    Each envelope is replaced by its content.
 
     A ConfigMap envelope of older versions is applied as a ConfigMap: KubeFleet ignores its
     annotation since May 2025.
@@ -481,7 +485,10 @@ class Fields:
         return items or []
 
     def get_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts; other scalars are converted, mappings and lists left out, both with a finding."""
+        """Return a list of texts.
+
+        Other scalars are converted; mappings and lists are left out. Both give a finding.
+        """
         items = self.get_list(key)
         scalars = [item for item in items if not isinstance(item, (dict, list))]
         if len(scalars) < len(items):

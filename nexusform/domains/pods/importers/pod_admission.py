@@ -182,7 +182,10 @@ def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
 
 
 def _find_excess_request(container: Fields) -> str:
-    """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
+    """Return a clause about a request above its limit.
+
+    A limit may be a default one. "" if no request is above.
+    """
     limits = _read_limits(container)
     for name, request in _read_amounts(container.data, *_REQUESTS).items():
         if name in limits and request > limits[name]:
@@ -422,7 +425,10 @@ def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> F
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
-    """Return a container with the default requests and limits of its namespace for resources without its own."""
+    """Return a container with the default requests and limits of its namespace.
+
+    They apply to resources without own amounts.
+    """
     if not _has_readable_resources(container):
         # reported with the pod.
         return container
@@ -478,7 +484,9 @@ def _apply_multus_networks(
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface, from the networks annotation of a pod.
+    """Return namespace and name of each network of a pod, once per interface.
+
+    The networks annotation names them.
 
     The annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
     """
@@ -505,7 +513,10 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:
-    """Return the amount of a resource in containers: of each its request, else its limit, else 0."""
+    """Return the amount of a resource in containers.
+
+    Of each its request, else its limit, else 0.
+    """
     total = 0
     for container in containers:
         amounts = [

@@ -21,7 +21,10 @@ NOT_READY: Final = "NotReady"
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return readiness, restarts and times of a pod from kubectl as data for `PodCondition`, without default values."""
+    """Return readiness, restarts and times of a pod as data for `PodCondition`.
+
+    kubectl lists them. Default values are left out.
+    """
     metadata = get_mapping(body, "metadata")
     status = get_mapping(body, "status")
     ready = _find_condition(status, "Ready")

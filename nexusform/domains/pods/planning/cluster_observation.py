@@ -197,7 +197,10 @@ def match_cluster_snapshot(
 def _set_image_values(
     nodes: Mapping[str, Node], image_sizes: Sequence[Mapping[str, int] | None]
 ) -> dict[str, Node]:
-    """Return the nodes with the values of their images for the scheduler, computed from the sizes on all nodes."""
+    """Return the nodes with the scheduler's values of their images.
+
+    They are computed from the sizes on all nodes.
+    """
     image_values = image_locality.compute_image_values(image_sizes)
     return {
         name: replace(node, images=values)
@@ -206,7 +209,10 @@ def _set_image_values(
 
 
 def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
-    """Return an object about a node, such as a CSINode, with the node's name in the plan (`names`, by kubectl's)."""
+    """Return an object about a node with the node's name in the plan.
+
+    A CSINode is an example. `names` are by kubectl's names.
+    """
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
     spec = get_mapping(manifest.body, "spec")
@@ -261,7 +267,10 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
 
 
 def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the budgets already charged for the eviction of a pod (`disruptedPods`), by its namespace and name."""
+    """Return the budgets already charged for the eviction of a pod.
+
+    `disruptedPods` lists it by namespace and name.
+    """
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
         for name in get_mapping(manifest.body, "status", "disruptedPods"):
@@ -366,7 +375,9 @@ def merge_observed_pods(
 def _assign_predicted_numbers(
     pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]
 ) -> list[ExistingPod]:
-    """Return the observed pods of one workload with the numbers of its pods in state (`predicted_nodes`: their nodes by number).
+    """Return the observed pods of one workload with the numbers of its pods in state.
+
+    `predicted_nodes` are their nodes by number.
 
     A pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
@@ -390,7 +401,10 @@ def _assign_predicted_numbers(
 def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
-    """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
+    """Return the clusters listed by kubectl by id, matched to the plan.
+
+    Mismatches become warnings.
+    """
     # names: the plan removes the nodes of these VMs, too.
     removed_vms: set[str] = set()
     # Without snapshots there are no nodes to match.
@@ -413,7 +427,10 @@ def match_observed_clusters(
 def _warn_mismatches(
     block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, has_vms: bool
 ) -> Iterator[Diagnostic]:
-    """Yield warnings about nodes without a VM in a cluster with known VMs (`has_vms`), and about pods on lost nodes."""
+    """Yield warnings about nodes without a VM, and about pods on lost nodes.
+
+    `has_vms`: whether the VMs of the cluster are known.
+    """
     if has_vms and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
@@ -481,7 +498,10 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods not listed by kubectl, and by listed pods without a node of other workloads than `managed_keys`.
+    """Return quotas with their usage by pods that are not planned.
+
+    These are pods not listed by kubectl, and listed pods without a node of other workloads than
+    `managed_keys`.
 
     The caller adds all other pods.
     """

@@ -65,7 +65,9 @@ class PodsByCluster:
         external_pods: Iterable[PriorPods] = (),
         observed_clusters: Mapping[str, ObservedCluster] = MappingProxyType({}),
     ) -> None:
-        """Load the pods in state (`prior`) and of other states (`external_pods`), then observed pods in their place.
+        """Load the pods in state, and observed pods in their place.
+
+        `prior` are of this state, `external_pods` of other states.
 
         `members` are the cluster ids by name of the Fleet member.
         """
@@ -297,7 +299,9 @@ class PodsByCluster:
         ]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
-        """Read the workloads of an object's manifests, with the live fields they leave to other managers.
+        """Read the workloads of an object's manifests.
+
+        They have the live fields they leave to other managers.
 
         If Fleet applies them (`is_placed`), kubectl is another manager, too.
         """
@@ -374,7 +378,7 @@ class PodsByCluster:
         }
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        """Return the demand of a cluster's claims on storage appliances, before and after this plan.
+        """Return the demand of a cluster's claims on storage appliances, before and after.
 
         Pods are counted before and after, too: each pod of some workloads has claims of its own.
         """

@@ -1,4 +1,7 @@
-"""Planning of fleet_hub_manifest blocks: those with a cluster_id apply their pods there directly."""
+"""Planning of fleet_hub_manifest blocks.
+
+Those with a cluster_id apply their pods there directly.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -58,7 +61,9 @@ def list_prior_pods(
     registries: PluginRegistries,
     members: Mapping[str, str],
 ) -> Iterator[PriorPods]:
-    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects.
+    """Yield the pods recorded in state by object and cluster.
+
+    Objects are in the order of their creation.
 
     A manifest has pods on one cluster, a placement on each of its members. `members` maps names of
     Fleet members to cluster ids.

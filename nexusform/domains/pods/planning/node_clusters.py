@@ -221,7 +221,10 @@ def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
 def _build_object_node(
     part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None
 ) -> Node:
-    """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
+    """Return the node of a part's VM.
+
+    `cluster` are the attributes of its cluster, None for a VNF.
+    """
     family = part.type.vms
     assert family is not None, "only clusters and VNFs have nodes"
     cluster_attributes = part.attributes if cluster is None else cluster
@@ -229,7 +232,10 @@ def _build_object_node(
 
 
 def build_node(vm: PlacedVm, sku: VmSku, properties: NodeProperties) -> Node:
-    """Return the node of a VM; `properties` are its labels, taints and kubelet settings by its pool."""
+    """Return the node of a VM.
+
+    `properties` are its labels, taints and kubelet settings by its pool.
+    """
     location = vm.placement
     kubelet = properties.kubelet
     size = compute_allocatable(sku, kubelet)

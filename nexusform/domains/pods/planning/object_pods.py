@@ -109,7 +109,10 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods (replicas and surge) before this plan, if it scales them: as observed, else as in state (`previous_workloads`, by key)."""
+    """Return workloads that this plan scales, with their maximum number of pods before it.
+
+    The number includes surge. It is as observed, else as in state (`previous_workloads`, by key).
+    """
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
@@ -220,7 +223,7 @@ class ObjectPods(Struct):
         return nodes
 
     def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
-        """Add an observed pod of a workload with this current template to the object, as if read from state."""
+        """Add an observed pod of this workload and template to the object, as if from state."""
         _, machine, zone = cluster.find_place(pod.node)
         state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
         record = RecordedPod(
@@ -258,7 +261,10 @@ class ObjectPods(Struct):
                 self._merge_pod_outcome(outcome)
 
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
-        """Record the workloads with pods not created, and those with rejected pods, by the forecasts of workloads."""
+        """Record the workloads with pods not created, and those with rejected pods.
+
+        Forecasts of workloads tell them.
+        """
         self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
         for workload in self.workloads:
             forecast = forecasts[workload.key]
@@ -316,7 +322,9 @@ class ObjectPods(Struct):
     def list_controller_doubts(
         self, missing_namespaces: Collection[str]
     ) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about pods because of their controllers, each with the workload and number of its pod.
+        """Yield doubts about pods because of their controllers.
+
+        Each has the workload and number of its pod.
 
         In a missing namespace the API server rejects new objects, so each pod to place is in doubt.
         If some pods are not created (a full quota), the controller of a Deployment in a rollout

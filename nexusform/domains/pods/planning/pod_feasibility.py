@@ -151,7 +151,10 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
 def _evaluate_outcomes(
     workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]
 ) -> ObjectFeasibility:
-    """Return the feasibility of workloads by the outcomes of their pods, without additional nodes."""
+    """Return the feasibility of workloads by the outcomes of their pods.
+
+    No nodes are added.
+    """
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     running = _count_running(outcomes)
     reasons = [outcome.reason for outcome in outcomes if not outcome.node]
@@ -443,7 +446,10 @@ def _find_mix(
 
 
 def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
-    """Count by workload the pods without a node, or not created because of a quota or an earlier pod."""
+    """Count by workload the pods without a node or not created.
+
+    A quota or an earlier pod may prevent the creation.
+    """
     prediction = predict(
         inputs.cluster,
         inputs.existing_pods,
@@ -520,7 +526,7 @@ def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
 
 
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:
-    """Return whether some pod of the cluster, or the pod itself, matches each required term of pod affinity."""
+    """Return whether each required term of pod affinity matches some pod, or the pod itself."""
     if not spec.affinity:
         return True
     cache = SchedulerCache(inputs.cluster)

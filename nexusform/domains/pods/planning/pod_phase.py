@@ -1,4 +1,4 @@
-"""Planning phase of pods: existing pods on every cluster, and the placement of pods from objects and placements.
+"""Planning phase of pods: existing pods, and the placement of pods of objects and placements.
 
 Existing pods are kept. Pods on removed or re-created nodes are placed again; those of removed
 workloads are deleted first. Later calls see the results of earlier ones.
@@ -73,7 +73,10 @@ class PodPhase(PodsByCluster):
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
-        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods: to requests and images changed on admission, and to stuck pods."""
+        """Assign observed pods to the workloads of an object, and adjust these to their pods.
+
+        Requests and images may be changed on admission, and pods may be stuck.
+        """
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
             # The cluster is not observed.
@@ -118,7 +121,9 @@ class PodPhase(PodsByCluster):
         cluster_id: str,
         own_pods: Sequence[ExistingPod],
     ) -> list[ExistingPod]:
-        """Remove and return the observed pods without a controller adopted by a workload, numbered as its own pods.
+        """Remove and return the observed pods adopted by a workload.
+
+        They have no controller, and are numbered as its own pods.
 
         Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an
         applied plan are removed, but not returned. `own_pods` are the other pods of the workload.
@@ -200,7 +205,9 @@ class PodPhase(PodsByCluster):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of a placement on a cluster, and return the location of each pod by workload and name.
+        """Place the pods of a placement on a cluster, and return their locations.
+
+        By workload and name.
 
         `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the
         object is re-created: these are removed first. `previous` are the former manifests, if other
@@ -343,7 +350,9 @@ class PodPhase(PodsByCluster):
                 self._existing_pods[cluster_id].pop(pod.key, None)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves.
+        """Predict the pods of the objects `keys`, then unstable objects until no pod moves.
+
+        Unstable objects of the cluster are predicted again.
 
         An object is unstable if some of its pods are not created, do not run, have a former
         template, or were evicted.
@@ -402,7 +411,10 @@ class PodPhase(PodsByCluster):
     def _build_scene(
         self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]
     ) -> PredictionScenario:
-        """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
+        """Return the input to predict a cluster's objects again under other assumptions.
+
+        The prediction starts from `base_pods`.
+        """
         cluster = self.clusters[cluster_id]
         observed = self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
@@ -449,7 +461,10 @@ class PodPhase(PodsByCluster):
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
-        """Set the current spec on pods in state with an unchanged template, or an unknown one (None)."""
+        """Set the current spec on pods in state with an unchanged template.
+
+        Or an unknown one (None).
+        """
         for workload in object_pods.workloads:
             prior_template = object_pods.prior_templates.get(workload.key)
             if prior_template in (None, workload.pod.template):
@@ -458,7 +473,10 @@ class PodPhase(PodsByCluster):
     def _apply_prior_manifests(
         self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]
     ) -> None:
-        """Set the specs and template hashes of pods in state by their workloads in these manifests, if there."""
+        """Set the specs and template hashes of pods in state by their workloads' manifests.
+
+        Pods of other workloads stay unchanged.
+        """
         workloads = collect_workloads(manifests, self._collect_manifests(cluster_id)).by_key
         for key in object_pods.prior_pods:
             if key in workloads:
@@ -557,7 +575,7 @@ class PodPhase(PodsByCluster):
         pods: Mapping[str, ExistingPod],
         trigger: str,
     ) -> None:
-        """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
+        """Remove the pods of a workload from the plan, and record removed existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
             # Its pods before the prediction.
@@ -654,7 +672,10 @@ class PodPhase(PodsByCluster):
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
-        """Return the predicted pods of an object with this name, cluster by cluster, with their prediction's input."""
+        """Return the predicted pods of an object, cluster by cluster.
+
+        Each with the input of their prediction.
+        """
         planned_pods: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
@@ -698,7 +719,10 @@ class PodPhase(PodsByCluster):
         return all(outcome.is_certain for outcome in outcomes)
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
-        """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""
+        """Build the input to predict a cluster's objects again, from its pods after this plan.
+
+        Only pods on nodes count.
+        """
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
         workloads = chain.from_iterable(item.workloads for item in objects)
         existing_pods = tuple(
@@ -709,7 +733,7 @@ class PodPhase(PodsByCluster):
         )
 
     def build_initial_input(self, cluster: NodeCluster) -> PredictionInput:
-        """Build the input of a new prediction of all objects on a cluster, from its pods before this plan."""
+        """Build the input to predict a cluster's objects again, from its pods before this plan."""
         existing_pods = tuple(self._base_pods.get(cluster.id, {}).values())
         lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
@@ -744,7 +768,10 @@ class PodPhase(PodsByCluster):
 
 
 def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:
-    """Return each workload of the manifests on a cluster with unknown nodes as a pod without a node."""
+    """Return each workload of the manifests on a cluster as a pod without a node.
+
+    Its nodes are unknown.
+    """
     workloads = collect_workloads(unwrap_envelopes(manifests).manifests).by_key.values()
     return [
         _build_scheduled_pod(cluster_name, "", workload.pod, workload.name)

@@ -76,7 +76,10 @@ class RecordedPod(Struct, frozen=True):
 
 
 def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
-    """Return a pod as recorded in state, from its `values` in the `workloads` of a KubernetesObjects resource."""
+    """Return a pod as recorded in state.
+
+    `values` are in the `workloads` of a KubernetesObjects resource.
+    """
     return RecordedPod(
         node=get_text(values, "node"),
         machine=values.get("machine"),
@@ -235,7 +238,10 @@ def build_pod_row(
 def build_rejected_rows(
     address: Address, cluster: NodeCluster, rejected: RejectedPods, pods: Iterable[PodOutcome]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every pod of a workload rejected by the API server, with the numbers not used by its `pods`."""
+    """Yield a row for every pod of a workload that the API server rejects.
+
+    Their numbers are those not used by its `pods`.
+    """
     workload = rejected.workload
     for number in find_unused_pod_numbers(
         [pod.number for pod in pods], workload.first_ordinal, rejected.count
@@ -290,7 +296,10 @@ def _build_former_location(
 def _build_location(
     cluster: NodeCluster | None, name: str, node_name: str, state: str = ""
 ) -> PodLocation:
-    """Return the location of a pod on a node of a cluster (`name`), or without a node (""), then with its `state`."""
+    """Return the location of a pod on a node of a cluster.
+
+    `name` is the node. Without one (""), the location has its `state`.
+    """
     node = cluster.node_by_name.get(node_name) if cluster is not None else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)

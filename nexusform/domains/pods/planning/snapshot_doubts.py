@@ -63,7 +63,10 @@ _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "Resour
 
 
 class SnapshotUncertainty(Struct, frozen=True):
-    """Doubt about a snapshot: the assumption behind pods, its warning (id and text), a check of the affected pods."""
+    """Doubt about a snapshot: the assumption behind pods, its warning and affected pods.
+
+    The warning has an id and a text. A check selects the affected pods.
+    """
 
     assumption: str
     id: str
@@ -72,7 +75,10 @@ class SnapshotUncertainty(Struct, frozen=True):
 
 
 def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[SnapshotUncertainty]:
-    """Yield the reasons why a snapshot of kubectl may differ from the cluster, at a time of planning (ISO 8601)."""
+    """Yield the reasons why a snapshot of kubectl may differ from the cluster.
+
+    The time of planning is in ISO 8601.
+    """
     if not snapshot.nodes:
         return  # no snapshot
     yield from _list_unlisted_pods(snapshot)
@@ -140,7 +146,7 @@ def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
 
 
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
-    """Yield the doubts if the files lack pods, those of other namespaces, or the nodes of some pods."""
+    """Yield the doubts if the files lack pods, namespaces, or nodes of some pods."""
     gap = describe_unlisted_pods(snapshot)
     if gap:
         detail = f"The {gap.removeprefix('the ')}, so the free capacity of the nodes is unknown."
@@ -272,7 +278,7 @@ def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind:
 def _find_rollouts_beside_terminating_pods(
     outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster
 ) -> set[str]:
-    """Return the keys of workloads with more replicas and a new template, and with terminating pods.
+    """Return the keys of workloads with more replicas, a new template and terminating pods.
 
     The controller first adds a pod of the old template. It deletes this pod before all others,
     unless the pod is ready in time. So the steps of the rollout, and the capacity of terminating
@@ -291,7 +297,10 @@ def _find_rollouts_beside_terminating_pods(
 
 
 def _has_labels(spec: PodSpec, workload: Workload) -> bool:
-    """Return whether a pod, of any template, has the namespace and the labels of a workload's pods."""
+    """Return whether a pod has the namespace and labels of a workload's pods.
+
+    It may have any template.
+    """
     labels = {(name, value) for name, value in workload.pod.labels if name != TEMPLATE_KEY}
     return spec.namespace == workload.namespace and labels <= set(spec.labels)
 
@@ -311,7 +320,10 @@ def _get_scaled_workload(scaler: Manifest) -> str:
 
 
 def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the webhooks and admission policies, except validating policies without a binding to deny."""
+    """Return the webhooks and admission policies.
+
+    Validating policies without a binding to deny are left out.
+    """
     hooks = [item for item in manifests if item.kind in _HOOK_KINDS]
     denying_policies = {
         get_value_at_path(item.body, "spec", "policyName")
@@ -329,7 +341,10 @@ def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
 def _can_be_changed(
     hooks: Iterable[Manifest], spec: PodSpec, kind: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
-    """Return whether a webhook or policy may change or reject a pod, or the controller of this kind."""
+    """Return whether a webhook or policy may change or reject a pod or controller.
+
+    `kind` is the kind of controller.
+    """
     namespace_labels = {
         "kubernetes.io/metadata.name": spec.namespace,
         **namespaces.get(spec.namespace, {}),
@@ -370,7 +385,9 @@ def _has_matching_rule(
 
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
-    """Return whether a rule of a webhook or policy selects the creation of a resource (plural name) in an API group.
+    """Return whether a rule of a webhook or policy selects the creation of a resource.
+
+    The resource has a plural name and an API group.
 
     Its resources, operations and API groups must each have a matching word, or "*" for all.
     """

@@ -231,7 +231,7 @@ def assign_template_specs(
     *,
     is_complete: bool,
 ) -> list[ExistingPod]:
-    """Return observed pods of a workload with the specs of their templates and their actual requests.
+    """Return observed pods of a workload with their templates' specs and actual requests.
 
     An outdated pod gets a template name other than the current one, `seen-REVISION`. `orphans` are
     pods adopted by the workload.
@@ -324,7 +324,9 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet.
+    """Yield the pods adopted by a ReplicaSet, DaemonSet or StatefulSet.
+
+    They have no controller: `namespace/Pod/name`.
 
     Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source:
     kubernetes pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.

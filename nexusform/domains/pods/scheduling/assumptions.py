@@ -228,7 +228,9 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative than in the plan, each with its node there ("" for none).
+    """Return the pods with another outcome in an alternative than in the plan.
+
+    Each with its node there, "" for none.
 
     `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random,
     the alternative is predicted again with further `seeds`. These further predictions count only
@@ -257,7 +259,10 @@ def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
 def _find_moved_pods(
     by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative prediction, each with its node there, "" for none."""
+    """Return the pods with another outcome in an alternative prediction.
+
+    Each with its node there, "" for none.
+    """
     alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
@@ -274,7 +279,10 @@ def _find_moved_pods(
 def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods with another result in the other prediction, each with its node there, or "another template"."""
+    """Yield the pods with another result in the other prediction.
+
+    Each with its node there, or "another template".
+    """
     others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         # None: not created there.
@@ -288,7 +296,10 @@ def _find_moved_numbered_pods(
 def _find_pods_removed_in_one_prediction(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the existing pods removed in one of two predictions only, each with its node in the other ("" = none)."""
+    """Yield the existing pods removed in one of two predictions only.
+
+    Each with its node in the other, "" for none.
+    """
     removed_numbers = _collect_removed_numbers(outcomes)
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
@@ -308,7 +319,9 @@ def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
 def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods in excess on a node compared with the other prediction (`others`), each with its node there.
+    """Yield the pods in excess on a node compared with the other prediction.
+
+    Each with its node there (`others`).
 
     Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1
     in the other prediction, one of the two pods is in excess, and its other node is n1. The node is
@@ -346,7 +359,9 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with new ages, so that pods of one age get an order drawn by `sample`.
+    """Return the existing pods with new ages.
+
+    `sample` draws the order of pods of one age.
 
     The pods are unchanged if none can be evicted. The new age has the old one in its high bits, and
     a hash in the low bits.
@@ -364,7 +379,9 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 def _list_scenarios_with_arrival_orders(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
+    """Yield `samples` scenes with other orders of arrival and random choices.
+
+    Each with the condition as text.
 
     In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a
     random time. Some evicted pods (victims) hold their capacity until all pods have arrived (slow),
@@ -436,7 +453,9 @@ def _list_sequential_orders(
 def _rank_workloads(
     keys: Sequence[str], claiming_keys: Collection[str]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
+    """Return orders of arrival of workloads, each with its condition as a text.
+
+    `keys` are in the order of creation.
 
     The first orders are by creation, and by the number of controllers between an object and its
     pods (hops). Then each workload with such controllers, or with claims to create first
@@ -537,7 +556,10 @@ def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Ite
 
 
 def _list_scenarios_with_image_sizes(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
-    """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
+    """Yield the scenes with the smallest and largest sizes of images.
+
+    Their sizes differ between nodes.
+    """
     # Without such images, there are no extreme values, and no scenes. Images of unlisted nodes
     # (None) stay unknown.
     for size, values in zip(
@@ -579,7 +601,10 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
-    """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
+    """Return whether all pods of the current template are stuck.
+
+    Also return all pods that are stuck for permanent reasons.
+    """
     has_other_reason = any(
         pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods
     )
@@ -650,7 +675,10 @@ def _list_pod_age_permutations(
 def _list_scenarios_with_newer_version(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield the scene under the version with other balance scores, if the version is unknown and samples suffice."""
+    """Yield the scene under the version with other balance scores.
+
+    Only if the version is unknown and samples suffice.
+    """
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)
         yield (
@@ -662,7 +690,11 @@ def _list_scenarios_with_newer_version(
 def _list_scenarios_with_max_unavailable(
     scene: PredictionScenario, _: int
 ) -> Iterator[_Alternative]:
-    """Yield the scene with StatefulSets replaced within maxUnavailable, if the Kubernetes version may do so by default: 1.35.0 to 1.35.3 (the patch version is unknown here), versions from 1.37 on, or an unknown version."""
+    """Yield the scene with StatefulSets replaced within maxUnavailable.
+
+    The Kubernetes version may do so by default: 1.35.0 to 1.35.3 (the patch version is unknown
+    here), versions from 1.37 on, or an unknown version.
+    """
     # () if unknown.
     version = scene.cluster.version
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE

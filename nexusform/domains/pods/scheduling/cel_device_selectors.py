@@ -83,7 +83,10 @@ def _evaluate_expression(
 def _add_domain_value(
     domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any
 ) -> None:
-    """Add a value to the domain of its full name (`domain/identifier`), without one to the domain of the driver."""
+    """Add a value to the domain of its full name (`domain/identifier`).
+
+    A name without a domain belongs to the driver's.
+    """
     domain, _, identifier = name.rpartition("/")
     domains.setdefault(domain or driver, {})[identifier] = value
 

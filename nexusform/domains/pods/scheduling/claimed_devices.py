@@ -1,4 +1,6 @@
-"""Devices in use during a prediction, by the claims of pods, and the allocation of devices for the claims of a pod on one node: a search through all candidates in order, with the first solution used.
+"""Devices in use during a prediction, and the allocation of devices for claims on one node.
+
+A search tries all candidates in order and uses the first solution.
 
 Sources: kubernetes pkg/scheduler/framework/plugins/dynamicresources and
 staging/src/k8s.io/dynamic-resource-allocation/structured.
@@ -186,7 +188,10 @@ class ClaimedDevices:
     def _find_free_devices(
         self, claims: Iterable[DeviceClaim], node: Node
     ) -> DeviceAllocation | None:
-        """Return free devices of a node for every unallocated claim; None if some claim finds none."""
+        """Return free devices of a node for every unallocated claim.
+
+        None if some claim finds none.
+        """
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
         # admin access leaves it free.
@@ -433,7 +438,10 @@ class _AllocationSearch:
                 self._check_request(claim, request)
 
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
-        """Raise an AllocationError if a request is for all devices, and a pool is incomplete or a selector fails."""
+        """Raise an AllocationError if a request for all devices cannot be evaluated.
+
+        A pool is incomplete, or a selector fails.
+        """
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 # Some devices may be found without the missing ones.
@@ -495,7 +503,9 @@ class _AllocationSearch:
         count: int,
         first: int = 0,
     ) -> bool:
-        """Allocate the devices of a request from its device number `first` on, then all later requests (recursively).
+        """Allocate the devices of a request, then those of all later requests.
+
+        It starts with the device number `first`, and calls itself.
 
         Return whether all get devices. If not, the devices taken are given back. `count` is the
         number of devices.
@@ -598,7 +608,10 @@ class _AllocationSearch:
         alternative: DeviceSubRequest,
         candidate: CandidateDevice,
     ) -> bool:
-        """Return whether a device satisfies the constraints of a claim, and record its attributes only if it does."""
+        """Return whether a device satisfies the constraints of a claim.
+
+        Its attributes are recorded only if it does.
+        """
         new_values: list[tuple[list[Attribute], Attribute]] = []
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])

@@ -143,7 +143,10 @@ class DeviceMatchConstraint(Struct, frozen=True):
 
 
 class DeviceClaim(Struct, frozen=True):
-    """ResourceClaim of a pod: `name` is `namespace/name`, or with `is_own` the name in the pod, as each pod gets its own claim from a template.
+    """ResourceClaim of a pod.
+
+    `name` is `namespace/name`. With `is_own` it is the name in the pod, as each pod gets its own
+    claim from a template.
 
     `error`: why no pod with it gets a node.
     """
@@ -259,7 +262,10 @@ class Claim(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """PersistentVolume: the nodes that reach it (any of the terms, None = all), its zone requirements, and the claim it is reserved for (`namespace/name`), "" if it is unreserved.
+    """PersistentVolume: the nodes that reach it, its zones, and its reserved claim.
+
+    A node reaches it by any of the terms, None: all nodes. The claim is `namespace/name`, "" if it
+    is unreserved.
 
     `driver` is its CSI driver.
     """
@@ -426,7 +432,10 @@ class PodSpec(Struct, frozen=True):
 
     @property
     def has_own_claims(self) -> bool:
-        """Whether pods of this spec have claims of their own, for volumes or devices, so each may need other nodes."""
+        """Whether pods of this spec have claims of their own.
+
+        For volumes or devices, so each may need other nodes.
+        """
         return bool(self.claims or self.device_claims)
 
     @property

@@ -38,7 +38,10 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
 
 
 def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Return sentences about labels and resources missing on all nodes, and about untolerated taints."""
+    """Return sentences about labels and resources missing on all nodes, and about taints.
+
+    The taints are untolerated.
+    """
     return describe_unmet(spec, nodes) + _describe_untolerated_taints(spec, nodes)
 
 
@@ -81,7 +84,7 @@ def join_first_texts(texts: Sequence[str]) -> str:
 
 
 def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield a sentence per required label missing on every node, then per excluded label present on every node."""
+    """Yield a sentence per required label missing on every node, then per excluded label on all."""
     for key, value in spec.node_selector:
         values = _collect_values(key, nodes)
         if value not in values:

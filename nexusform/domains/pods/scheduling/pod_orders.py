@@ -41,7 +41,10 @@ def has_differing_concurrent_pods(workload: Workload) -> bool:
 
 
 def count_controller_hops(key: str) -> int:
-    """Return how many controllers act one after the other until the pods of a workload (key) exist, such as 2."""
+    """Return how many controllers act in turn until the pods of a workload exist.
+
+    `key` is the workload. An example is 2.
+    """
     # namespace, kind and name.
     _, kind, _ = key.split("/", 2)
     return _HOPS.get(kind, 1)
@@ -86,7 +89,9 @@ class ArrivalOrder(Struct, frozen=True):
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
-        """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
+        """Return the arrival time of a workload's next pod.
+
+        The unit is the interval between the creation of two objects.
 
         `arrived_count` is the number of its pods so far (-1: not started). Objects are created in
         the order of `ranks`, their pods some hops later: one per controller in between.
@@ -161,7 +166,9 @@ def _compare_for_removal(
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it.
+    """Compare two observed pods: a negative number if `one` is removed before `two`.
+
+    A positive one if it is removed after it.
 
     First is the pod ready later, else the one with more restarts, else the one created later. The
     result is 0 if all three are equal.

@@ -230,7 +230,10 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the spec fit, as a range if it depends on the order of placement."""
+    """Return how many of `further` more pods of the spec fit.
+
+    A range if it depends on the order of placement.
+    """
     spec = scheduler.group.spec
     cache = scheduler.cache
     counts = scheduler.counts
@@ -284,7 +287,10 @@ class _OwnCounters(NamedTuple):
 
 
 def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
-    """Return whether a spread constraint (`counter`) rejects a node for every further pod of the spec."""
+    """Return whether a spread constraint rejects a node for every further pod of the spec.
+
+    `counter` counts its domains.
+    """
     domain = counter.domain_by_node[node]
     if domain < 0:
         # The node lacks the topology key.
@@ -300,7 +306,10 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
 def _compute_pod_limits(
     scheduler: PodSpecScheduler, nodes: Iterable[int], further: int
 ) -> dict[int, int]:
-    """Return how many further pods of the spec each of these nodes can take by its free capacity."""
+    """Return how many further pods of the spec each of these nodes can take.
+
+    By free capacity.
+    """
     spec = scheduler.group.spec
     cache = scheduler.cache
     # Each node has its own amounts of these.
@@ -429,7 +438,9 @@ def _compute_affinity_range(
     further: int,
     own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
-    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain.
+    """Return how many of `further` pods fit in one domain.
+
+    Required affinity to their own group binds all to it.
 
     The first pod may choose any domain of the topology key, so the range covers all of them.
     `capacity` is the number of further pods by node, without the rules between them.
@@ -467,7 +478,9 @@ def _compute_placeable_bounds(
     further: int,
     own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
-    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement.
+    """Return bounds of the number of placeable `further` pods.
+
+    It depends on the order of placement.
 
     The upper bound is the smallest limit of a single counter. The lower one is known to fit in the
     worst order.

@@ -498,7 +498,10 @@ class PodPredictor:
         )
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
-        """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
+        """Remove the surplus pods of an ordered workload.
+
+        The caller found a node for all others.
+        """
         if workload_progress.find_stuck_number(progress) < workload_progress.NONE_STUCK:
             # A pod with a node is not ready.
             return
@@ -510,7 +513,9 @@ class PodPredictor:
     def _place_pods(
         self, progress: WorkloadProgress
     ) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
+        """Place the requested pods of a workload, and return the verdicts by number.
+
+        By number or by arrival.
 
         Yield the workload key before each pod, so that the caller may place pods of other workloads
         in between. An ordered workload creates no pod after one without a node, or after a stuck
@@ -569,7 +574,7 @@ class PodPredictor:
         return self.session.place_pod(workload.pod, workload.key, pod.number)
 
     def _recreate_evicted(self) -> None:
-        """Take the evictions of the session, and request the pods again if controllers re-create them."""
+        """Take the evictions of the session, and request the pods that controllers re-create."""
         evictions = self.session.evictions
         self.session.evictions = []
         self._has_replacements |= bool(evictions)
@@ -646,7 +651,10 @@ class PodPredictor:
             )
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after tolerationSeconds if another node is better, then retry waiting pods, until no pod moves."""
+        """Evict pods after tolerationSeconds and retry waiting pods, until no pod moves.
+
+        A pod is evicted if another node is better.
+        """
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             # No toleration expires.
             return
@@ -695,7 +703,10 @@ class PodPredictor:
         return has_moved
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
-        """Evict an unmanaged pod after its tolerationSeconds, and return whether it leaves its node."""
+        """Evict an unmanaged pod after its tolerationSeconds.
+
+        Return whether it leaves its node.
+        """
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
             # Its node is unknown, or it was evicted already.
             return False

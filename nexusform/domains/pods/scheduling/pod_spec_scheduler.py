@@ -39,7 +39,11 @@ Trait = int | tuple[int, ...]
 
 
 class BestNodes(Struct, frozen=True):
-    """Best nodes for a pod (ids, all with the highest total), the number of feasible nodes, and the lead over the next total (None without a next node, or where it is not needed)."""
+    """Best nodes for a pod, the number of feasible nodes, and the lead over the next total.
+
+    The nodes are ids, all with the highest total. The lead is None without a next node, or where it
+    is not needed.
+    """
 
     tied_nodes: tuple[int, ...]
     feasible_nodes: int
@@ -178,7 +182,10 @@ class PodSpecScheduler:
         self._node_scores: dict[int, int] = {}
 
     def is_current(self, group: PodSpecGroup, volume_needs: tuple[VolumeNeed, ...]) -> bool:
-        """Return whether it is the scheduler for a pod of this group and these needs, and no pod has moved since."""
+        """Return whether this scheduler is for a pod of this group and needs.
+
+        And no pod has moved since.
+        """
         return (group, volume_needs, self.cache.version) == (
             self.group,
             self.volume_needs,
@@ -186,7 +193,10 @@ class PodSpecScheduler:
         )
 
     def find_rejection(self, node: int) -> Rejection | None:
-        """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
+        """Return the first rejection of a node in kube-scheduler's order.
+
+        None if it is feasible.
+        """
         return next(self.list_rejections(node), None)
 
     def collect_rejections(self) -> dict[int, Rejection]:
@@ -219,7 +229,10 @@ class PodSpecScheduler:
         return self._list_node_rejections(node)
 
     def move_pod(self, group: PodSpecGroup, node: int, sign: int) -> None:
-        """Put a pod of any group on a node (sign 1) or remove it (sign -1) for a trial, and update the counters."""
+        """Put a pod of any group on a node or remove it for a trial.
+
+        `sign` is 1 or -1. The counters are updated.
+        """
         self.cache.place(group, node, sign)
         if self.counts.can_reject:
             self.counts.update_counts(group, node, sign)
@@ -368,7 +381,10 @@ class PodSpecScheduler:
             self._insert_node(node, self._compute_usage_score(node))
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
-        """Yield the feasible nodes with capacity, in groups of nodes alike for all rules apart from their usage."""
+        """Yield the feasible nodes with capacity, in groups.
+
+        All rules see the nodes of a group alike, apart from their usage.
+        """
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
@@ -544,7 +560,9 @@ def _run_usage_filter(
 def _count_bucket_domains(
     counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]
 ) -> int:
-    """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
+    """Return the number of domains of a constraint with nodes of `scored_buckets`.
+
+    Each item is a bucket and one of its nodes.
 
     A bucket has nodes alike for all rules about domains.
     """
@@ -598,7 +616,9 @@ class FeasibleNodesCache:
         )
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule.
+        """Return the nodes feasible for a spec with their points by each score rule.
+
+        Other pods do not count.
 
         A spec rejected by a pod filter has no feasible node. Specs with equal inputs of all rules
         share one result.

@@ -109,7 +109,10 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 
 
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning if anti-affinity or missing capacity for surge would block the next rolling update."""
+    """Yield a warning if the next rolling update would be blocked.
+
+    By anti-affinity, or by missing capacity for surge.
+    """
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
         # No rollout by steps, or an old pod may stop first, or there are no pods.
@@ -286,7 +289,10 @@ def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
 
 
 def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
-    """Return the requirements unmet on every node, else a reason about the pod alone, else those of nodes."""
+    """Return the requirements unmet on every node, else another reason.
+
+    Else one about the pod alone, else those of nodes.
+    """
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet:
         return unmet
@@ -301,7 +307,10 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
 
 
 def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for pods rejected by kubelet, and one for pods with scheduling gates, with the first reason."""
+    """Yield warnings for pods rejected by kubelet or with scheduling gates.
+
+    Each has the first reason.
+    """
     for state, kind, detail_text, summary_text in (
         (PodState.FAILED, workload_warnings.FAILED, "Failed, rejected by kubelet", "Failed"),
         (PodState.GATED, workload_warnings.GATED, "SchedulingGated:", "SchedulingGated:"),
@@ -317,7 +326,10 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for uncreated pods, unless the warning about a blocked rollout covers them."""
+    """Yield a warning for uncreated pods.
+
+    Unless the warning about a blocked rollout covers them.
+    """
     count = context.forecast.uncreated
     replicas = context.forecast.replicas
     # An ordered StatefulSet creates no pod after a Pending one. The warning about its rollout
@@ -373,7 +385,10 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
 
 
 def _warn_volume_on_several_nodes(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for pods on several nodes with one ReadWriteOnce volume, which kube-scheduler does not check."""
+    """Yield a warning for pods on several nodes with one ReadWriteOnce volume.
+
+    kube-scheduler does not check this.
+    """
     claims = context.workload.pod.single_node_claims
     nodes = sorted({outcome.node for outcome in context.running_outcomes})
     if not claims or len(nodes) < 2:
@@ -528,7 +543,10 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
 
 
 def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning if all pods are in one rack though workers of another rack could take some."""
+    """Yield a warning if all pods are in one rack.
+
+    Only if workers of another rack could take some.
+    """
     racks = {node.rack for node in context.nodes if node.rack}
     racks_known = all(
         context.node_by_name[outcome.node].rack for outcome in context.running_outcomes
@@ -667,7 +685,10 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys of rules missing on all feasible workers, or for anti-affinity on some."""
+    """Yield warnings about topology keys missing on workers.
+
+    On all feasible ones, or for anti-affinity on some.
+    """
     # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.

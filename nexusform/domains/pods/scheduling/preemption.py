@@ -232,7 +232,10 @@ class _PreemptionTrial:
     def _split_by_violation(
         self, pods: Iterable[ExistingPod]
     ) -> tuple[list[ExistingPod], list[ExistingPod]]:
-        """Return the pods evicted beyond a budget, after the evictions of earlier pods, and the pods within budgets."""
+        """Return the pods evicted beyond a budget, and the pods within budgets.
+
+        Earlier pods are evicted first.
+        """
         # By position of the budget.
         evictions: Counter[int] = Counter()
         violating_pods: list[ExistingPod] = []
@@ -392,7 +395,9 @@ def list_applied_budgets(
     pods: Iterable[ExistingPod],
     existing_pods: Sequence[ExistingPod],
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets limiting the eviction of some of `pods`, each with the number of evictions it allows now.
+    """Yield the budgets that limit the eviction of some of `pods`.
+
+    Each with the number of evictions it allows now.
 
     `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they
     allow 0. No budget limits an unready pod while enough others are ready, or if the budget has

@@ -238,7 +238,11 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return how many feasible nodes kube-scheduler scores in a cluster with this number of nodes (numFeasibleNodesToFind): 50 to 5 per cent (less in larger clusters), but at least 100."""
+    """Return how many feasible nodes kube-scheduler scores in a cluster of this size.
+
+    The function numFeasibleNodesToFind: 50 to 5 per cent (less in larger clusters), but at least
+    100.
+    """
     if nodes < 100:
         # All of them.
         return nodes

@@ -44,7 +44,10 @@ class QuotaUsage:
         self.add(pod, -1)
 
     def add(self, pod: PodSpec, sign: int = 1) -> None:
-        """Add an existing pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
+        """Add an existing pod to the used amounts of its quotas, or subtract it.
+
+        `sign` is 1 or -1.
+        """
         for quota, used_amounts in self._list_usages(pod):
             for name, amount in _compute_pod_amounts(quota, pod).items():
                 used_amounts[name] += sign * amount

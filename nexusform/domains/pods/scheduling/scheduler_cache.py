@@ -140,7 +140,10 @@ class SchedulerCache:
         return group
 
     def _index_affinity_terms(self, group: PodSpecGroup) -> None:
-        """Index a group by label pairs required by its terms, or for all pods if a term requires none."""
+        """Index a group by label pairs required by its terms.
+
+        For all pods if a term requires none.
+        """
         pairs: set[tuple[str, str]] = set()
         for term in group.spec.affinity_terms:
             label_pairs = list_alternative_labels(term.selector)
@@ -213,7 +216,10 @@ class SchedulerCache:
         ]
 
     def _list_candidates(self, selector: LabelSelector | None) -> Iterable[PodSpecGroup]:
-        """Return the groups a selector could select, found by one of its label pairs, else all groups."""
+        """Return the groups that a selector could select.
+
+        Found by one of its label pairs, else all groups.
+        """
         pairs = list_alternative_labels(selector)
         if pairs is None:
             return self._groups.values()
@@ -221,7 +227,10 @@ class SchedulerCache:
         return chain.from_iterable(self._groups_by_pair.get(pair, ()) for pair in pairs)
 
     def find_term_groups(self, group: PodSpecGroup) -> list[PodSpecGroup]:
-        """Return the groups with terms that may select pods of this group; callers check each term."""
+        """Return the groups with terms that may select pods of this group.
+
+        Callers check each term.
+        """
         indexed_groups = (self._term_groups_by_pair.get(pair, ()) for pair in group.spec.labels)
         # Each group once.
         candidates = dict.fromkeys(chain(self._unindexed_term_groups, *indexed_groups))

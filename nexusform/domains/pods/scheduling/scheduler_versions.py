@@ -62,7 +62,10 @@ class SchedulerVersionDifference(Struct, frozen=True):
 
 
 def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
-    """Return a new pod as read by the scheduler of this version, without uncertain differences (`is_in`: None)."""
+    """Return a new pod as read by the scheduler of this version.
+
+    Without uncertain differences (`is_in`: None).
+    """
     for difference in VERSION_DIFFERENCES:
         if difference.is_affected(spec) and difference.is_in(version):
             spec = difference.apply(spec)
@@ -70,7 +73,10 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
-    """Return whether an unknown version may change the decision on a pod with this many feasible nodes."""
+    """Return whether an unknown version may change the decision on a pod.
+
+    It depends on the number of feasible nodes.
+    """
     for difference in VERSION_DIFFERENCES:
         if difference.is_repeated and not version:
             # The prediction is repeated with the difference: a changed decision is found there.

@@ -1,4 +1,8 @@
-"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses randomly among equals, so a choice is certain only without such a choice, and if no earlier random choice could have affected it."""
+"""Placement of pods one by one on a cluster, with the certainty of each decision.
+
+kube-scheduler chooses randomly among equals. A choice is certain only without such a choice, and if
+no earlier random choice could have affected it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -148,7 +152,10 @@ class SchedulingSession:
         self.assign_numa_cells()
 
     def assign_numa_cells(self) -> None:
-        """Assign NUMA cells to the running pods again, by workload and number, as their real order is unknown."""
+        """Assign NUMA cells to the running pods again, by workload and number.
+
+        Their real order is unknown.
+        """
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
                 cells = self._cells[node_index] = NodeNumaCells(node)
@@ -156,7 +163,10 @@ class SchedulingSession:
                     cells.reserve(pod.spec)
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
-        """Record a pod on its node, with its volumes and devices, as a possible victim of preemption."""
+        """Record a pod on its node as a possible victim of preemption.
+
+        With its volumes and devices.
+        """
         self._pods_by_node[node_index][pod.identity] = pod
         self._attached_volumes.update_attached_volumes(
             pod.spec, pod.number, self._names[node_index], sign=1
@@ -247,7 +257,10 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Choose the node of the pod `number` of a workload, start it there, and return its verdict."""
+        """Choose the node of the pod `number` of a workload and start it there.
+
+        Return its verdict.
+        """
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
         # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for
@@ -309,7 +322,10 @@ class SchedulingSession:
         return replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the first kind of unknown facts that may change a decision; "" if all are known."""
+        """Return the first kind of unknown facts that may change a decision.
+
+        "" if all are known.
+        """
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
@@ -496,7 +512,9 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict.
+        """Evict pods of lower priority for one without a feasible node.
+
+        Start it there, and return its verdict.
 
         The result is None if no eviction helps. The pod stays Pending while its victims terminate
         slowly. If kubelet rejects the pod, it is Failed, and no pod is evicted.
@@ -545,7 +563,10 @@ class SchedulingSession:
         victims: Sequence[PreemptionVictim],
         is_certain: bool,
     ) -> PodVerdict:
-        """Reserve a node for the preemptor of these victims until they terminate, and return its verdict (Pending)."""
+        """Reserve a node for the preemptor until its victims terminate.
+
+        Return its verdict (Pending).
+        """
         self._nominated_groups.setdefault(node, []).append(scheduler.group)
         for victim in victims:
             self._nominations[victim.preemptor] = (node, scheduler.group)
@@ -571,7 +592,10 @@ class SchedulingSession:
         return node
 
     def remove_victims(self) -> None:
-        """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
+        """Remove the evicted and the slowly terminating pods.
+
+        They held their capacity until now.
+        """
         self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
             # Else its volumes are not released.
@@ -600,7 +624,9 @@ class SchedulingSession:
         return self._is_unaffected_by_ties(scheduler, feasible_nodes)
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
-        """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
+        """Return whether an earlier random choice may affect a pod's soft spread constraints.
+
+        They count the pods that it placed.
 
         These are the selected pods on a node with its bit set in `_uncertain_nodes`.
         """
@@ -618,7 +644,10 @@ class SchedulingSession:
         return False
 
     def _is_unaffected_by_ties(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
-        """Return whether no random choice for an earlier pod affects the evaluation of these nodes (bits)."""
+        """Return whether no earlier random choice affects the evaluation of these nodes.
+
+        The nodes are bits.
+        """
         if not self._uncertain_nodes:
             # No choice was random so far.
             return True

@@ -221,7 +221,9 @@ class _PodReplacement(Struct, frozen=True):
         return bool(self.state.list_unscheduled() or self.state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until all are replaced.
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`.
+
+        In rounds until all are replaced.
 
         A round first creates new pods, then deletes old ones. If a round changes nothing, the
         rollout is blocked.
@@ -267,7 +269,10 @@ class _PodReplacement(Struct, frozen=True):
                 return
 
     def _count_removable_pods(self) -> int:
-        """Return how many unready old pods may be deleted, so that the others suffice once all of them are ready."""
+        """Return how many unready old pods may be deleted.
+
+        The others must suffice once all of them are ready.
+        """
         workload = self.workload
         state = self.state
         minimum = workload.replicas - workload.max_unavailable
@@ -284,7 +289,10 @@ class _PodReplacement(Struct, frozen=True):
         return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
 
     def _remove_ready_old_pods(self, most_changes: int) -> int:
-        """Delete at most `most_changes` ready old pods, within max unavailable, and return their number."""
+        """Delete at most `most_changes` ready old pods within max unavailable.
+
+        Return their number.
+        """
         workload = self.workload
         state = self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
@@ -296,7 +304,10 @@ class _PodReplacement(Struct, frozen=True):
         return self._remove_first_pods(ready_pods, min(removable_count, most_changes))
 
     def _remove_first_pods(self, pods: Sequence[ExistingPod], maximum: int) -> int:
-        """Delete the first of these old pods in the order of removal, at most `maximum`, and return their number."""
+        """Delete the first of these old pods in the order of removal.
+
+        At most `maximum`. Return their number.
+        """
         now = self.session.cluster.observation_time
         removed_pods = sort_for_removal(pods, self.state.list_nodes(), now)[:maximum]
         for pod in removed_pods:
@@ -330,7 +341,10 @@ class _PodReplacement(Struct, frozen=True):
         state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
-        """Delete an old pod; in a rolling update it may hold its capacity until it has terminated."""
+        """Delete an old pod.
+
+        In a rolling update it may hold its capacity until it has terminated.
+        """
         self.session.remove_pod(pod, may_linger=self.workload.has_rolling_update)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)
@@ -338,7 +352,10 @@ class _PodReplacement(Struct, frozen=True):
 
 
 class SurgeCapacityCheck:
-    """Check for surge capacity: whether pods of a changed template would fit besides all existing pods."""
+    """Check for surge capacity: whether pods of a changed template would fit.
+
+    All existing pods stay.
+    """
 
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
@@ -406,7 +423,10 @@ class TemplateRollout:
     def __init__(
         self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress
     ) -> None:
-        """Start without verdicts; `progress` contains the current and outdated pods of the workload."""
+        """Start without verdicts.
+
+        `progress` contains the current and outdated pods of the workload.
+        """
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
@@ -462,7 +482,9 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
+        """Delete non-running pods of former templates within max unavailable.
+
+        Oldest ReplicaSet first.
 
         These are the Pending ones, and pods just created by scaling: `new_specs`, by number.
         Deleted ones are removed from it.
@@ -510,7 +532,9 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers.
+        """Replace outdated pods step by step.
+
+        Return the verdicts of all pods by their final numbers.
 
         `verdicts` are those of the pods placed before the replacement. The progress of the workload
         is updated.
@@ -563,7 +587,9 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return all verdicts of new pods by final number, and add the pods created by the rollout to `pods_to_place`.
+        """Return all verdicts of new pods by final number.
+
+        The pods created by the rollout are added to `pods_to_place`.
 
         A new pod gets another number if the old pod with its number remains. All mappings are by
         number: `verdicts` on the pods placed before the rollout, `old_nodes` of old pods before it,
@@ -606,7 +632,10 @@ class TemplateRollout:
         return final_verdicts
 
     def request_pending_pods(self) -> dict[int, PodVerdict]:
-        """Request the pods of former templates still without a node, and return their verdicts by number."""
+        """Request the pods of former templates still without a node.
+
+        Return their verdicts by number.
+        """
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
         return {

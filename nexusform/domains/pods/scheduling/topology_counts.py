@@ -1,4 +1,4 @@
-"""Pods per topology domain as counted by the rules of one spec, updated with each pod of the spec."""
+"""Pods per topology domain, counted by the rules of one spec, updated with each pod."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -90,7 +90,10 @@ class SpreadCounter(DomainCounter):
         self._minimum = 0
 
     def index_domains_by_count(self) -> None:
-        """Count the eligible domains by their number of pods, once all existing pods are counted."""
+        """Count the eligible domains by their number of pods.
+
+        All existing pods must be counted before.
+        """
         self._levels = Counter(self.counts[domain] for domain in self.eligible_domains)
         self._minimum = min(self._levels, default=0)
 
@@ -199,7 +202,7 @@ class TopologyCounts:
         return counter
 
     def _count_affinity_terms(self) -> None:
-        """Count the terms of existing pods about the new pod, and of the new pod about existing pods, by domain.
+        """Count affinity terms by domain: of existing pods about the new one, and of the new one.
 
         Required anti-affinity of existing pods counts pods. Preferences count points: the weight of
         the term for each pod. Both become counters with one per topology key.
@@ -261,7 +264,10 @@ class TopologyCounts:
     def _create_spread_counter(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> SpreadCounter:
-        """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
+        """Return the counter of a constraint, with the existing pods that it selects.
+
+        They are on nodes with all required keys.
+        """
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node = topology.domain_by_node
         domain_count = topology.size
@@ -345,7 +351,9 @@ class TopologyCounts:
             spread.add_pod(node)
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of hard rules only.
+        """Count a pod of `other` added to a node or removed, by hard rules only.
+
+        `sign` is 1 or -1.
 
         The counters are about the pod to place (`incoming_spec`). Those of scores (preferences,
         soft spreading) stay unchanged.
@@ -402,7 +410,10 @@ def _is_counted_per_node(constraint: SpreadConstraint) -> bool:
 def _is_node_eligible(
     constraint: SpreadConstraint, spec: PodSpec, node: Node, keys: tuple[str, ...]
 ) -> bool:
-    """Return whether a node with all these keys counts for a constraint by its policies for affinity and taints."""
+    """Return whether a node with all these keys counts for a constraint.
+
+    Its policies for affinity and taints decide.
+    """
     if not node.labels.keys() >= set(keys):
         return False
     if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
@@ -447,7 +458,10 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
 
 
 def _count_group(group: PodSpecGroup, counter: DomainCounter, amount: int) -> int:
-    """Add `amount` to the counter for each pod of a group, and return the number of pods on nodes with a domain."""
+    """Add `amount` to the counter for each pod of a group.
+
+    Return the number of pods on nodes with a domain.
+    """
     pod_count = 0
     for node, pods in group.nodes.items():
         if counter.add(node, pods * amount):

@@ -41,7 +41,10 @@ class VolumeBinder:
     """Claims of a cluster's pods and the volumes bound to them."""
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod] = ()) -> None:
-        """Index the volumes of a cluster, and bind the claims of existing pods and those to bind at once."""
+        """Index the volumes of a cluster, and bind claims.
+
+        Those of existing pods, and those to bind at once.
+        """
         self._nodes = cluster.nodes
         self._by_name = cluster.node_by_name
         self._volumes = {volume.name: volume for volume in cluster.volumes}
@@ -91,7 +94,10 @@ class VolumeBinder:
             self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
-        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node, else to new volumes."""
+        """Bind the unbound claims of a pod, smallest first.
+
+        To volumes reachable from its node, else to new volumes.
+        """
         for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
             if not self._bind_prebound(claim):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
@@ -107,7 +113,10 @@ class VolumeBinder:
         ]
 
     def bind_immediate_claims(self, claims: Iterable[Claim]) -> None:
-        """Bind claims to volumes reserved for them, and claims that do not wait for a node, as soon as they exist."""
+        """Bind claims to volumes reserved for them, and claims that do not wait for a node.
+
+        As soon as they exist.
+        """
         for claim in claims:
             if (
                 claim.name in self._volume_by_claim
@@ -157,14 +166,20 @@ class VolumeBinder:
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
-        """Return whether volumes provisioned by this prediction may have used the free storage for a pod's claims."""
+        """Return whether volumes of this prediction may use the free storage for a pod's claims.
+
+        Volumes provisioned earlier count.
+        """
         return any(
             claim.storage_terms is not None and claim.storage_class in self._provisioned_classes
             for claim in self._list_unbound_claims(spec, number)
         )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
-        """Bind the claims of a pod to volumes on its node, and record the classes of provisioned volumes."""
+        """Bind the claims of a pod to volumes on its node.
+
+        The classes of provisioned volumes are recorded.
+        """
         unbound_claims = self._list_unbound_claims(spec, number)
         self._bind_pod_claims_on_node(spec, number, self._by_name[node])
         for claim in unbound_claims:
@@ -247,7 +262,10 @@ class VolumeBinder:
         return ""
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
-        """Return the free volumes for a claim by node, the smallest last, as used ones are popped from the end."""
+        """Return the free volumes for a claim by node, the smallest last.
+
+        Used ones are popped from the end.
+        """
         # claims with equal requirements have the same volumes.
         requirements = replace(claim, name="")
         if requirements not in self._reachable_volumes:
@@ -335,7 +353,10 @@ class AttachedVolumes:
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
-        """Return whether a node can attach the volumes within the limits of their drivers, each once for all pods."""
+        """Return whether a node can attach the volumes within the limits of their drivers.
+
+        Each counts once for all pods.
+        """
         # Those with a positive count.
         pod_volumes = set(+self._pod_volumes[node])
         attached_counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
@@ -346,7 +367,10 @@ class AttachedVolumes:
         )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:
-        """Yield the volumes of a pod (driver and claim); those without a CSI driver do not count."""
+        """Yield the volumes of a pod (driver and claim).
+
+        Those without a CSI driver do not count.
+        """
         for name, driver in spec.bound_claims:
             yield driver, name
         for claim in spec.list_claims(number):

@@ -23,7 +23,10 @@ NONE_STUCK: Final = maxsize
 
 
 class PodToPlace(Struct, frozen=True, order=True):
-    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether it was Pending and since when, and its preemptor.
+    """Pod to place: its number, nodes, trigger and preemptor.
+
+    `node` is its only possible one (DaemonSets). Also its previous node, and whether it was Pending
+    and since when.
 
     `former_spec`: the spec of a waiting pod that keeps a former template.
     """
@@ -43,7 +46,10 @@ class PodToPlace(Struct, frozen=True, order=True):
         return not self.was_pending and not self.previous
 
     def get_spec(self, workload: Workload) -> PodSpec:
-        """Return the spec of the pod: by its former template, else the current one of its workload."""
+        """Return the spec of the pod.
+
+        By its former template, else the current one of its workload.
+        """
         return self.former_spec or workload.pod
 
     def build_pending_pod(self, workload: Workload) -> ExistingPod:
@@ -142,7 +148,10 @@ class WorkloadProgress(Struct):
         return pod.spec if keeps_template else self.workload.pod
 
     def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
-        """Return the former template of a StatefulSet's pod to create below the partition, as used by the existing `pods` and evicted ones; None if the pod gets the current template, or no pod has a former one.
+        """Return the former template of a StatefulSet's pod to create below the partition.
+
+        The existing `pods` and evicted ones use it. None if the pod gets the current template, or
+        no pod has a former one.
 
         Source: kubernetes pkg/controller/statefulset/stateful_set_utils.go
         (newVersionedStatefulSetPod).
@@ -443,7 +452,9 @@ class _TemplatePods(Struct, frozen=True):
 def _compute_template_sizes(
     workload: Workload, pods: Iterable[ExistingPod]
 ) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment, with the target number in proportion to these pods.
+    """Return the pods of each ReplicaSet of a scaled Deployment.
+
+    The target number is in proportion to these pods.
 
     The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or
     has one ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go,
@@ -494,7 +505,9 @@ def _compute_template_sizes(
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout, as two results.
+    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout.
+
+    There are two results.
 
     They are the specs of new pods of former templates, and the growth of the current ReplicaSet
     (negative: to remove).
@@ -527,7 +540,9 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
 
 
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
-    """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
+    """Drop the pods that an ordered StatefulSet does not create yet.
+
+    Their number and the reason are recorded.
 
     Its controller processes the pods from the lowest ordinal. It creates the first missing pod and
     waits until it runs. Meanwhile later pods are not created, surplus pods are not deleted, and

@@ -78,7 +78,10 @@ class WorkloadContext(Struct, frozen=True):
     def build_warning(
         self, kind: str, detail: str, *, location: str = "", summary: str = ""
     ) -> WorkloadWarning:
-        """Return a risk of the workload; `summary` is its short form, by default the detail itself."""
+        """Return a risk of the workload.
+
+        `summary` is its short form, by default the detail itself.
+        """
         name = f"{self.workload.namespace}/{self.workload.name}"
         text = f"{self.workload.kind} {name}: {detail}"
         return WorkloadWarning(

@@ -57,7 +57,10 @@ def explain_rejection(
 def _match_terms(
     terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
 ) -> Mask | CycleAbort:
-    """Return the bit mask of members with a matching term, or the abort of the first one with an unreadable value."""
+    """Return the bit mask of members with a matching term.
+
+    Or the abort of the first one with an unreadable value.
+    """
     matched: Mask = 0
     aborts: dict[int, CycleAbort] = {}  # by position
     for term in terms:
@@ -72,7 +75,9 @@ def _match_terms(
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member.
+    """Return the `candidates` that match a term as a bit mask, and errors.
+
+    By position of the member.
 
     The errors are an unreadable value or an invalid selector, and each stops the cycle.
     """
@@ -151,7 +156,10 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
 def compute_scores(
     request: PlacementRequest, member_list: MemberList
 ) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return the affinity score of each member, the sum of its rounded terms, and errors by position of the member."""
+    """Return the affinity score of each member, and errors by position.
+
+    A score is the sum of its rounded terms.
+    """
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
     return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 

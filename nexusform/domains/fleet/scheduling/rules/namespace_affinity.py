@@ -1,4 +1,7 @@
-"""Namespace affinity: a namespaced placement requires its namespace on clusters that collect namespaces."""
+"""Namespace affinity of a namespaced placement.
+
+It requires its namespace on clusters that collect namespaces.
+"""
 
 from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
@@ -17,7 +20,10 @@ def _explain_missing_namespace(member: Member, namespace: str) -> str:
 def find_eligible(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
 ) -> Mask:
-    """Return the bit mask of the members with the namespace; of all for a cluster-scoped placement."""
+    """Return the bit mask of the members with the namespace.
+
+    All members for a cluster-scoped placement.
+    """
     if not request.namespace:
         return member_list.all_members
     return member_list.get_cached(

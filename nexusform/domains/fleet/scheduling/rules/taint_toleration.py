@@ -8,7 +8,10 @@ from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
-    """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
+    """Return whether a toleration covers a taint.
+
+    As for pods, but Equal compares an empty key too.
+    """
     # "" matches all effects.
     if toleration.effect not in ("", taint.effect):
         return False
@@ -51,7 +54,10 @@ def find_eligible(
 def explain_rejection(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> str:
-    """Return KubeFleet's text for the first untolerated taint of the member at `position`, rejected by this rule."""
+    """Return KubeFleet's text for the first untolerated taint of the member at `position`.
+
+    This rule rejects it.
+    """
     taint = find_untolerated_taint(member_list.members[position].taints, request.policy.tolerations)
     assert taint is not None, "a rejected member has one"
     return (

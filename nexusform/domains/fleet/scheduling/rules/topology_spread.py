@@ -27,7 +27,10 @@ class SpreadVerdict(Struct, frozen=True):
 
 
 class SpreadDomain(Struct, frozen=True):
-    """Domain of a constraint: members, skew change by a further pick, and whether that violates the constraint."""
+    """Domain of a constraint: members, skew change by a further pick, and violation.
+
+    Whether the change violates the constraint.
+    """
 
     members: Mask
     skew_change: int

@@ -17,7 +17,10 @@ MAX_POINTS: Final = 100
 
 
 def score(pod: PodSpec, node: Node) -> int:
-    """Return from 0 to 100 points for the value of the pod's images on a node, scaled between both thresholds."""
+    """Return 0 to 100 points for the value of the pod's images on a node.
+
+    Scaled between both thresholds.
+    """
     if not node.images:
         # None present, or unknown.
         return 0
@@ -53,7 +56,10 @@ def compute_image_values(
 def compute_extreme_image_values(
     sizes: Sequence[Mapping[str, int] | None],
 ) -> tuple[Mapping[str, int], ...]:
-    """Return the lowest and highest possible values (size times the share of nodes with the image) of images with different sizes on nodes: two mappings by image, or () without such images.
+    """Return the lowest and highest values of images with different sizes on nodes.
+
+    A value is the size times the share of nodes with the image. Two mappings by image, or ()
+    without such images.
 
     `sizes` has the sizes of each node's images, by image (None if unknown).
     """

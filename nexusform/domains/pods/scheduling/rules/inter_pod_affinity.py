@@ -32,7 +32,10 @@ def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
 
 
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
-    """Return whether the node has every term's key, and a matching pod in each of these domains or nowhere at all."""
+    """Return whether the node has every term's key, and a matching pod in each domain.
+
+    Or there is no matching pod anywhere.
+    """
     all_have_pods = True
     for counter in counts.affinity:
         domain = counter.domain_by_node[node]

@@ -53,7 +53,10 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if nodeSelector or all required terms reject a node, unless its name already excludes it."""
+    """Return a reason if nodeSelector or all required terms reject a node.
+
+    None if its name already excludes it.
+    """
     return (
         None
         if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node)
@@ -62,7 +65,10 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 
 
 def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
-    """Return whether the node satisfies nodeSelector and one of the required terms, if there are any."""
+    """Return whether the node satisfies nodeSelector and one of the required terms.
+
+    Without terms, nodeSelector decides.
+    """
     if any(node.labels.get(key) != value for key, value in pod.node_selector):
         return False
     return is_any_term_satisfied(pod.node_terms, node)

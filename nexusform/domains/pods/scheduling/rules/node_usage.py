@@ -22,7 +22,9 @@ def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | No
 
 
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
-    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit); None if the pod fits.
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes.
+
+    The plug-in is NodeResourcesFit. None if the pod fits.
 
     Ephemeral storage is compared only with a node with a known amount.
     """

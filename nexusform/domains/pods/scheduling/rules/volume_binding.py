@@ -55,7 +55,10 @@ def _rank_volume_reason(reason: str) -> int:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return the reasons if a volume is unreachable from the node or cannot be provisioned there, else None."""
+    """Return the reasons if a volume is unreachable from the node or not provisioned there.
+
+    Else None.
+    """
     reasons: set[str] = set()
     for volume in pod.volumes:
         if volume.reason in _OTHER_RULES:
@@ -68,7 +71,10 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 
 
 def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...]) -> str | None:
-    """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
+    """Return the reason of the first need not satisfied by the node.
+
+    Among needs with these reasons.
+    """
     for need in pod.volumes:
         if need.reason in reasons and not is_any_term_satisfied(need.terms, node):
             return need.reason
@@ -76,7 +82,10 @@ def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...])
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if a volume's labels name another zone or region than the node's labels, else None."""
+    """Return a reason if a volume's labels name another zone or region than the node's.
+
+    Else None.
+    """
     if ZONE_LABELS.keys().isdisjoint(node.labels):
         # kube-scheduler skips nodes without a zone or region.
         return None
