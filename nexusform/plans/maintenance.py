@@ -1,4 +1,6 @@
-"""Maintenance in a plan: upgrades of clusters (batches, quorum, hours, disruptions), and lifecycle actions of machines in order of execution.
+"""Maintenance in a plan: upgrades of clusters, and lifecycle actions of machines.
+
+Upgrades have batches, quorum, hours and disruptions. Actions are in order of execution.
 
 `simulate kubernetes-upgrade` shares the upgrades.
 """
@@ -113,7 +115,10 @@ class Upgrade(Struct, frozen=True):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether every batch fits, for any choice of VMs to scale in, and every drain may evict."""
+        """Whether every batch fits and every drain may evict.
+
+        For any choice of VMs to scale in.
+        """
         return not self.budgets and not any(
             pool.failed_batch or pool.scale_in_pools for pool in self.pools
         )

@@ -250,7 +250,10 @@ class Rollout(Struct, frozen=True):
 
 
 class FeasibilityResult(StrEnum):
-    """Whether the pods of a binding run on its cluster: now, after more nodes, never, or not known."""
+    """Whether the pods of a binding run on its cluster.
+
+    Now, after more nodes, never, or not known.
+    """
 
     RUNS = "runs"
     RUNS_AFTER = "runs_after"
@@ -668,7 +671,10 @@ class Plan(Struct, frozen=True):
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
+        """Whether applying would change anything.
+
+        An object, address, output, placement of observed objects, or recorded fact.
+        """
         output_actions = {output.action for output in self.outputs}
         if self.reported_changes or output_actions - {Action.NO_OP}:
             return True

@@ -153,7 +153,10 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
 def _find_files_in_directory(
     directory: str, problems: list[Diagnostic], *, recursive: bool
 ) -> Iterator[str]:
-    """Yield the files to format in a directory, without hidden ones and the copies of editors (`a~`, `#a#`)."""
+    """Yield the files to format in a directory.
+
+    Without hidden ones and the copies of editors (`a~`, `#a#`).
+    """
     try:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError as problem:

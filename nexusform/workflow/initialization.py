@@ -271,7 +271,10 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
 def _check_saved_flags(
     settings: Settings, saved_choice: BackendChoice, context: CommandContext
 ) -> list[Diagnostic]:
-    """Warn if the block now sets other values than the -backend-config of an earlier init, still in force."""
+    """Warn if the block now sets other values than the -backend-config of an earlier init.
+
+    Those are still in force.
+    """
     block_choice, _ = read_configured_choice(settings, from_flags={}, context=context)
     block = settings.backend
     # The caller reports an invalid block.

@@ -144,7 +144,10 @@ def explain_object(
 
 
 def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str]:
-    """Return the addresses of the resources with an object of this name in the plan, else in the state."""
+    """Return the addresses of the resources with an object of this name.
+
+    In the plan, else in the state.
+    """
     saved, _ = read_plan(plan_path, context) if plan_path else (None, [])
     rows = saved.plan.placements if saved is not None else ()
     owners = dict.fromkeys(
@@ -256,7 +259,10 @@ class _ExplanationQuery(Struct, frozen=True):
         return Explanations(tuple(explanations), diagnostics=errors)
 
     def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
-        """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
+        """Return the rows of the plan for removed VMs of this name.
+
+        At addresses matching the pattern.
+        """
         rows = planned.plan.placements
         vm_removals = [
             row for row in rows if row.kind == VM and row.action is PlacementAction.REMOVE
@@ -273,7 +279,10 @@ class _ExplanationQuery(Struct, frozen=True):
         *,
         includes_remedies: bool = False,
     ) -> PlanResult:
-        """Plan again, and record explanations of the VM `name` at each of the addresses matching the pattern."""
+        """Plan again, and record explanations of the VM `name`.
+
+        At each of the addresses matching the pattern.
+        """
         explained_vms = tuple(
             (str(address), name) for address in addresses if self.pattern.is_match(address)
         )
@@ -282,7 +291,10 @@ class _ExplanationQuery(Struct, frozen=True):
         )
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of equal names counts."""
+        """Index the VMs in the state at the pattern by name.
+
+        With address and private note of the object; the last of equal names counts.
+        """
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):

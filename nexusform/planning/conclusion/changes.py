@@ -32,7 +32,9 @@ _NO_OBJECT = ObjectState(attributes={}, creation=0)
 def build_changes(
     planner: BlockPlanner, evaluation: Evaluation, *, has_earlier_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Return a change per instance in planning order, then one per deposed object, and the problems.
+    """Return a change per instance, then one per deposed object, and the problems.
+
+    In planning order.
 
     A new object gets the next creation number after the last one in state.
     """
@@ -160,7 +162,10 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
 def _check_prevent_destroy(
     instance: Instance, block: ResourceBlock | None, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Return the error for an object to destroy with prevent_destroy, or the problems in the value of this argument."""
+    """Return the error for an object to destroy with prevent_destroy.
+
+    Or the problems in the value of this argument.
+    """
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
     problems: list[Diagnostic] = []
@@ -185,7 +190,10 @@ def _check_prevent_destroy(
 
 
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield a warning if the object is forgotten, or an error if it is replaced with `destroy = false` set."""
+    """Yield a warning if the object is forgotten, or an error if it is replaced.
+
+    The error is for `destroy = false`.
+    """
     address = instance.address
     # On a machine: it leaves no object behind.
     is_action = instance.type.kind is PlanningKind.MACHINE_ACTION

@@ -35,7 +35,10 @@ _PATH: Final = ("kubernetes_version",)
 
 
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
-    """Yield an error for each rejected change of a version, and a warning for each near or past its end of support."""
+    """Yield errors for rejected changes of versions, and warnings near their end of support.
+
+    Or past it.
+    """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         if registries.get_kind(change.address.type) is not PlanningKind.CLUSTER:
@@ -50,7 +53,9 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, site_resources: SiteResources, today: str) -> Problem | None:
-    """Return an error for a rejected change of a cluster's version, a warning near or past the end of its availability, or None.
+    """Return an error for a rejected change of a cluster's version, a warning, or None.
+
+    The warning is near or past the end of its availability.
 
     `site_resources` has the versions offered by the site. If `today` is "", availability is not
     checked.
@@ -83,7 +88,10 @@ def _check_cluster(change: Change, site_resources: SiteResources, today: str) ->
 def _check_availability(
     cluster_id: str, current: str, offers: OfferedVersions, today: str
 ) -> Problem | None:
-    """Return a warning if the extended availability of a cluster's `current` version has ended or ends soon."""
+    """Return a warning if a cluster's extended availability has ended or ends soon.
+
+    That of its `current` version.
+    """
     version = parse_version(current)
     assert version is not None
     end = find_availability_end(version, today, offers.versions, offers.available_until)
@@ -157,7 +165,10 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
-    """Yield the kinds of facts used by changed clusters, pools and VMs but missing in the export of their site."""
+    """Yield the kinds of facts that changed objects use but the export lacks.
+
+    Clusters, pools and VMs of the site.
+    """
     unlisted_types: set[str] = set()
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
@@ -212,7 +223,10 @@ def _list_changes_with_networks(
 
 
 def _list_azure_ids(value: Any) -> Iterator[tuple[Path, str]]:
-    """Yield the ids of networks and other resources in `azure` blocks, each with its path in the arguments."""
+    """Yield the ids of networks and other resources in `azure` blocks.
+
+    Each with its path in the arguments.
+    """
     for path, scalar in list_scalars(value):
         if "azure" in path and "/providers/" in str(scalar):
             yield path, str(scalar)

@@ -96,7 +96,10 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
-    """Collect the changes of a plan with an effect on findings, by the address (text) of their resource."""
+    """Collect the changes of a plan with an effect on findings.
+
+    By the address (text) of their resource.
+    """
     rows = [(row, compute_effect(row), str(row.address)) for row in plan.placements]
     vm_effects = {effect for row, effect, _ in rows if row.kind == VM}
     bindings = [
@@ -137,7 +140,10 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 
 
 def _has_changed_text(change: Change) -> bool:
-    """Return whether the plan changes an argument with a document (a text), or with several, `{"a.yaml": "text"}`."""
+    """Return whether the plan changes an argument with a document or several.
+
+    A text, or a mapping such as `{"a.yaml": "text"}`.
+    """
     before = get_mapping(change.before)
     after = get_mapping(change.after)
     return any(

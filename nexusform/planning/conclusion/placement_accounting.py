@@ -272,7 +272,10 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
 
 
 def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
-    """Count the objects of a kind in the attributes of a resource by name: pods may share a name."""
+    """Count the objects of a kind in the attributes of a resource by name.
+
+    Pods may share a name.
+    """
     if not attributes:
         return Counter()
     return Counter(KINDS[kind].list_names(resource_type, attributes))
@@ -281,7 +284,10 @@ def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes
 def _find_stranded_vms(
     change: Change, handlers: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
-    """Yield an inconsistency for each VM on a missing machine after the plan, unless a row reports it as lost."""
+    """Yield an inconsistency for each VM on a missing machine after the plan.
+
+    Unless a row reports it as lost.
+    """
     # All are removed.
     if not change.after:
         return

@@ -1,4 +1,7 @@
-"""Assembly of the plan from planned instances: changes, placements, tables, steps and diagnostics."""
+"""Assembly of the plan from planned instances.
+
+Changes, placements, tables, steps and diagnostics.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,10 @@ class PlacementPhasesResult(Struct, frozen=True):
 
 
 class PlanValidation(Struct, frozen=True):
-    """Diagnostics of an outcome, the pools without capacity, the separation verdicts, and the unsatisfied rules."""
+    """Diagnostics of an outcome, pools without capacity, and verdicts.
+
+    The verdicts are those of separation rules. Also the unsatisfied rules.
+    """
 
     diagnostics: list[Diagnostic]
     unplaced: tuple[placement_fit.PoolShortage, ...] = ()
@@ -144,7 +150,9 @@ def build_plan(
     outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from the planned instances and the results of the placement phases, and validate it.
+    """Build the plan from the planned instances and placement phases, and validate it.
+
+    With the results of the phases.
 
     Each domain, such as fleet or pods, contributes its own rows, steps and findings.
     """
@@ -250,7 +258,9 @@ def _order_machine_actions(
 ) -> tuple[
     tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]
 ]:
-    """Return the machine actions in order, the addresses to complete before the step of an address, and the problems.
+    """Return the machine actions in order, the awaited addresses, and the problems.
+
+    An address maps to those to complete before its step.
 
     Without actions and machines to switch off, all are empty, and no module is loaded for them.
     """
@@ -434,7 +444,10 @@ def build_refresh_plan(
 def _collect_upgrades_and_warnings(
     objects: Iterable[VmObject], outcome: PlacementPhasesResult
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
-    """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
+    """Return the pools to re-create, and the warnings about blocked upgrades.
+
+    PodDisruptionBudgets block them.
+    """
     objects = list(objects)
     # No pool is re-created.
     if not any(vm_object.request.actions.recreations for vm_object in objects):
@@ -457,7 +470,9 @@ def _measure_certainty(
     *,
     has_separation_rules: bool,
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
-    """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of earlier predictions.
+    """Return the number of samples run, and the certainty of placements by site id.
+
+    Lowered to the accuracy of earlier predictions.
 
     Separation rules need the placements of each sample (`keep_outcomes`).
     """
@@ -612,7 +627,9 @@ def _check_existing_vms(
 
 
 def _may_violate_rules(vm_object: VmObject) -> bool:
-    """Return whether the unchanged VMs of an object may violate placement rules, so they need a detailed check.
+    """Return whether an object's unchanged VMs may violate placement rules.
+
+    They then need a detailed check.
 
     Such rules are the zones of a pool (checked here), its hints and groups, and the site's filters
     on VMs (CountFilter).
@@ -719,7 +736,9 @@ def remove_consequential_errors(
 def _remove_dependents_of_errors(
     diagnostics: Sequence[Diagnostic], order: PlanningOrder
 ) -> list[Diagnostic]:
-    """Return the diagnostics without those about unknown placement arguments that follow from another error.
+    """Return the diagnostics without those that follow from another error.
+
+    These are about unknown placement arguments.
 
     They follow if the block of the argument, or a block it depends on, has an error of another
     kind.

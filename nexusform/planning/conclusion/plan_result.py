@@ -40,7 +40,10 @@ Edge: TypeAlias = tuple[str, str]
 
 
 def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, SiteResources]]:
-    """Yield the changes of sites read by a provider, each with the resources recorded in its private note."""
+    """Yield the changes of sites read by a provider.
+
+    Each with the resources recorded in its private note.
+    """
     for change in changes:
         resources = read_recorded_site_resources(change.private)
         # Only sites have such a note, and simulated ones have none.

@@ -207,7 +207,9 @@ class _ScaleInPools:
                     )
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
+        """Return the names of other pools with a scale-in that this pool needs capacity from.
+
+        As `cluster/pool`.
 
         The platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of
         this pool fit even while all VMs of those pools remain, the result is ().
@@ -242,7 +244,9 @@ class _ScaleInPools:
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
     ) -> Mapping[Token, Placement | None]:
-        """Return the placements of the plan if the VMs removed from these pools by a scale-in remained.
+        """Return the placements of the plan if these pools were not scaled in.
+
+        The VMs that a scale-in removes remain.
 
         `pools` are all pools of the site with a scale-in except the `excluded` one, so its name is
         enough for the cache.

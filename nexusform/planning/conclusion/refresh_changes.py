@@ -69,7 +69,10 @@ def _build_no_op_change(
 
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
-    """Yield a warning for each object with a change of an earlier apply, failed or still in progress."""
+    """Yield a warning for each object with an unfinished change of an earlier apply.
+
+    It failed or is still in progress.
+    """
     for address, current in _sort_objects_by_address(prior.instances):
         unfinished = get_mapping(current.private, UNFINISHED_KEY)
         if unfinished:
@@ -92,7 +95,9 @@ def build_observed_sites(
 def list_observed_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine, and for every VM observed on another machine than recorded.
+    """Yield a row for every VM on a missing machine, and on an unexpected one.
+
+    A provider observed the VM on another machine than recorded.
 
     A VM on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The
     source of its row is the location recorded in state, the target the observed one.

@@ -133,7 +133,10 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
 
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
-    """Return whether the deleted object matches all configured arguments, except a name derived from the block."""
+    """Return whether the deleted object matches all configured arguments.
+
+    A name derived from the block may differ.
+    """
     configured = {name for name, value in get_mapping(created.config).items() if value is not None}
     if created.locate(("name",)) in (None, created.locate(())):
         # It has no line of its own: the default is the name of the block.
@@ -161,7 +164,10 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
-    """Build the warning about a probable rename of these instances, with the `moved` block to keep them."""
+    """Build the warning about a probable rename of these instances.
+
+    With the `moved` block to keep them.
+    """
     # Any of the block: the warning is about all.
     instance = next(iter(after.values()))
     old = _get_group_address(before)

@@ -116,7 +116,10 @@ def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> Sit
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Add the problems of Kubernetes versions and networks to the plan, and the kinds of data missing to check them."""
+    """Add the problems of Kubernetes versions and networks to the plan.
+
+    And the kinds of data missing to check them.
+    """
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
         # Nothing to check: no existing object, and no site read by a provider.
@@ -151,7 +154,10 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity of networks, storage and so on of the sites read by a provider, ordered by id."""
+    """Return the capacity of networks, storage and so on of the sites, ordered by id.
+
+    A provider has read these sites.
+    """
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
@@ -251,7 +257,9 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
 def _find_clusters_without_surge(
     occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one.
+    """Return the clusters with a pool without surge capacity, and the uncertain ones.
+
+    Capacity for the surge VMs of the pool.
 
     It is uncertain if the capacity depends on unknown NUMA cells.
     """
@@ -289,7 +297,10 @@ class VmOnSite(Struct, frozen=True):
 
 
 class SiteWithVms(Struct):
-    """One site on one side: its scheduler with all VMs, their owners, and the pools of NKS clusters in plan order."""
+    """One site on one side: its scheduler with all VMs, their owners, and the pools.
+
+    The pools of NKS clusters, in plan order.
+    """
 
     site: site_plans.SitePlan
     vms: list[VmOnSite] = field(default_factory=list)
@@ -502,7 +513,10 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning per shortage of a site resource, marked as pre-existing if the plan changes nothing of it."""
+    """Yield a warning per shortage of a site resource.
+
+    Marked as pre-existing if the plan changes nothing of it.
+    """
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {
         row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES

@@ -1,4 +1,6 @@
-"""Graph of draft steps: each change's steps, their waits, and the capacity that other steps must free first.
+"""Graph of draft steps: each change's steps, their waits, and awaited capacity.
+
+Other steps must free that capacity first.
 
 For this it knows the racks and machines of the VMs of an object before and after.
 """
@@ -47,7 +49,10 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vm_object: VmObject) -> UsedMachines:
-    """Return the machines used by the VMs of an object before and after its steps, and the addresses of the rack or machine resources that declare them."""
+    """Return the machines used by the VMs of an object before and after its steps.
+
+    And the addresses of the rack or machine resources that declare them.
+    """
     occupied: set[tuple[str, str, str]] = set()
     # Before anything is placed.
     freed_early: set[OnSite] = set()
@@ -415,7 +420,9 @@ def _find_machine_successions(
     owners: Mapping[tuple[str, str, int | str], Address],
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
-    """Yield the objects of upgraded VMs released from a machine, each with an object placed there later.
+    """Yield the objects of upgraded VMs released from a machine.
+
+    Each with an object placed there later.
 
     `owners` are the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle:
     object and machine.

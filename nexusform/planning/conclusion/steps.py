@@ -195,7 +195,10 @@ def _find_concurrent_blocks(
 
 
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
-    """Add waits for changes ordered earlier by a domain or a machine action, except in a cycle with other waits."""
+    """Add waits for changes that a domain or a machine action orders earlier.
+
+    Except in a cycle with other waits.
+    """
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)
@@ -255,7 +258,9 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Add waits of each create or update for the objects it uses, and of each destroy for the former users of its object.
+    """Add waits of creates and updates for objects in use, and of destroys for their users.
+
+    A create or update uses objects; a destroy waits for the former users of its object.
 
     A domain may order two objects differently.
     """

@@ -199,7 +199,9 @@ def _build_row_of_current_vm(
 def _determine_vm_action(
     vm_object: VmObject, key: VmKey
 ) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM that exists after the plan, and its placement before, None without one.
+    """Return the action on a VM that exists after the plan, and its placement before.
+
+    None without a placement.
 
     A VM placed by this plan is moved if it was in state before, with or without a machine. A
     renamed VM counts as new.
@@ -285,7 +287,10 @@ def build_placement_tables(
 
 
 def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | None:
-    """Return how many VMs remain at least on a used rack, if the platform chooses the VMs to remove; else None."""
+    """Return how many VMs remain at least on a used rack.
+
+    If the platform chooses the VMs to remove, else None.
+    """
     if not is_platform_scale_in(vm_object, pool):
         return None
     removed_count = sum(name == pool.pool for name, _ in vm_object.request.actions.removals)
@@ -365,7 +370,9 @@ def _build_table_row(
 
 
 def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs stay, and some VMs share a rack.
+    """Return whether the platform chooses the VMs that a scale-in removes, and it matters.
+
+    It matters if other VMs stay and some VMs share a rack.
 
     The manager of a VNF ("decided") removes the newest.
     """

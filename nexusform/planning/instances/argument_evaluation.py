@@ -91,7 +91,9 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Set write-only arguments to null, and add the public values derived from them, such as names and labels.
+    """Set write-only arguments to null, and add the public values derived from them.
+
+    Such as names and labels.
 
     Plans and state show public values, so an ephemeral text in one is a problem. Return the
     problems.
@@ -215,7 +217,10 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
 def _add_computed_paths_exposing_secrets(
     schema: BlockSchema, sensitive: tuple[Path, ...]
 ) -> tuple[Path, ...]:
-    """Return the sensitive paths, and those of computed attributes displaying the same values (`displayed_in`)."""
+    """Return the sensitive paths, and those of attributes that display the same values.
+
+    Computed attributes (`displayed_in`).
+    """
     paths = list(sensitive)
     for path in sensitive:
         # deeper parts are displayed nowhere.

@@ -177,7 +177,10 @@ def find_unknown_placement_paths(
 def find_null_elements(
     schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterable[Path]:
-    """Yield the paths of arguments with a list, set or map of scalars and a null among its elements."""
+    """Yield the paths of arguments with a null among their elements.
+
+    In a list, set or map of scalars.
+    """
     for name, attribute in schema.attributes.items():
         if None in _list_scalar_elements(attribute.type, config.get(name)):
             yield (*prefix, name)
@@ -187,7 +190,10 @@ def find_null_elements(
 
 
 def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
-    """Return the elements of a list, set or map of scalars; none for other types or unknown values."""
+    """Return the elements of a list, set or map of scalars.
+
+    None for other types or unknown values.
+    """
     if not isinstance(kind, ListType | SetType | MapType):
         return ()
     if not isinstance(kind.element, PrimitiveType):
@@ -383,7 +389,10 @@ def is_replacement_triggered(
 def check_triggers(
     instance: Instance, planned: DecidedInstances, evaluation: Evaluation
 ) -> Iterator[Diagnostic]:
-    """Yield an error for each reference of replace_triggered_by with a key of a missing instance."""
+    """Yield an error for each reference of replace_triggered_by to a missing instance.
+
+    Its key has no instance.
+    """
     read_key = partial(_read_key, instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)

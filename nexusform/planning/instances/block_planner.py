@@ -1,4 +1,7 @@
-"""Planning of blocks: expansion, arguments, planning of ordinary resources, and instances without a block."""
+"""Planning of blocks: expansion, arguments, ordinary resources.
+
+And instances without a block.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -313,7 +316,10 @@ class BlockPlanner:
         decision: ActionDecision,
         deposed: Mapping[str, ObjectState] = MappingProxyType({}),
     ) -> Instance:
-        """Build an instance with this decision from its prior object alone, without evaluated arguments."""
+        """Build an instance with this decision from its prior object alone.
+
+        Arguments are not evaluated.
+        """
         prior = self.prior.get_object(address)
         return Instance(
             address=address,

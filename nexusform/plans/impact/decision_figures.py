@@ -189,7 +189,10 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
 
 
 def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
-    """Return the largest number of VMs of a site stopped at one time by machine actions, one action after another."""
+    """Return the largest number of a site's VMs that machine actions stop at one time.
+
+    The actions run one after another.
+    """
     maximum = 0
     # VMs still stopped when the next action begins.
     off_vms_by_site: dict[str, set[str]] = {}
@@ -241,7 +244,9 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause.
+    """Count placed VMs, certain racks and machines, and pods by certainty.
+
+    Uncertain pods are counted by cause.
 
     The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
     """

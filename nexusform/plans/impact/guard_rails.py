@@ -182,7 +182,10 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 
 
 def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
-    """Return a failed plan with an unknown result per limit, and one warning for all instead of errors."""
+    """Return a failed plan with an unknown result per limit.
+
+    One warning for all replaces errors.
+    """
     results = [
         GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits
     ]
@@ -306,7 +309,10 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def has_unknown_capacity(plan: Plan) -> bool:
-    """Return whether the source of a site lacks data about its VMs and its spare capacity is unknown."""
+    """Return whether a site's source lacks data about its VMs.
+
+    Its spare capacity is then unknown.
+    """
     return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
 
 
@@ -316,7 +322,10 @@ def has_enough_samples(plan: Plan) -> bool:
 
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the fraction of placed VMs with equal rack counts of their pool in every sample, if VMs are placed."""
+    """Measure the fraction of placed VMs with equal rack counts in every sample.
+
+    The counts are those of their pool. None without placed VMs.
+    """
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         # No placement is predicted.

@@ -57,7 +57,9 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a VM re-created on its machine.
+    """Return the effect of the plan on one object (VM, binding or pod).
+
+    RECREATED is that of a VM re-created on its machine.
 
     Some actions have one effect each. For the others, it depends on whether the object runs before
     and after. `row.source` is its location before, `row.target` after; None if it has none, or an
@@ -204,7 +206,10 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
+    """Return the placements without the nodes re-created by the plan's upgrades.
+
+    And without the pods leaving them.
+    """
     nodes = collect_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
     outside = []
@@ -220,7 +225,9 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count, by kind, the running bindings and pods replaced by new ones of the same placement or workload.
+    """Count, by kind, the running bindings and pods replaced by new ones.
+
+    Of the same placement or workload.
 
     For each of these owners, it is the lower of two counts: its removed running rows, and its added
     rows.
@@ -258,7 +265,9 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
-    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`.
+    """Return a key, equal for counts of one effect with a common clause.
+
+    Such as `1 VM and 3 pods are removed`.
 
     Objects without a place yet (waiting) or losing their host have a clause per kind and state,
     because their verbs differ. For the same reason, moves of VMs and predicted re-creations have

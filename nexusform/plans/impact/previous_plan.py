@@ -67,7 +67,10 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
 def _compute_capacity_difference(
     before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]
 ) -> int:
-    """Return the difference of certain spare capacity, over the sites of both plans with the same largest SKU."""
+    """Return the difference of certain spare capacity.
+
+    Over the sites of both plans with the same largest SKU.
+    """
     earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
     difference = 0
     for row in after:
@@ -83,7 +86,10 @@ def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> 
 
 
 def _collect_placements(plan: Plan) -> dict[_Key, Any]:
-    """Return action, locations and trigger of objects with a placement change, by address, kind, cluster and name."""
+    """Return action, locations and trigger of objects with a placement change.
+
+    By address, kind, cluster and name.
+    """
     rows = [row for row in plan.placements if row.action is not PlacementAction.KEEP]
     return {
         (str(row.address), row.kind, row.cluster, row.object): (
@@ -97,7 +103,10 @@ def _collect_placements(plan: Plan) -> dict[_Key, Any]:
 
 
 def _collect_changes(plan: Plan) -> dict[_Key, Any]:
-    """Return the actions and attributes of changed resources, by address and key of a deposed object."""
+    """Return the actions and attributes of changed resources.
+
+    By address and key of a deposed object.
+    """
     return {
         (str(change.address), change.deposed): (
             change.action,

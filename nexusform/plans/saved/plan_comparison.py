@@ -74,7 +74,7 @@ def remove_confidence(plan: Plan) -> Plan:
 
 
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
-    """Return the names of the items in a plan that a reviewer would see differently in the new plan."""
+    """Return the names of the items that a reviewer would see differently in the new plan."""
     before = _collect_visible_items(plan)
     after = _collect_visible_items(new_plan)
     return [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -114,7 +114,10 @@ def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
 
 
 def _remove_source_spans(record: Any) -> Any:
-    """Return a copy without source spans, because the plan's own configuration has another directory."""
+    """Return a copy without source spans.
+
+    The plan's own configuration has another directory.
+    """
     if isinstance(record, dict):
         if record.keys() == {"filename", "start", "end"}:  # a span
             return None
@@ -146,7 +149,9 @@ def is_equal_record(first: Any, second: Any) -> bool:
 
 
 def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
-    """Split a value into its own content, which must be equal, and its parts, which are compared one by one.
+    """Split a value into its own content and its parts.
+
+    The content must be equal; parts are compared one by one.
 
     The content of a list is its length, of a mapping its keys; a scalar is its own content and has
     no parts.

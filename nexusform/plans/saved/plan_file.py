@@ -150,7 +150,10 @@ def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> by
 def sign_members(
     members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]
 ) -> dict[str, bytes]:
-    """Return the members of an archive with a signature over all of them, replacing an existing one."""
+    """Return the members of an archive with a signature over all of them.
+
+    It replaces an existing one.
+    """
     parts = {name: content for name, content in members.items() if name != _SIGNATURE}
     name, signature = build_signature_member(
         {part: compute_digest(content) for part, content in parts.items()}, sign
@@ -172,7 +175,10 @@ def build_signature_member(
 def read_signature(
     digests: Mapping[str, str], last: tuple[str, bytes], name: str
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature in the `last` member of a file (None: unsigned), and the digest over the `digests` of the others, to be compared with it.
+    """Return the signature of a file, and the digest to compare it with.
+
+    The signature is in the `last` member (None: unsigned). The digest is over the `digests` of the
+    others.
 
     `name` is the file. Raises DiagnosticsError.
     """
@@ -462,7 +468,10 @@ class _ZipHeaderBuilder:
         self._directory: list[bytes] = []
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
-        """Return the header of the next member (`label`: its name), and add the member to the directory."""
+        """Return the header of the next member, and add the member to the directory.
+
+        `label` is its name.
+        """
         # Without compression both sizes are equal.
         check = (crc32(content), len(content), len(content))
         head = (

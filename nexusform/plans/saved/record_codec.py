@@ -504,7 +504,9 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape (converters to JSON data and back) of a union of scalars, or of one type and None: `str | int` or `Address | None`.
+    """Build the shape of a union of scalars, or of one type and None.
+
+    It converts to JSON data and back: `str.
 
     None is null in JSON. Raises ValueError for other unions.
     """

@@ -84,7 +84,10 @@ class DocumentDeduplicator:
         node.written = written
 
     def _write_object(self, keys: tuple[str, ...], parts: list[Any]) -> Any:
-        """Write an object: with its keys if they are few or rare, else as a list with a reference to them."""
+        """Write an object.
+
+        With its keys if they are few or rare, else as a list with a reference to them.
+        """
         if len(keys) < _MINIMUM_SHARED_KEYS or self._uses[keys] < _MINIMUM_SHARED_KEYS:
             return dict(zip(keys, parts, strict=True))
         head = self._keys.setdefault(keys, f"{self.mark}{_KEYS}{len(self._keys)}")
@@ -136,7 +139,9 @@ class _NodeCollector:
         self.longest_run = 0
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all lists or objects equal to it.
+        """Return the value itself if it is a scalar, else the node of all equal ones.
+
+        Equal lists or objects share a node.
 
         `depth` is the level of the value in its document. Example: `{"a": [1, 2], "b": [1, 2]}` has
         one node for both lists, with two uses, and one for the object.
@@ -173,7 +178,9 @@ class _NodeCollector:
         *,
         is_shared: bool = True,
     ) -> _SharedNode:
-        """Return the node of a list (`keys` None) or object with these items, after nodes for its items.
+        """Return the node of a list (`keys` None) or object with these items.
+
+        After nodes for its items.
 
         Equal values have one node. Without `is_shared`, or very deep in a document, each value has
         a node of its own.
@@ -223,7 +230,9 @@ class _NodeCollector:
         return node
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`.
+        """Search the texts in a value for runs of the mark's letter at their beginning.
+
+        Such as `&&x`.
 
         A reference begins with the mark. The mark becomes longer than the longest run: no text may
         look like a reference.

@@ -63,7 +63,10 @@ class UnmanagedVm(Struct, frozen=True):
 
 
 class SiteRack(Struct, frozen=True):
-    """Rack after the plan (before it, if the plan deletes it); `is_planned` racks take no VM yet."""
+    """Rack after the plan, or before it if the plan deletes it.
+
+    `is_planned` racks take no VM yet.
+    """
 
     name: str
     zone: str
@@ -71,7 +74,10 @@ class SiteRack(Struct, frozen=True):
 
 
 class SiteMachine(Struct, frozen=True):
-    """Machine after the plan (before it, if the plan deletes it), and the sides on which it exists."""
+    """Machine after the plan, or before it if the plan deletes it.
+
+    And the sides on which it exists.
+    """
 
     facts: Machine
     exists_before: bool = True
@@ -143,7 +149,10 @@ class SpareCapacity(Struct, frozen=True):
 
 
 class SiteSkuCapacity(Struct, frozen=True):
-    """Capacity of one site for one VM SKU of `cells` NUMA cells; None if the site does not exist."""
+    """Capacity of one site for one VM SKU of `cells` NUMA cells.
+
+    None if the site does not exist.
+    """
 
     site_id: str
     site: str
@@ -164,7 +173,10 @@ class SiteSkuCapacity(Struct, frozen=True):
 def select_largest_sku_rows(
     rows: Iterable[SiteSkuCapacity],
 ) -> list[tuple[SiteSkuCapacity, SpareCapacity]]:
-    """Return the row of the largest VM SKU of each remaining site (its first row), with the capacity after the plan."""
+    """Return the row of the largest VM SKU of each remaining site.
+
+    It is the site's first row, with the capacity after the plan.
+    """
     largest_rows: dict[str, tuple[SiteSkuCapacity, SpareCapacity]] = {}
     for row in rows:
         if row.after is not None:
@@ -173,7 +185,10 @@ def select_largest_sku_rows(
 
 
 class MachineVmCount(Struct, frozen=True):
-    """VMs on one machine, None on a side without the machine; `is_closed` machines take no new VM."""
+    """VMs on one machine.
+
+    None on a side without the machine. `is_closed` machines take no new VM.
+    """
 
     before: int | None
     after: int | None
@@ -220,7 +235,10 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
 
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
-    """Return the racks with added or removed VMs: those with most removed VMs first, then by name."""
+    """Return the racks with added or removed VMs.
+
+    Those with most removed VMs first, then by name.
+    """
     racks = chain.from_iterable(map(_list_site_changes, sites))
     return tuple(
         sorted(
@@ -231,7 +249,10 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
-    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines."""
+    """Return the racks of a site with added or removed VMs.
+
+    And the numbers of VMs on each of their machines.
+    """
     unchanged, removed, added = _count_vms_by_machine(site)
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():

@@ -61,7 +61,10 @@ LABELS: Final[Mapping[SiteResourceKind, str]] = {
 
 
 class NetworkAddresses(Struct, frozen=True, array_like=True):
-    """L3 network: its IPv4 addresses for hosts (None: no such prefix), and the VMs attached to it."""
+    """L3 network: its IPv4 addresses for hosts, and the VMs attached to it.
+
+    None: no such prefix.
+    """
 
     name: str
     addresses: int | None
@@ -77,7 +80,10 @@ class ApplianceUsage(Struct, frozen=True, array_like=True):
 
 
 class ClusterNetworks(Struct, frozen=True, array_like=True):
-    """Networks of a cluster: of node addresses, number of pod IPv4 addresses, balancer pools, observed nodes."""
+    """Networks of a cluster: node addresses, pod addresses, balancer pools, nodes.
+
+    Pod addresses are a number of IPv4 addresses. Nodes are observed.
+    """
 
     cluster: str
     network: str
@@ -174,7 +180,7 @@ class SiteResourceCapacity(Struct, frozen=True):
 
 
 class ClusterNodeCounts(Struct, frozen=True):
-    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade.
+    """Nodes of a site's managed clusters by name, and the maximum surge of one upgrade.
 
     `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for
     clusters with known workloads.
@@ -195,7 +201,10 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 
 def format_shortage(row: SiteResourceCapacity) -> str:
-    """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
+    """Format the addresses left in a network, or a use above the total.
+
+    `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`.
+    """
     # Known for an insufficient resource.
     free = row.free or 0
     resource = f"{LABELS[row.kind]} of {row.name}" if row.name else LABELS[row.kind]
@@ -273,7 +282,9 @@ def compute_site_resource_capacity(
     before: ClusterNodeCounts,
     after: ClusterNodeCounts,
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind, with their use before and after the plan.
+    """Return the limited resources of a site with their use before and after the plan.
+
+    Kind by kind.
 
     `supplies` are observed at the site. Observed clusters outside of the plan keep their nodes.
     """

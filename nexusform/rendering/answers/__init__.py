@@ -1,4 +1,7 @@
-"""Answers to questions (explain, simulate, advise, test): a report as text, Markdown or HTML page."""
+"""Answers to questions (explain, simulate, advise, test).
+
+A report as text, Markdown or HTML page.
+"""
 
 # public names of the package, by module.
 PUBLIC = {

@@ -44,7 +44,10 @@ def render_advice(
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
 ) -> str:
-    """Render each finding as a framed diagnostic with its source lines, then the number of findings by rule."""
+    """Render each finding as a framed diagnostic, then the number of findings by rule.
+
+    With source lines.
+    """
     if not findings:
         return "No findings.\n"
     boxes = "".join(

@@ -253,7 +253,7 @@ _UNKNOWN_TEXTS: Final = {"yes": "", "partly": "partly unknown", "no": "unknown"}
 
 
 def _describe_known_parts(value: Value) -> str:
-    """Return "yes" for a value without unknown parts, "partly" for one with some, "no" for an unknown value."""
+    """Return "yes" for a known value, "partly" for one with unknown parts, else "no"."""
     if value.is_wholly_known:
         return "yes"
     return "partly" if value.is_known else "no"

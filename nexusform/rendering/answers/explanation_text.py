@@ -1,4 +1,7 @@
-"""Explanation of a VM's placement as text, report and data, with the changes needed for other locations."""
+"""Explanation of a VM's placement as text, report and data.
+
+With the changes needed for other locations.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +51,10 @@ class VmCountByTrigger(Struct, frozen=True):
 
 
 class PoolPlacement(Struct, frozen=True):
-    """One pool: its row of the placement table, its zones (None: all), its VMs and their origins."""
+    """One pool: its row of the placement table, its zones, VMs and origins.
+
+    Zones are None for all.
+    """
 
     address: Address
     table: PlacementTable
@@ -381,7 +387,9 @@ def _describe_needed_change(
     demand: Demand,
     pool_size: int,
 ) -> str:
-    """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a smaller SKU.
+    """Return a sentence on the machines with capacity for a VM after the change `need`.
+
+    Such as another zone or a smaller SKU.
 
     Without a need (None), the VM fits there already, but the machines rank lower. The change
     concerns all VMs of the pool; `pool_size` is their number.

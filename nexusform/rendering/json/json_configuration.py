@@ -1,4 +1,7 @@
-"""JSON of a plan's `configuration` and of provider schemas, as in `terraform providers schema -json`."""
+"""JSON of a plan's `configuration` and of provider schemas.
+
+As in `terraform providers schema -json`.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -47,7 +50,10 @@ def build_expression_document(expression: Expression) -> dict[str, Any]:
 
 
 def list_references(references: Iterable[Traversal]) -> list[str]:
-    """List each reference (`a.b.c[0]`) and its prefixes down to the object (`a.b`), longest first, without repeats."""
+    """List each reference and its prefixes down to the object, longest first.
+
+    From `a.b.c[0]` to `a.b`, without repeats.
+    """
     texts: dict[str, None] = {}
     for reference in references:
         prefixes = [reference.root.name]

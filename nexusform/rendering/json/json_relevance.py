@@ -185,7 +185,9 @@ class _ReferenceAnalysis:
         )
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block of the resource named by a reference, the instance key (or None), and the steps to the attribute.
+        """Return the block named by a reference, the instance key, and the further steps.
+
+        The key may be None. The steps lead to the attribute.
 
         For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None for no
         resource.
@@ -208,7 +210,9 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in the module output of `module.NAME.OUTPUT`, or in all outputs of the module for `module.NAME` alone.
+        """Return the references in a module output, or in all outputs.
+
+        `module.NAME.OUTPUT` names one, `module.NAME` alone all.
 
         The call may have an instance key: `module.NAME[KEY].OUTPUT`.
         """
@@ -252,7 +256,10 @@ def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
 
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
-    """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
+    """Yield the references in the argument of that name.
+
+    Else in the nested or dynamic blocks of that name.
+    """
     # Without a schema, look for nested blocks without a label, then with one.
     for labels in ((), ("label",)):
         parts, _ = decode_body(

@@ -94,7 +94,10 @@ def count_columns(text: str) -> int:
 
 
 def _count_character_columns(character: str) -> int:
-    """Return the width of a character: none for a combining one, two for wide ones such as Chinese."""
+    """Return the width of a character.
+
+    None for a combining one, two for wide ones such as Chinese.
+    """
     from unicodedata import combining, east_asian_width
 
     if combining(character):

@@ -200,7 +200,10 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
 
 
 class PathMarks(Struct, frozen=True):
-    """Tries of paths relative to one value: True = this value, a dict = parts of it, None = none."""
+    """Tries of paths relative to one value.
+
+    True = this value, a dict = parts of it, None = none.
+    """
 
     old: Any = None
     new: Any = None

@@ -92,7 +92,10 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
 
 
 def build_breakable_name(text: str) -> Markup:
-    """Build a name with line-break opportunities (`<wbr>`), only after dots, underscores and opening brackets."""
+    """Build a name with line-break opportunities (`<wbr>`).
+
+    Only after dots, underscores and opening brackets.
+    """
     parts = re.split(r"(?<=[._\[])(?=.)", text)
     return Markup(build_element("wbr").join(map(escape_markup, parts)))
 

@@ -115,7 +115,10 @@ _ENTRY_HEIGHT: Final = 18
 
 
 def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
-    """Build the fill patterns of the clusters on the maps, and the hatching of machines closed to new VMs."""
+    """Build the fill patterns of the clusters on the maps.
+
+    And the hatching of machines closed to new VMs.
+    """
     used_names: set[str] = set()
     for site in maps:
         used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}

@@ -117,7 +117,10 @@ class PoolEffect(Struct, frozen=True):
 
 
 class PlaybackStep(Struct, frozen=True):
-    """One step of a simulation: title, failed machines, numbers of the affected VMs of a site, effects on pools."""
+    """One step of a simulation: title, failed machines, affected VMs and pools.
+
+    Numbers of the affected VMs of a site, and effects on pools.
+    """
 
     title: str
     failed_machines: tuple[str, ...] = ()

@@ -281,7 +281,9 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 def _list_managed_vms(
     site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]
 ) -> Iterator[MapVm]:
-    """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location.
+    """Yield each VM existing before or after the plan once, by pool and number.
+
+    With the certainty of its location.
 
     `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
     In `certain_racks` a pool has the same number of VMs in every sample.

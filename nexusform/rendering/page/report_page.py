@@ -1,4 +1,7 @@
-"""Report as HTML: the sections of a plan, and whole pages of answers with the style and map of a plan page."""
+"""Report as HTML: the sections of a plan, and whole pages of answers.
+
+With the style and map of a plan page.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

@@ -132,7 +132,10 @@ def render_maps(
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
-    """Render an SVG document with every machine of the maps, or with `empty_text` if there are none."""
+    """Render an SVG document with every machine of the maps.
+
+    With `empty_text` if there are none.
+    """
     drawings: list[Markup] = []
     # The minimum width.
     width = 480
@@ -154,7 +157,10 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
 def render_document(
     title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
 ) -> str:
-    """Render a whole file: drawings of this size with margins on a white page, below the verdict if there is one."""
+    """Render a whole file: drawings with margins on a white page.
+
+    Of this size, below the verdict if there is one.
+    """
     if verdict:
         width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
         description = f"{verdict}. {description}"
@@ -434,7 +440,10 @@ _MARK_SIGNS: Final = {
 def _render_box(
     style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes
 ) -> list[Markup]:
-    """Render the part of a cell used by a VM in the style of its cluster, with sign and cluster key if they fit."""
+    """Render the part of a cell used by a VM in the style of its cluster.
+
+    With sign and cluster key if they fit.
+    """
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [

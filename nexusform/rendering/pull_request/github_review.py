@@ -1,4 +1,6 @@
-"""Body of a GitHub review: the comment, and line comments with failures and fixes, for `POST /repos/OWNER/REPO/pulls/NUMBER/reviews`.
+"""Body of a GitHub review: the comment, and line comments with failures and fixes.
+
+For `POST /repos/OWNER/REPO/pulls/NUMBER/reviews`.
 
 GitHub rejects comments outside of the diff, so only its lines get comments.
 """

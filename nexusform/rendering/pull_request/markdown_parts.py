@@ -1,4 +1,6 @@
-"""Building blocks of Markdown reports, their size limit, and links to source lines at the code host.
+"""Building blocks of Markdown reports, their size limit, and links to source lines.
+
+The links lead to the code host.
 
 User text cannot break out of the GitHub-flavoured pieces. The least important parts are cut first,
 with a note.
@@ -81,7 +83,10 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "
 
 
 def disable_bot_commands(markdown: str) -> str:
-    """Disable lines similar to bot commands, such as `/merge`, by an empty element before them, or a margin in code."""
+    """Disable lines similar to bot commands, such as `/merge`.
+
+    By an empty element before them, or a margin in code.
+    """
     lines: list[str] = []
     # The backticks before the current code block, "" outside of one.
     open_fence = ""
@@ -118,7 +123,10 @@ def _measure_longest_backtick_run(text: str) -> int:
 
 
 def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Render the lines of a table of Markdown cells; the second row is the rule below the headers."""
+    """Render the lines of a table of Markdown cells.
+
+    The second row is the rule below the headers.
+    """
     return [f"| {' | '.join(row)} |" for row in rows]
 
 

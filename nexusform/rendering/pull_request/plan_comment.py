@@ -89,7 +89,9 @@ def render_markdown(
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`, with a final newline.
+    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`.
+
+    With a final newline.
 
     Sections with a low importance are cut first. A failed plan has its errors and findings only.
     """
@@ -158,7 +160,10 @@ def _build_picture(view: PlanReportData) -> Section:
 
 
 def _build_finding_boxes(view: PlanReportData) -> Section:
-    """Build a folded code block of the first findings with their source lines, pre-existing findings last."""
+    """Build a folded code block of the first findings with their source lines.
+
+    Pre-existing findings come last.
+    """
     texts: dict[bool, list[str]] = {False: [], True: []}  # by `is_preexisting`
     for finding in view.findings[:_MAX_BOXES]:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
@@ -201,7 +206,10 @@ def _build_outputs(view: PlanReportData) -> Section:
 
 
 def _build_recorded_drift(view: PlanReportData) -> Section:
-    """Build the section of the drift recorded by a refresh-only plan; NO_SECTION for other plans."""
+    """Build the section of the drift recorded by a refresh-only plan.
+
+    NO_SECTION for other plans.
+    """
     return plan_sections.build_drift_section(view) if view.is_refresh_only else NO_SECTION
 
 
@@ -260,7 +268,9 @@ _SIGN_MEANINGS: Final = (
 def render_rack_picture(
     racks: Sequence[RackVmCounts], *, has_several_sites: bool = False
 ) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
+    """Render the VMs per machine of changed racks before and after the plan.
+
+    In lines of up to MAX_WIDTH columns.
 
     The racks with the most removed VMs come first in `racks`. Only the first existing and new racks
     are shown, then the number of the other racks and a legend. Return [] if no machine has another

@@ -223,7 +223,10 @@ def _render_notes(section: Section) -> list[str]:
 
 
 def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
-    """Return the heading and at most `_MAX_ROWS` rows of a table, the last one with the number of others."""
+    """Return the heading and at most `_MAX_ROWS` rows of a table.
+
+    The last one has the number of others.
+    """
     # Two lines are headers and rule.
     excess = len(lines) - 2 - _MAX_ROWS
     if has_all or excess <= 0:
@@ -337,7 +340,10 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
-    """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
+    """Render summary, address and location of a finding, then its detail.
+
+    With remedies as a list, and proposed code.
+    """
     line_link = (
         format_line_link(format_location(diagnostic.subject), origin)
         if diagnostic.subject is not None

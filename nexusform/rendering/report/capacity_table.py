@@ -42,7 +42,9 @@ def build_capacity_table(
     *,
     has_unchanged: bool = False,
 ) -> tuple[Table, str]:
-    """Return a table of the spare capacity of sites before and after the plan, and a note with the number of unchanged ones ("" if all or none are).
+    """Return a table of the spare capacity of sites before and after the plan, and a note.
+
+    The note has the number of unchanged ones ("" if all or none are).
 
     A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal figures
     share rows, worse figures first. If no site changes, or with `has_unchanged`, all sites have
@@ -164,7 +166,10 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
 def _list_clusters_without_surge(
     capacities: Sequence[SpareCapacity],
 ) -> tuple[list[str], list[str]]:
-    """Return the clusters without capacity for the surge VMs of an upgrade, and those with uncertain capacity."""
+    """Return the clusters without surge capacity for an upgrade, and uncertain ones.
+
+    Capacity for the surge VMs.
+    """
     # Each cluster once, in order.
     insufficient: dict[str, None] = {}
     uncertain: dict[str, None] = {}
@@ -191,7 +196,10 @@ def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
 
 
 def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
-    """Return a higher number for more clusters without certain surge capacity, to compare before and after."""
+    """Return a higher number for more clusters without certain surge capacity.
+
+    To compare before and after.
+    """
     insufficient, uncertain = _list_clusters_without_surge(capacities)
     # From uncertain to insufficient is also worse.
     return 2 * len(insufficient) + len(uncertain)

@@ -152,7 +152,9 @@ _Side: TypeAlias = _Mapping | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full.
+    """Return short texts for attributes too long to show in full, by name.
+
+    Such as `(53 to place, see below)`.
 
     They are the maps of placed VMs, bindings or pods, long lists such as conditions, and machines.
     `before` and `after` are the attributes of the object, None if it does not exist then. `counts`
@@ -185,7 +187,10 @@ def _build_condensed_texts(
 
 
 def _describe_further_entries(old: _Mapping, new: _Mapping, changed_names: set[str]) -> list[str]:
-    """Return `3 kept` and `1 other changes` for the entries of both maps without a changed placement."""
+    """Return the entries of both maps without a changed placement as text.
+
+    `3 kept` and `1 other changes`.
+    """
     names = old.keys() & new.keys() - changed_names
     kept_count = sum(old[name] == new[name] for name in names)
     return format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])

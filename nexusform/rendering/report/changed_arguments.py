@@ -76,7 +76,9 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute of an object: `{"manifest": ("Deployment web: replicas 3 -> 5",)}`.
+    """Return clauses about the changed fields of manifests, by attribute of an object.
+
+    Manifests are YAML or JSON texts: `{"manifest": ("Deployment web: replicas 3 -> 5",)}`.
 
     `tree` is the difference of the object.
     """
@@ -112,7 +114,9 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
 
 
 def _has_nested_changes(node: DifferenceNode) -> bool:
-    """Return whether a changed argument has a changed part with parts of its own, such as a changed object in a list.
+    """Return whether a changed argument has a changed part with parts of its own.
+
+    Such as a changed object in a list.
 
     An argument with forced replacement is described as a whole.
     """
@@ -235,7 +239,10 @@ def _format_changed_value(node: DifferenceNode) -> str:
 
 
 def _format_scalar_change(node: DifferenceNode) -> str:
-    """Format a changed primitive value: `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values."""
+    """Format a changed primitive value.
+
+    `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values.
+    """
     old = format_scalar(node.old)
     new = format_scalar(node.new)
     if len(old) + len(new) > _MAX_VALUE_LENGTH:
@@ -300,7 +307,9 @@ _MAX_PATH_VALUE_LENGTH: Final = 60
 
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
-    """Return clauses about the parts of an argument that differ between its old and new value, sorted by path: `labels.team "a" -> "b"`, `zones[1] removed`.
+    """Return clauses about the parts of an argument that differ, sorted by path.
+
+    `labels.team "a" -> "b"`, `zones[1] removed`.
 
     `marks` has the sensitive paths as nested keys: `{"a": {0: True}}`.
     """

@@ -1,4 +1,7 @@
-"""Decision block of a plan: the same lines at the end of the text, and at the top of comment and page."""
+"""Decision block of a plan: the same lines in text, comment and page.
+
+At the end of the text, and at the top of comment and page.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -121,7 +124,10 @@ _VERBS: Final[Mapping[Effect, str]] = {
 
 
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
-    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to destroy`.
+    """Return the impact of a plan in one line.
+
+    `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to
+    destroy`.
 
     Clauses about running objects share a part. Stopped, waiting and destroyed objects follow, each
     after a semicolon.
@@ -275,7 +281,10 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
 
 
 def _format_capacity_figures(row: SpareCapacitySummary) -> str:
-    """Format `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
+    """Format capacity before and after, or one figure each if unchanged.
+
+    `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`.
+    """
     free = _format_figure_change(row.before, row.after)
     rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
     text = f"{free} x {row.vm_sku_name} ({rack_down} with one rack down)"
@@ -456,7 +465,10 @@ def _format_difference(difference: int) -> str:
 
 
 def list_blocking_reasons(plan: Plan) -> list[str]:
-    """Return clauses about the separation rules and errors blocking the plan, without guard rails."""
+    """Return clauses about the separation rules and errors blocking the plan.
+
+    Without guard rails.
+    """
     if not plan.is_rejected:
         # Nothing blocks the plan, not even a violated rule.
         return []

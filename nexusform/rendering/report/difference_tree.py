@@ -122,7 +122,10 @@ class Comparison(Struct, frozen=True):
         def compare_attribute(
             name: str, old: Any, new: Any, value_type: Type, marks: PathMarks
         ) -> DifferenceNode:
-            """Compare the values of one attribute, without details if its change has a condensed text."""
+            """Compare the values of one attribute.
+
+            Without details if its change has a condensed text.
+            """
             if name in condensed_texts and old != new:
                 return DifferenceNode(
                     NodeKind.CONDENSED,
@@ -180,7 +183,10 @@ class Comparison(Struct, frozen=True):
         )
 
     def _is_node_visible(self, node: DifferenceNode) -> bool:
-        """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
+        """Return whether a node is part of the tree.
+
+        It differs, or unchanged parts are requested.
+        """
         return self.show_unchanged or node.symbol != SAME
 
     def _compare_blocks(
@@ -534,7 +540,9 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the names of the computed attributes for the source order of labelled blocks, except changed orders.
+    """Yield the computed attributes for the source order of labelled blocks.
+
+    As names. Changed orders are excepted.
 
     Only labels on both sides count: an added or removed block does not change the order.
     """
@@ -643,7 +651,10 @@ _NAMED_KINDS: Final = frozenset(
 
 
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
-    """Return the tree with attributes, entries and blocks in source order, then those without a place in the source."""
+    """Return the tree with attributes, entries and blocks in source order.
+
+    Then those without a place in the source.
+    """
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:

@@ -182,7 +182,10 @@ def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
 
 
 def list_shortened_texts(text: str) -> list[str]:
-    """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a clause."""
+    """Return the text and ever shorter versions of it.
+
+    Cut at the end of a sentence, and finally of a clause.
+    """
     sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
     first = sentences[0] if sentences else text
     clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]

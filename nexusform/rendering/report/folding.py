@@ -155,7 +155,10 @@ def fold_instances(names: Iterable[str]) -> list[str]:
 
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Merge placements with equal clusters and actions, and pools with equal lines on several sites."""
+    """Merge placements with equal clusters and actions, and equal pools on several sites.
+
+    Pools with equal lines.
+    """
     return list(map(_merge_groups, group_by(groups, _build_content_key).values()))
 
 
@@ -175,7 +178,10 @@ def _build_content_key(group: PlacementLineGroup) -> object:
 
 
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
-    """Return the lines of a pool with a placeholder for the id of its site, to compare them with other sites."""
+    """Return the lines of a pool with a placeholder for the id of its site.
+
+    To compare them with other sites.
+    """
     assert group.table is not None, "the caller passes pools only"
     lines = []
     for line in group.lines:
@@ -263,7 +269,9 @@ class FoldedAddresses(Struct, frozen=True):
 
 
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
-    """Fold addresses that differ in one instance key (`rack.r[0]`, `rack.r[1]`), or in the final number of their name (`rack.r1`, `rack.r2`).
+    """Fold addresses that differ in one instance key or final number.
+
+    `rack.r[0]`, `rack.r[1]`, or `rack.r1`, `rack.r2`.
 
     `kinds` has an element for each address; only addresses with equal elements fold. The members of
     a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first
@@ -600,7 +608,10 @@ def format_range(numbers: Iterable[int]) -> str:
 
 
 def _has_unexpected_spread(table: PlacementTable) -> bool:
-    """Return whether a pool is on more or fewer racks than expected, or a rack has another number of its VMs."""
+    """Return whether a pool's spread over racks differs from the expected one.
+
+    It is on more or fewer racks, or a rack has another number of its VMs.
+    """
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(
         table.expected_vms_per_rack
@@ -608,7 +619,10 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
 
 
 def _describe_expected_spread(table: PlacementTable) -> str:
-    """Return `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`, or "" if the spread is the expected one."""
+    """Return a sentence on the racks with unexpected numbers of VMs, or "".
+
+    `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`.
+    """
     if not _has_unexpected_spread(table):
         return ""
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"

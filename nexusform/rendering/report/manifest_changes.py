@@ -173,7 +173,10 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
 
 
 def _format_value(value: Any, *, is_hidden: bool = False) -> str:
-    """Format a value in short form: "" if absent, a size for a container, and sensitive if hidden."""
+    """Format a value in short form.
+
+    "" if absent, a size for a container, and sensitive if hidden.
+    """
     if value is _ABSENT:
         return ""
     if is_hidden:

@@ -207,7 +207,9 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Return the clauses of a row with its instance key replaced, to make the rows of one block equal.
+    """Return the clauses of a row with its instance key replaced.
+
+    The rows of one block become equal.
 
     For `ns["a"]`, the clause `Namespace a` becomes `Namespace of its name`.
     """
@@ -294,7 +296,9 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change in brackets, its import id and its previous address, if it has them.
+    """Return the reason of the change in brackets, its import id and previous address.
+
+    If it has them.
 
     A forgotten object has the result of forgetting it instead of the reason.
     """
@@ -334,7 +338,10 @@ def _describe_machines(attributes: _Attributes) -> str:
 
 
 def _describe_machine_action(attributes: _Attributes) -> str:
-    """Return the action and machine of a machine action, `ACTION of MACHINE`; "" for other objects."""
+    """Return the action and machine of a machine action, `ACTION of MACHINE`.
+
+    "" for other objects.
+    """
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
         # Only machine actions have both.
         return ""
@@ -395,7 +402,10 @@ class PlacementCounts:
         return {kind for kind, _ in self.counts}
 
     def list_counts(self, kind: str) -> list[tuple[int, str]]:
-        """Return the number of objects of a kind for each outcome with any, in the order of reports: `(3, "moved")`."""
+        """Return the number of objects of a kind for each outcome with any.
+
+        In the order of reports: `(3, "moved")`.
+        """
         outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
         return [(count, outcome) for outcome in outcomes if (count := self.counts[kind, outcome])]
 

@@ -242,7 +242,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without placements.
+    """Return a summary of all placements, then one per kind if there are several.
+
+    Kinds are VM, pod and binding. () without placements.
 
     A summary has the numbers of objects by action. Kept VMs count, too, even without a row in the
     plan.
@@ -478,7 +480,9 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
 def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
-    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target.
+    """Build one line for re-created nodes of a pool.
+
+    Its target has counts in place and on other machines.
 
     The state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
     """
@@ -544,7 +548,10 @@ _PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 
 
 def get_leaving_verb(line: PlacementLine) -> str:
-    """Return `leaves`, `loses` or `is forgotten and stays on` for objects removed, lost or forgotten, else ""."""
+    """Return the verb for objects removed, lost or forgotten, else "".
+
+    `leaves`, `loses` or `is forgotten and stays on`.
+    """
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
         # The origin is a state, not a location.
@@ -676,7 +683,10 @@ def format_alternatives(numbers: Iterable[int]) -> str:
 
 
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:
-    """Return the eight cells of a pool in the placement table, from cluster and pool to actual VMs per rack."""
+    """Return the eight cells of a pool in the placement table.
+
+    From cluster and pool to actual VMs per rack.
+    """
     return (
         table.cluster,
         table.pool,

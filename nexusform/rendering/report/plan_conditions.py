@@ -95,7 +95,9 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack, as far as they were computed.
+    """Yield a line on the loss of one machine, and one on the loss of one rack.
+
+    As far as they were computed.
 
     A line lists the clusters with pods left without a node.
     """
@@ -235,7 +237,9 @@ _AZURE_RULE: Final = (
 
 
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
-    """Yield a line per site with its machines out of service by reason, and the capacity without them.
+    """Yield a line per site with its machines out of service by reason.
+
+    And the capacity without them.
 
     Example: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
     """
@@ -294,7 +298,10 @@ def _count_compute_machines(site: SiteVms) -> int:
 
 
 def _describe_status(status: MachineStatus) -> str:
-    """Return the main reason for a machine to be out of service, such as `Off`, and the message of the platform."""
+    """Return the main reason for a machine to be out of service, and the message.
+
+    The reason is such as `Off`; the platform reports the message.
+    """
     if status.power_state.lower() == "off":
         text = "Off"
     elif UNKNOWN_STATE in (

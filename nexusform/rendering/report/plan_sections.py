@@ -415,7 +415,10 @@ def build_all_pools_section(view: PlanReportData) -> Section:
 
 
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
-    """Build the section with a table per site, and the number of pools beyond the maximum of rows."""
+    """Build the section with a table per site.
+
+    And the number of pools beyond the maximum of rows.
+    """
     # A choice: locations of placed VMs, or the VMs to remove from a smaller pool.
     has_removal_choice = any(
         table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables
@@ -648,7 +651,10 @@ def describe_line(line: PlacementLine) -> Text:
 
 
 def build_cause_section(view: PlanReportData) -> Section:
-    """Build one line with the first causes of moved VMs, as `Cause: main.nf.hcl:26, -replace.`, and their number."""
+    """Build one line with the first causes of moved VMs, and their number.
+
+    `Cause: main.nf.hcl:26, -replace.`.
+    """
     source_lines = dict.fromkeys(
         format_location(change.source) for change in find_move_causes(view.plan)
     )

@@ -307,7 +307,9 @@ def format_age(seconds: float) -> str:
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline (`No changes. ...`) and a sentence on the comparison, for a plan without changes.
+    """Return a headline and a sentence on the comparison, for a plan without changes.
+
+    The headline is `No changes. ...`.
 
     The first matching reason decides: an unfinished earlier apply, nothing to predict, a plan from
     the state alone. Otherwise the mode and the selection (-target, -exclude) do. Missing data, an
@@ -443,7 +445,10 @@ _ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
 
 
 def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
-    """Return a function that formats the cluster of an item, with its site if several sites have one of its name."""
+    """Return a function that formats the cluster of an item.
+
+    With its site if several sites have one of its name.
+    """
     counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
     return lambda item: (
         f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster

@@ -163,7 +163,10 @@ def format_current_verdict(verdict: SeparationVerdict) -> str:
 
 
 def format_violation(violation: SeparationViolation) -> str:
-    """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
+    """Format a violation of a separation rule.
+
+    `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`.
+    """
     locations = (
         ("machine", violation.machine),
         ("rack", violation.rack),
@@ -185,7 +188,10 @@ _CONDITION_VERBS: Final = {
 
 
 def count_findings(findings: Sequence[Finding]) -> list[str]:
-    """Count findings by level: `2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`."""
+    """Count findings by level.
+
+    `2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`.
+    """
     existing = sum(finding.is_preexisting for finding in findings)
     levels = Counter(finding.level for finding in findings if not finding.is_preexisting)
     nouns = {
@@ -265,7 +271,10 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
-    """Yield a sentence per rule violated in the plan or a sample, or unknown, then one for all rules never violated."""
+    """Yield a sentence per violated or unknown rule, then one for all others.
+
+    In the plan or a sample.
+    """
     # verdicts of rules never violated.
     satisfied = []
     for verdict in verdicts:

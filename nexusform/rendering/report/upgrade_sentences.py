@@ -79,7 +79,10 @@ def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
-    """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
+    """Return sentences about an upgrade: batches, blocking budgets, and single replicas.
+
+    Workloads without a second replica.
+    """
     sentences = [
         _describe_rolling_upgrade(upgrade)
         if upgrade.is_rolling
@@ -101,7 +104,10 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
-    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown.
+    """Return the hop of an upgrade and its verdict.
+
+    `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is
+    unknown.
 
     At the end is the largest surge if all pools surge, else the nodes down and up of each pool
     without surge.

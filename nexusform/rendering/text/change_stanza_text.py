@@ -1,4 +1,7 @@
-"""Changes of objects and outputs in OpenTofu's layout, groups of similar changes, and outputs of the short plan."""
+"""Changes of objects and outputs in OpenTofu's layout, and groups of similar ones.
+
+Also outputs of the short plan.
+"""
 
 import re
 from collections import Counter
@@ -186,7 +189,9 @@ class _DifferenceRenderer:
         )
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Return the first line of a value, the lines between, and the last line without its margin.
+        """Return the first line of a value, the lines between, and the last line.
+
+        The last one without its margin.
 
         A value of one line has only the first. Brackets or markers of texts enclose the others.
         """
@@ -215,7 +220,10 @@ class _DifferenceRenderer:
                 return "{", self._render_entries(node, level), "}"
 
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render a line per element of a list or set, and counts of hidden ones at their position."""
+        """Render a line per element of a list or set.
+
+        With counts of hidden ones at their position.
+        """
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
@@ -227,7 +235,10 @@ class _DifferenceRenderer:
         return [*lines, *self._render_hidden_count(node.hidden, "element", level + 1)]
 
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the entries of a map or the attributes of an object, then the count of hidden ones."""
+        """Render the entries of a map or the attributes of an object.
+
+        Then the count of hidden ones.
+        """
         is_map = node.kind is NodeKind.MAP
         # With the quotation marks of keys.
         width = node.width + 2 if is_map else node.width
@@ -273,7 +284,10 @@ def pair_stanzas(
 
 
 def _replace_names(body: str, change: Change) -> str:
-    """Replace the quoted id, name, instance key and (if unchanged) site of an object in a text by a null character."""
+    """Replace the names of an object in a text by a null character.
+
+    Its quoted id, name, instance key and (if unchanged) site.
+    """
     sides = [side for side in (change.before, change.after) if side is not None]
     names = [
         change.address.key,

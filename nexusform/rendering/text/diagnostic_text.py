@@ -202,7 +202,9 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
 
 
 def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Merge warnings with the same id and summary into the first one, with the number of further ones in its detail.
+    """Merge warnings with the same id and summary into the first one.
+
+    Its detail has the number of further ones.
 
     Errors and warnings without a source location stay separate.
     """

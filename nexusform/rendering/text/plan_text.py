@@ -132,7 +132,9 @@ def _render_boxes(
 def render_around_errors(
     plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> tuple[str, str]:
-    """Render the text of a short plan as two parts, before and after the boxes of errors, without final newlines.
+    """Render the text of a short plan as two parts.
+
+    Before and after the boxes of errors, without final newlines.
 
     The caller renders the boxes in between, or elsewhere: while planning they are printed at once.
     """
@@ -557,7 +559,10 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
 
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
-    """Render the findings caused by the plan, warnings first, then a short text about pre-existing ones."""
+    """Render the findings caused by the plan, warnings first.
+
+    Then a short text about pre-existing ones.
+    """
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
     # advice and notes.
@@ -605,7 +610,9 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
 
 
 def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73` in at most three lines, then the proposed code.
+    """Render an entry in at most three lines, then the proposed code.
+
+    `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73`.
 
     A longer text is cut at the end of a sentence or clause. A warning lists all of its subjects, on
     further lines if needed.
@@ -673,7 +680,10 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Add the location, if any, at the end of the last line, or below it from `column` on if it is too long."""
+    """Add the location, if any, at the end of the last line.
+
+    Or below it from `column` on if it is too long.
+    """
     if not location:
         return lines
     # Between the text and the location.

@@ -79,7 +79,10 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
 
 
 def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return `ADDR: Creation complete after 3s [id=X]`, or the reason why it failed, waits or was skipped."""
+    """Return the result of a step, or why it failed, waits or was skipped.
+
+    `ADDR: Creation complete after 3s [id=X]`.
+    """
     if step.outcome is StepOutcome.SKIPPED:
         return wrap_hanging(
             f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width

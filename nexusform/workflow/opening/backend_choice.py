@@ -359,7 +359,10 @@ def _build_missing_settings_error(
 def open_chosen_backend(
     choice: BackendChoice, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a choice, with a warning about an unverified server; None with an error."""
+    """Open the backend of a choice.
+
+    With a warning about an unverified server; None with an error.
+    """
     path = choice.from_flags.get("path")
     try:
         confinement = context.confinement
@@ -436,7 +439,10 @@ def parse_backend_flags(
 def _check_untrusted_settings(
     path: str, values: Mapping[str, str], kind: str, context: CommandContext
 ) -> list[Diagnostic]:
-    """Return an error if a -backend-config file of the work tree sets more than the state's location in its backend."""
+    """Return an error if a -backend-config file sets more than the state's location.
+
+    The file is in the work tree, the location in its backend.
+    """
     restricted = {
         name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS
     }
@@ -456,7 +462,10 @@ def _check_untrusted_settings(
 
 
 def load_backend_choice(context: CommandContext) -> BackendChoice | None:
-    """Load the choice saved by `init`; None if there is none, or it is unreadable or not trusted."""
+    """Load the choice saved by `init`.
+
+    None if there is none, or it is unreadable or not trusted.
+    """
     if not context.is_data_directory_trusted:
         return None
     try:
@@ -483,7 +492,10 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> None:
-    """Save the choice of a first apply without `init`: later commands then notice another backend."""
+    """Save the choice of a first apply without `init`.
+
+    Later commands then notice another backend.
+    """
     is_named_by_flags = context.backend_config or context.state_path
     if (
         is_named_by_flags

@@ -119,7 +119,10 @@ class CommandContext(Struct, frozen=True):
         )
 
     def explain_rejection(self, subject: str) -> str:
-        """Explain why `subject` (a phrase with a remote address of the configuration) is not used."""
+        """Explain why `subject` is not used.
+
+        It is a phrase with a remote address of the configuration.
+        """
         return (
             f"{subject} is set in the configuration, and -confine does not allow it. Allow it with "
             f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE.{self.confinement_note}"
@@ -174,7 +177,10 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
-        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`, else the default one."""
+        """The selected workspace, else the default one.
+
+        That of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`.
+        """
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
         if not name and self.is_data_directory_trusted:
             with suppress(OSError, UnicodeDecodeError):
@@ -186,7 +192,9 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`).
+    """Return whether a URL is at or below a prefix, by whole path parts.
+
+    `https://a/bc` is not below `https://a/b`.
 
     A URL with an unusual form is not below any prefix, because a client may send it to another
     server or path.
@@ -402,7 +410,10 @@ def _read_constants(
 def read_project_variables(
     context: CommandContext, configuration: Configuration
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Read the values of the input variables from flags, files and environment, with their origins."""
+    """Read the values of the input variables with their origins.
+
+    From flags, files and environment.
+    """
     return read_root_variables(
         configuration,
         environment=context.environment,

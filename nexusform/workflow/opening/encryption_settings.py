@@ -19,7 +19,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 def merge_encryption(
     settings: Settings, context: CommandContext
 ) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION.
+    """Merge the `encryption` block of the settings with the one in NF_ENCRYPTION.
 
     The key providers, methods and targets of the environment win. Return None without either, or
     with errors. A key vault in the configuration, if it is not allowed, is an error.

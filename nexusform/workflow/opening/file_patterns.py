@@ -102,7 +102,9 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 def _find_files(
     root: Path, segments: list[_Segment], directories: DirectoryReader
 ) -> Iterator[str]:
-    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`.
+    """Yield the files below `root` that match the segments of a pattern.
+
+    As paths relative to `root`.
 
     A segment matches the names of one level, and None (written `**`) any number of levels:
     `a/**/*.yaml`. `**` does not follow links to a parent.
@@ -152,7 +154,10 @@ def _list_names(directory: Path, segment: _Segment) -> list[str]:
 
 
 def _is_cyclic_link(root: Path, path: str) -> bool:
-    """Return whether a path is a link to one of its parent directories, or to a directory above `root`."""
+    """Return whether a path is a link to one of its parents, or above `root`.
+
+    Both are directories.
+    """
     link = root / path
     if not link.is_symlink():
         return False

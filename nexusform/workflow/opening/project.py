@@ -150,7 +150,10 @@ def _has_data_blocks(module: Module) -> bool:
 def open_backend(
     context: CommandContext, configuration: Configuration
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of the selected workspace, with encryption if configured; None with errors."""
+    """Open the backend of the selected workspace, with encryption if configured.
+
+    None with errors.
+    """
     backend, problems = choose_backend(configuration.settings, context)
     if backend is None:
         return None, problems

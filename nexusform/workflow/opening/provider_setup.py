@@ -48,7 +48,9 @@ _NESTED_TYPE: Final = "nexus_agent_pool"
 def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
-    """Return the valid providers by the name used in resources (`name` or `name.alias`), and problems of their blocks.
+    """Return the valid providers by the name used in resources, and problems.
+
+    The name is `name` or `name.alias`. Problems are those of their blocks.
 
     `request` has the configuration and referenced values. `exit_stack` closes the providers after
     the run.
@@ -268,7 +270,10 @@ def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
 
 
 def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return the warnings of providers, except those already in the plan and those about objects to delete."""
+    """Return the warnings of providers.
+
+    Except those already in the plan, and those about objects to delete.
+    """
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
     diagnostics: list[Diagnostic] = []
@@ -284,7 +289,10 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
 def list_captured_inventories(
     providers: Mapping[str, Provider], now: str
 ) -> tuple[InventoryRead, ...]:
-    """Return an inventory with the capture time for each site read by a provider from a captured file."""
+    """Return an inventory with the capture time for each site read from a captured file.
+
+    A provider reads it.
+    """
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
         captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()
@@ -294,7 +302,10 @@ def list_captured_inventories(
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return errors for agent pools to create that already exist on a site, and warnings for such clusters and VMs."""
+    """Return errors for agent pools to create that already exist on a site.
+
+    And warnings for such clusters and VMs.
+    """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]
     try:
@@ -327,7 +338,10 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
 def _check_existing_workloads(
     created: Sequence[Change], providers: Mapping[str, Provider]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning per provider with clusters or VMs to create, but already existing on its site."""
+    """Yield a warning per provider with objects to create that exist on its site.
+
+    Clusters or VMs.
+    """
     by_provider = group_by(created, lambda change: change.provider)
     observing = {
         name: item

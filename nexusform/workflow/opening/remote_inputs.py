@@ -1,4 +1,7 @@
-"""Remote inputs of a plan: other states, read without locks, and server responses, each read once."""
+"""Remote inputs of a plan: other states and server responses, each read once.
+
+States are read without locks.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +173,10 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
 def _convert_setting(
     name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]
 ) -> Any:
-    """Convert one setting to a bool or text; None with a new entry in `problems` if it is neither."""
+    """Convert one setting to a bool or text.
+
+    None with a new entry in `problems` if it is neither.
+    """
     # A bool is also an int.
     is_bool = isinstance(value, bool)
     expected_type = "a string"

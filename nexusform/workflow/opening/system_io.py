@@ -133,7 +133,10 @@ class ConfinedFileAccess:
         return True
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Return the regular files below `base` matching the pattern, sorted, relative to it, with slashes."""
+        """Return the regular files below `base` matching the pattern, sorted.
+
+        Relative to it, with slashes.
+        """
         from nexusform.workflow.opening.file_patterns import find_matching_files
 
         return find_matching_files(base or ".", pattern, self)

@@ -17,7 +17,9 @@ def import_with_new_file(
     notices: RunCallbacks,
     write_objects: Callable[[Run], list[Diagnostic]],
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the configuration with its new file `path`, and let `write_objects` write the objects to the locked state.
+    """Open the configuration with its new file `path`, and write the objects to the state.
+
+    `write_objects` writes them. The state is locked.
 
     If that fails, the file is deleted, unless the state may have the objects: without blocks, a
     plan would delete them.

@@ -93,7 +93,10 @@ class ApplyOutcome(Struct, frozen=True):
 
     @property
     def is_waiting_for_site(self) -> bool:
-        """Whether the remaining steps are changes to be made on the site by people, and nothing failed."""
+        """Whether people have to make the remaining changes on the site.
+
+        And nothing failed.
+        """
         return (
             not self.applied.problem
             and not has_errors(self.diagnostics)
@@ -441,7 +444,10 @@ def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
 
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
-    """Build the record of a check for the state document, in Terraform's format of check results."""
+    """Build the record of a check for the state document.
+
+    In Terraform's format of check results.
+    """
     problems = [{"message": message} for message in check.messages]
     instance = {
         "address": {"to_display": check.address},
@@ -482,7 +488,10 @@ def _save_state(
 
 
 def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
-    """Write the state again if it is encrypted by a fallback method; return an error if it fails."""
+    """Write the state again if it is encrypted by a fallback method.
+
+    Return an error if it fails.
+    """
     backend = run.project.backend
     try:
         if isinstance(backend, EncryptingBackend) and backend.is_outdated():

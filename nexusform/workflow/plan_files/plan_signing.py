@@ -51,7 +51,10 @@ def create_signer(
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return an error for signing a plan made without a sandbox, unless -confine=false was typed to accept it."""
+    """Return an error for signing a plan made without a sandbox.
+
+    Unless -confine=false was typed to accept it.
+    """
     if is_confined or is_unconfined_accepted:
         return []
     detail = (
@@ -151,7 +154,10 @@ def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diag
 def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
-    """Return an error unless a plan has a valid signature by the key pair of the public key in `key_file`; else []."""
+    """Return an error unless a plan has a valid signature; else [].
+
+    By the key pair of the public key in `key_file`.
+    """
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file(
             "The public key", key_file, "a pull request could replace it"

@@ -44,7 +44,10 @@ class Signer(Struct, frozen=True):
 
 
 class StatementContent(Struct, frozen=True):
-    """Content of a statement: SHA-256 of each subject by name, inputs of the plans, version and time."""
+    """Content of a statement: digests, inputs of the plans, version and time.
+
+    The digests are the SHA-256 of each subject by name.
+    """
 
     digests: Mapping[str, str]
     bases: Sequence[PlanInputs]

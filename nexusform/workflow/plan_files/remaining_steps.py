@@ -96,7 +96,10 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return warnings for a new plan about an unfinished apply, also if its own plan is unreadable."""
+    """Return warnings for a new plan about an unfinished apply.
+
+    Also if its own plan is unreadable.
+    """
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return [build_warning("steps-not-applied", problem.detail) for problem in problems]

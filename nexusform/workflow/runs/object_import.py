@@ -77,7 +77,10 @@ GENERATED_HEADER: Final = """\
 
 
 class ImportBlocksResult(Struct):
-    """Results of import blocks: `objects` to import, and `generated_configuration` for missing blocks."""
+    """Results of import blocks.
+
+    `objects` to import, and `generated_configuration` for missing blocks.
+    """
 
     objects: dict[Address, ImportedObject] = field(default_factory=dict)
     generated_configuration: str = ""

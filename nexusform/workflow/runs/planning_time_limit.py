@@ -40,7 +40,10 @@ def limit_time(seconds: int) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the main thread by a timer signal, after the seconds and repeatedly until the block ends."""
+    """Raise the failure in the main thread after the seconds, and repeatedly.
+
+    By a timer signal, until the block ends.
+    """
     remaining_waits = _MAX_WAITS
     has_ended = False
 
@@ -66,7 +69,10 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in this thread, after the time limit and repeatedly until the block ends."""
+    """Raise the failure in this thread after the time limit, and repeatedly.
+
+    Until the block ends.
+    """
 
     class TimeLimitExceeded(DiagnosticsError):
         """Exception without arguments, as required for raising in another thread."""
@@ -98,7 +104,10 @@ class _PlanningWatch:
         self._end_event, self._raise_lock = threading.Event(), threading.Lock()
 
     def run(self, seconds: float) -> None:
-        """Raise the exception in the planning thread after the seconds, and again while planning still runs."""
+        """Raise the exception in the planning thread after the seconds.
+
+        And again while planning still runs.
+        """
         wait = seconds
         remaining_delays = _MAX_WAITS
         while not self._end_event.wait(wait):

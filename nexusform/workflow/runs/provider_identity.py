@@ -24,7 +24,10 @@ Records = Mapping[str, Mapping[str, Any]]
 
 
 class IdentityCheck(Struct):
-    """Result of a check: identities by provider, `observed` and `confirmed`, and providers without confirmation."""
+    """Result of a check: identities by provider, and their confirmation.
+
+    `observed` and `confirmed`, and providers without confirmation.
+    """
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     confirmed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -73,7 +76,9 @@ def _check_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
-    """Compare the identity of a provider's system with the `recorded` one, and add the result to `check`.
+    """Compare the identity of a provider's system with the `recorded` one.
+
+    The result is added to `check`.
 
     `accepted` is the uid of another system permitted by -allow-other-hub. Raises ProviderProblem.
     """
@@ -147,7 +152,9 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
 def add_new_identities(
     providers: Mapping[str, Provider], check: IdentityCheck, state: State
 ) -> State:
-    """Return the state after an apply with identities read again, if they were incomplete before it.
+    """Return the state after an apply with identities read again.
+
+    If they were incomplete before it.
 
     For example, the identity of a hub may depend on a namespace created by this apply.
     """

@@ -72,7 +72,10 @@ if TYPE_CHECKING:
 
 
 class RunCallbacks(Struct, frozen=True):
-    """Callbacks of a run: waiting for a lock, reading an object, acquiring a lock, planning progress."""
+    """Callbacks of a run: locks, objects read, planning progress.
+
+    Waiting for a lock, and acquiring one.
+    """
 
     on_wait: Callable[[str], None] = lambda _: None
     on_read: Callable[[str, str], None] = lambda _address, _id: None
@@ -190,7 +193,10 @@ class Run(Struct):
                 self._record_identities({name: check.observed[name]})
 
     def plan(self, options: PlanOptions) -> PlanResult:
-        """Plan against the stored state, within the time limit; exceeding it gives a failed plan."""
+        """Plan against the stored state, within the time limit.
+
+        Exceeding it gives a failed plan.
+        """
         seconds = self.project.context.get_planning_seconds(
             self.project.configuration.settings.limits
         )
@@ -271,7 +277,10 @@ class Run(Struct):
         )
 
     def _add_provider_records(self, plan: Plan) -> Plan:
-        """Return the plan with the inventories read by providers and, if known, the identities of their systems."""
+        """Return the plan with the inventories read by providers.
+
+        And, if known, the identities of their systems.
+        """
         captured = list_captured_inventories(self.providers, plan.timestamp)
         plan = replace(plan, inventories=(*plan.inventories, *captured))
         if self.identities is None:
@@ -324,7 +333,10 @@ class Run(Struct):
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
-        """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
+        """Return the plan with the verdicts of the server-side dry run.
+
+        And its errors, or warnings of skipping it.
+        """
         has_validator = any(
             isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values()
         )
@@ -374,7 +386,9 @@ class Run(Struct):
     def _complete_plan(
         self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]
     ) -> PlanResult:
-        """Return the result with `further_diagnostics`, lint findings of a normal plan, and the capacity of the sites.
+        """Return the result with `further_diagnostics`, lint findings and site capacity.
+
+        Lint findings are those of a normal plan.
 
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """

@@ -225,7 +225,10 @@ def _reject_plan(problem: str) -> CheckedPlan:
 
 
 def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
-    """Return an error for a plan over its limits, of another workspace or state, or already applied; otherwise None."""
+    """Return an error for a plan that may not be applied; otherwise None.
+
+    It is over its limits, of another workspace or state, or already applied.
+    """
     plan = saved.plan
     state = run.stored.state
     limits = list_broken_limits(plan)
@@ -364,7 +367,10 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if files of a configuration here, or read by its functions, differ from those of the plan."""
+    """Return a warning if files of a configuration differ from those of the plan.
+
+    Files here, or read by its functions.
+    """
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []

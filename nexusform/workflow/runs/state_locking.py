@@ -144,7 +144,10 @@ def acquire_lock(
 def find_lock_holder(
     context: CommandContext,
 ) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the holder of the lock of the selected workspace; None if it is free, or with errors."""
+    """Return the holder of the lock of the selected workspace.
+
+    None if it is free, or with errors.
+    """
     backend, problems, sources = find_backend(context)
     if backend is None:
         return None, problems, sources

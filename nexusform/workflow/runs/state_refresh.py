@@ -130,7 +130,10 @@ def _read_objects(
 
 
 class ProviderChanges(Struct):
-    """Objects with a changed provider: `imports` exist at the new provider, `missing` ones do not."""
+    """Objects with a changed provider.
+
+    `imports` exist at the new provider, `missing` ones do not.
+    """
 
     imports: dict[Address, ImportedObject] = field(default_factory=dict)
     missing: dict[Address, ObjectState | None] = field(default_factory=dict)

@@ -307,7 +307,10 @@ def create_remove_change(
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        """Return the state without the objects and VM records, and a warning about VMs still running."""
+        """Return the state without the objects and VM records, and a warning.
+
+        The VMs are still running.
+        """
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
@@ -545,7 +548,10 @@ def _check_state_drift(
 
 
 def _format_drift(drift: Drift) -> str:
-    """Format the address of an object with the names of its changed attributes, or the fact of its deletion."""
+    """Format the address of an object with its changed attributes.
+
+    Or with the fact of its deletion.
+    """
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before = drift.before

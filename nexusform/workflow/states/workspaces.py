@@ -42,7 +42,10 @@ WORKSPACE_VARIABLE = "NF_WORKSPACE"
 
 
 class Workspaces(Struct, frozen=True):
-    """The result of a workspace command; `names` are the existing workspaces, empty after errors."""
+    """The result of a workspace command.
+
+    `names` are the existing workspaces, empty after errors.
+    """
 
     names: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

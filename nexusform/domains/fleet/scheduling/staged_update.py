@@ -69,7 +69,10 @@ class UpdateStagePlan(Struct, frozen=True):
 
 
 class StagedRunPlan(Struct, frozen=True):
-    """Values fixed at the initialization of a run; `deletes` are the unscheduled clusters, by name."""
+    """Values fixed at the initialization of a run.
+
+    `deletes` are the unscheduled clusters, by name.
+    """
 
     policy_snapshot: int
     cluster_count: int
@@ -180,7 +183,10 @@ def _assign_clusters_to_stages(
 def _select_clusters(
     stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]
 ) -> list[str] | RunProblem:
-    """Return the picked members with labels selected by a stage; none if the stage has no selector."""
+    """Return the picked members with labels selected by a stage.
+
+    None if the stage has no selector.
+    """
     if stage.label_selector is None:
         return []
     problems = validate_selector(stage.label_selector)
@@ -239,7 +245,10 @@ class RunStep(Struct, frozen=True):
 
 
 class StagedRunOutcome(Struct, frozen=True):
-    """Steps taken, bindings after them, the approval it waits for ("": none), and failing clusters that block it."""
+    """Steps taken, the bindings after them, and what the run waits for.
+
+    An approval ("": none), or failing clusters that block it.
+    """
 
     steps: tuple[RunStep, ...]
     bindings: tuple[Binding, ...]

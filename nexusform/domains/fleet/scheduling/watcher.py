@@ -1,4 +1,6 @@
-"""Member cluster watcher: placements queued by member changes, and the triggers of binding changes in plans.
+"""Member cluster watcher: placements queued by member changes.
+
+And the triggers of binding changes in plans.
 
 Source: KubeFleet pkg/scheduler/watchers/membercluster.
 """
@@ -173,7 +175,9 @@ def enqueue_placements(
     new_members: Iterable[Member],
     placements: Iterable[WatchedPlacement],
 ) -> dict[str, tuple[MemberChange, ...]]:
-    """Return the changes between two member lists queuing placements for scheduling, by key of the placement.
+    """Return the changes between two member lists that queue placements for scheduling.
+
+    By key of the placement.
 
     Changes are in the order of member names. Placements not queued are missing.
     """

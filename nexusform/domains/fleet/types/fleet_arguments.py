@@ -89,7 +89,10 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
 def build_problems(
     findings: Iterable[Problem], document: FleetDocument | None = None
 ) -> list[Problem]:
-    """Return findings as problems at their arguments, or at lines of a `document` unless reported there already."""
+    """Return findings as problems at their arguments, or at lines of a `document`.
+
+    Unless they are reported there already.
+    """
     problems = []
     for finding in findings:
         path = finding.path
@@ -107,7 +110,10 @@ def build_problems(
 
 
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems without those about an unknown argument, or about one inside or around it."""
+    """Return the problems without those about an unknown argument.
+
+    And without those about an argument inside or around it.
+    """
     unknown_parts = [*list_unknown_paths(dict(attributes))]
     remaining: list[Problem] = []
     for problem in problems:

@@ -494,7 +494,10 @@ def _read_conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _find_export_problems(
     placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
-    """Return an error about uncaptured bindings, and a warning about objects with other managers."""
+    """Return an error about uncaptured bindings, and a warning about shared objects.
+
+    These have other managers.
+    """
     problems = []
     uncaptured = [
         key

@@ -128,7 +128,10 @@ class FleetKind(Struct, frozen=True):
         )
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
-        """Return the problems of name and namespace, at their place in the manifest if they are there."""
+        """Return the problems of name and namespace.
+
+        At their place in the manifest if they are there.
+        """
         problems = []
         name = attributes.get("name")
         # Not missing or unknown.
@@ -184,7 +187,10 @@ class FleetKind(Struct, frozen=True):
 def _locate_name_problems(
     argument: str, findings: Iterable[Problem], document: FleetDocument | None
 ) -> list[Problem]:
-    """Return findings about a name, located in the manifest if it is there, else at the argument."""
+    """Return findings about a name.
+
+    Located in the manifest if it is there, else at the argument.
+    """
     if document is None or ("metadata", argument) not in document.locations:
         return build_problems(findings)
     return build_problems((finding.prepend_path("metadata") for finding in findings), document)

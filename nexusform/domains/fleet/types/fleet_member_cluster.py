@@ -156,7 +156,10 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_usage_texts(attributes: Values) -> Iterator[dict[str, str]]:
-    """Yield the total, allocatable and available amounts of the resources block, by resource name."""
+    """Yield the total, allocatable and available amounts of the resources block.
+
+    By resource name.
+    """
     for name in ("total", "allocatable", "available"):
         yield convert_text_map(_remove_nulls(get_mapping(attributes, "resources", name)))
 

@@ -311,7 +311,10 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
 
 
 def make_object_type(texts: str, numbers: str = "", **others: Type) -> ObjectType:
-    """Return an object type: `texts` and `numbers` are names of its attributes of these types, separated by spaces."""
+    """Return an object type.
+
+    `texts` and `numbers` are names of its attributes of these types, separated by spaces.
+    """
     text_attributes = dict.fromkeys(texts.split(), STRING)
     return ObjectType.create(
         {**text_attributes, **dict.fromkeys(numbers.split(), NUMBER), **others}

@@ -1,4 +1,7 @@
-"""data kubernetes_manifests: hub objects in files and directories, by kind, for use with for_each."""
+"""data kubernetes_manifests: hub objects in files and directories, by kind.
+
+For use with for_each.
+"""
 
 import json
 from collections.abc import Iterable, Mapping

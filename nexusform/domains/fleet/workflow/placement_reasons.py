@@ -111,7 +111,10 @@ def build_placement_reason(
 def _explain_at_decision_time(
     placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
-    """Return the explanation of this plan's last picks, or else of the present state, with the current bindings."""
+    """Return the explanation of this plan's last picks, or else of the present state.
+
+    With the current bindings.
+    """
     decision_bindings, decision_members = placement.scheduling.cycle_start or (
         placement.bindings,
         member_list,
@@ -161,7 +164,10 @@ class PodPlacementReason(Struct, frozen=True):
 
     @property
     def prefixes(self) -> tuple[str, str, str]:
-        """Texts that may precede the pod's name to select it: its cluster, its workload, or both."""
+        """Texts that may precede the pod's name to select it.
+
+        Its cluster, its workload, or both.
+        """
         return self.cluster, self.outcome.workload, f"{self.cluster}/{self.outcome.workload}"
 
 
