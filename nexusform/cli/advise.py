@@ -41,7 +41,10 @@ def advise(arguments: AdviseArguments) -> int:
 
 
 def _build_answer(advice: LintAdvice) -> Answer:
-    """Return the answer of the `advise` command, with its report, JSON document and text renderer."""
+    """Return the answer of the `advise` command.
+
+    With its report, JSON document and text renderer.
+    """
     from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
     from nexusform.rendering.json.json_diagnostics import build_diagnostic_documents
 

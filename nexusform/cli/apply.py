@@ -437,7 +437,10 @@ def _get_exit_code(outcome: ApplyOutcome) -> int:
 def _apply_remaining_steps(
     run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps
 ) -> ApplyOutcome:
-    """Apply the remaining steps of an earlier apply and report the result in the same way as for a plan."""
+    """Apply the remaining steps of an earlier apply.
+
+    The result is reported in the same way as for a plan.
+    """
     outcome = _apply_with_progress(
         job,
         remaining_steps.plan,

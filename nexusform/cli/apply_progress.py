@@ -134,7 +134,10 @@ class ApplyReporter(TextReporter):
             super()._print_line(text)
 
     def _print_wrong_prediction(self, prediction: WrongPrediction) -> None:
-        """Print the address of an object with the text of the prediction, or else with the path and both values."""
+        """Print the address of an object with the text of the prediction.
+
+        Or else with the path and both values.
+        """
         path = format_path(prediction.path)
         if prediction.text:
             detail = prediction.text

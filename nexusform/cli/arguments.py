@@ -130,7 +130,10 @@ class PositionalArgument(click.Argument):
     """An argument of ours: its completions come from the configuration and its state."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the completions of a word: the choices of the argument, or names from the project."""
+        """Return the completions of a word.
+
+        The choices of the argument, or names from the project.
+        """
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
         from nexusform.cli.completion_values import list_argument_completions
@@ -168,13 +171,19 @@ def declare_text_flag(
 
 
 def declare_output_path_flag(meaning: str) -> str:
-    """Declare a record field as a flag with the path of an output file. mypy sees the type of its parsed value."""
+    """Declare a record field as a flag with the path of an output file.
+
+    mypy sees the type of its parsed value.
+    """
     options = {"type": str, "metavar": "FILE", "default": "", "help": meaning, "is_output": True}
     return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_report_flags() -> tuple[str, ...]:
-    """Declare -report=FORMAT:PATH, repeatable, as a record field. mypy sees the type of its parsed values."""
+    """Declare -report=FORMAT:PATH, repeatable, as a record field.
+
+    mypy sees the type of its parsed values.
+    """
     meaning = "Write a report to a file (- is stdout)"
     options = {
         "type": str,
@@ -189,7 +198,10 @@ def declare_report_flags() -> tuple[str, ...]:
 def declare_repeatable_text(
     meaning: str, *, metavar: str = "VALUE", flag: str = ""
 ) -> tuple[str, ...]:
-    """Declare a record field as a repeatable flag with a text, named `flag` or else as the field."""
+    """Declare a record field as a repeatable flag with a text.
+
+    Named `flag` or else as the field.
+    """
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
 
@@ -219,7 +231,10 @@ def declare_choice(
 
 
 def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
-    """Declare a record field as a flag with one of several values, or none. mypy sees the type of its parsed value."""
+    """Declare a record field as a flag with one of several values, or none.
+
+    mypy sees the type of its parsed value.
+    """
     options = {"type": click.Choice(choices), "metavar": "|".join(choices), "help": meaning}
     return cast("str | None", _FlagDeclaration(options, default=None))
 
@@ -242,25 +257,37 @@ def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
-    """Declare a record field as a required positional argument. mypy sees the type of its parsed value."""
+    """Declare a record field as a required positional argument.
+
+    mypy sees the type of its parsed value.
+    """
     kind = click.Choice(choices) if choices else None
     return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, default=None))
 
 
 def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
-    """Declare a record field as an optional positional argument. mypy sees the type of its parsed value."""
+    """Declare a record field as an optional positional argument.
+
+    mypy sees the type of its parsed value.
+    """
     options = {"required": False, "default": default, "metavar": metavar}
     return cast("str | Default", _PositionalDeclaration(options, default))
 
 
 def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
-    """Declare a record field for all remaining positional arguments. mypy sees the type of its parsed value."""
+    """Declare a record field for all remaining positional arguments.
+
+    mypy sees the type of its parsed value.
+    """
     options = {"nargs": -1, "required": required, "metavar": metavar}
     return cast("tuple[str, ...]", _PositionalDeclaration(options, default=()))
 
 
 def declare_flag_group(record: type[Record]) -> Record:
-    """Declare a record field as a group of shared flags, the fields of `record`. mypy sees the type of the record."""
+    """Declare a record field as a group of shared flags, the fields of `record`.
+
+    mypy sees the type of the record.
+    """
     return cast("Record", _FlagGroup(record))
 
 

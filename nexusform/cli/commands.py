@@ -54,7 +54,10 @@ _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class TrustFlags(Struct, frozen=True, kw_only=True):
-    """Flags of every command that reads configuration or state: limits on untrusted configuration."""
+    """Flags of every command that reads configuration or state.
+
+    Limits on untrusted configuration.
+    """
 
     confine: str = declare_switch_or_text(
         "Restrict files to DIR (default: work tree), block addresses", metavar="DIR"
@@ -94,7 +97,10 @@ class Command(click.Command):
     """A command with flags of one or two dashes; NF_CLI_ARGS precede the typed arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Rewrite the words of NF_CLI_ARGS and `args` into click's form, then let click parse them."""
+        """Rewrite the words of NF_CLI_ARGS and `args` into click's form.
+
+        Then let click parse them.
+        """
         # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede
         # `args`.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
@@ -128,7 +134,10 @@ class Command(click.Command):
         return extra_arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format the command's own flags and examples; with -help=all also shared and rare flags."""
+        """Format the command's own flags and examples.
+
+        With -help=all also shared and rare flags.
+        """
         # Without the name of the program: "state list".
         path = " ".join(ctx.command_path.split()[1:])
         help_rows: Mapping[str, tuple[str, str]] = {
@@ -266,7 +275,10 @@ def define_command(
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:
-        """Make a command with the flags of its record, those for trust, and hidden ones of Terraform."""
+        """Make a command with the flags of its record.
+
+        And those for trust, and hidden ones of Terraform.
+        """
 
         def run_callback(**values: Any) -> int:
             click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(
@@ -533,7 +545,10 @@ class LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the main commands and examples, or all commands by section, without importing them."""
+        """List the main commands and examples, or all commands by section.
+
+        Commands are not imported.
+        """
         if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
                 main_names = [name for name in self.main_commands if name in self.table]
@@ -579,7 +594,10 @@ _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to down
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
-    """Return the first removed flag (`COMMAND -FLAG`) or value (`COMMAND -FLAG=VALUE`) in a command line; else ""."""
+    """Return the first removed flag in a command line; else "".
+
+    `COMMAND -FLAG`, or a value: `COMMAND -FLAG=VALUE`.
+    """
     for word in words:
         flag = f"{command} -{word.lstrip('-')}"
         for name in (flag, flag.partition("=")[0]):

@@ -50,7 +50,10 @@ class _JoinedValueCompletion(ShellComplete):
 
 class _BashCompletion(_JoinedValueCompletion, BashComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Escape special characters twice, because bash reads them in the script's `read` and on the command line."""
+        """Escape special characters twice.
+
+        bash reads them in the script's `read` and on the command line.
+        """
         # Two backslashes before each.
         item.value = _SPECIAL.sub(r"\\\\\1", item.value)
         return super().format_completion(item)

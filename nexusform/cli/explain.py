@@ -95,7 +95,10 @@ def explain(arguments: ExplainArguments) -> int:
 
 
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
-    """Print the errors of the plan behind an answer, and notes about an object of a domain, such as a fleet."""
+    """Print the errors of the plan behind an answer, and notes about an object.
+
+    The object is of a domain, such as a fleet.
+    """
     errors = select_errors(answer.diagnostics)
     domain_answer = answer.domain_answer
     # The answer is about a configuration with errors: list them all.
@@ -210,7 +213,10 @@ def _describe_current_placement(vm: VmExplanation) -> list[str]:
 
 
 def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
-    """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
+    """Render the decision about a VM.
+
+    With its current location, its last trigger, alternatives and fixes.
+    """
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import (
         ALTERNATIVE_FORM,

@@ -1,4 +1,7 @@
-"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `untaint` and `force-unlock`."""
+"""Commands that change the state.
+
+`nexusform state mv`, `state rm`, `state push`, `state rollback`, `untaint` and `force-unlock`.
+"""
 
 import sys
 
@@ -201,7 +204,10 @@ def push(arguments: PushArguments) -> int:
 
 
 def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> State | None:
-    """Read the state in a file (- is stdin); print the errors and return None if it cannot be read."""
+    """Read the state in a file (- is stdin).
+
+    Print the errors and return None if it cannot be read.
+    """
     try:
         if file == "-":
             data = ReadByteLimit(context.get_max_file_size()).read_all(sys.stdin.buffer)

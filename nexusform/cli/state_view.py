@@ -1,4 +1,7 @@
-"""`nexusform state list`, `state show`, `state verify`, `state pull`, `state history` and `output`."""
+"""Commands that read the state.
+
+`nexusform state list`, `state show`, `state verify`, `state pull`, `state history` and `output`.
+"""
 
 from collections.abc import Mapping
 

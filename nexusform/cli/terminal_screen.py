@@ -153,7 +153,10 @@ def escape_log_commands_in_markup(text: str) -> str:
 
 
 def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
-    """Replace the `##` of log commands by `hashes`, and the first colon of their `::` by `first_colon`."""
+    """Replace the marks of log commands.
+
+    `##` by `hashes`, and the first colon of their `::` by `first_colon`.
+    """
     if "::" not in text and "##" not in text:
         return text
     # \1: the blanks before the colons.

@@ -187,7 +187,9 @@ def _prepare_arguments(
 def _add_constant_value(
     argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]
 ) -> None:
-    """Evaluate an argument without references, and add its value to `template`, the values of every instance.
+    """Evaluate an argument without references, and add its value to `template`.
+
+    That has the values of every instance.
 
     A missing required argument is reported here once, and becomes UNKNOWN, so that no later check
     reports it again.

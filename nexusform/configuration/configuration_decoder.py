@@ -290,7 +290,10 @@ class _Decoder:
         return module, settings
 
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
-        """Read blocks, and name each in its problems, except in those about the text of a called module."""
+        """Read blocks, and name each in its problems.
+
+        Except in those about the text of a called module.
+        """
         for block, location in blocks:
             # The later problems are those of this block.
             previous_count = len(self.problems)
@@ -328,7 +331,10 @@ class _Decoder:
     def _collect_primary_and_override_blocks(
         self,
     ) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
-        """Collect all blocks of the ordinary files with their locations, and those of override files."""
+        """Collect all blocks of the ordinary and of the override files.
+
+        With their locations.
+        """
         blocks: list[tuple[Block, BlockLocation]] = []
         override_blocks: list[Block] = []
         for file in self.source.files:

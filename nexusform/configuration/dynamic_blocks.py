@@ -62,7 +62,10 @@ class IteratorScope:
         self._item = build_object({"key": key, "value": value})
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, Sequence[Diagnostic]]:
-        """Return the value of a reference, the number of its steps (`.key`) already applied to it, and problems."""
+        """Return the value of a reference, the number of its applied steps, and problems.
+
+        A step is for example `.key`.
+        """
         if traversal.root.name == self._name:
             return self._item, 0, []
         return self._outer.lookup(traversal)

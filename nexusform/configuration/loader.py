@@ -210,7 +210,10 @@ def read_given_variables(
     read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
     def explain_missing_value(name: str) -> str:
-        """Return a hint on the intended source of the variable's value, with a leading blank, or ""."""
+        """Return a hint on the intended source of the variable's value, or "".
+
+        With a leading blank.
+        """
         if f"TF_VAR_{name}" in environment:
             return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
         for file in list_directory(directory):
@@ -659,7 +662,10 @@ _VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
 
 
 def _describe_foreign_configuration(names: Collection[str]) -> str:
-    """Return advice for a directory without configuration: sentences with a leading blank, or ""."""
+    """Return advice for a directory without configuration, or "".
+
+    Sentences with a leading blank.
+    """
     if _SITES_FILE in names:
         return f" {_SITES_FILE} lists several sites. Run `nexusform sites plan` to plan them."
     renames = [

@@ -89,7 +89,10 @@ class PreparedBody:
         sensitive_names: Sequence[str],
         lengths: Mapping[str, str],
     ) -> None:
-        """Keep the prepared parts, and note the mutable values of `template`, to be copied for each instance."""
+        """Keep the prepared parts, and note the mutable values of `template`.
+
+        They are copied for each instance.
+        """
         self._location = location
         # By the name of a count, the list with as many elements.
         self._lengths = lengths
@@ -243,7 +246,10 @@ class NestedBlockGroup:
         items: Sequence[StaticBlock | RepeatedBlock],
         location: Span,
     ) -> None:
-        """Keep the blocks of the type; `items` are static blocks and those repeated by `dynamic`."""
+        """Keep the blocks of the type.
+
+        `items` are static blocks and those repeated by `dynamic`.
+        """
         self.name = name
         self.nested = nested
         self.items = tuple(items)
@@ -394,7 +400,10 @@ class NestedBlockGroup:
         return next((item for item in self.items if isinstance(item, RepeatedBlock)), self.items[0])
 
     def list_references(self) -> Iterator[Traversal]:
-        """List the references of the blocks, except those to the iterator inside a dynamic block."""
+        """List the references of the blocks.
+
+        Except those to the iterator inside a dynamic block.
+        """
         for item in self.items:
             if isinstance(item, StaticBlock):
                 yield from item.body.list_references()
@@ -524,7 +533,9 @@ class PreparedArgument:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
-        """Return the value as plain data of its type, paths of sensitive parts, refinements of unknown parts, problems.
+        """Return the value as plain data of its type, with paths and problems.
+
+        Paths of sensitive parts, and refinements of unknown parts.
 
         An invalid value is returned as UNKNOWN, so that dependent values cause no second message.
         """

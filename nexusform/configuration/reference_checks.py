@@ -119,7 +119,10 @@ def check_expression(
 def check_provider_names(
     configuration: Configuration, known_names: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """Yield errors for unknown names in `provider` blocks and arguments, and arguments without a block in the root."""
+    """Yield errors for unknown names in `provider` blocks and arguments.
+
+    And for arguments without a block in the root.
+    """
     providers = configuration.root.providers
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
@@ -385,7 +388,10 @@ class _ReferenceChecker:
     def _find_block(
         self, mode: Mode, kind: str, name: str, scope: ReferenceScope
     ) -> ResourceBlock | None:
-        """Find a resource or data block of the module, or the data block of the check around the reference."""
+        """Find a resource or data block of the module.
+
+        Or the data block of the check around the reference.
+        """
         check_data = scope.check_data
         if check_data is not None and (mode, kind, name) == (
             "data",
@@ -420,7 +426,10 @@ class _ReferenceChecker:
     def _build_undeclared_resource_error(
         self, traversal: Traversal, mode: Mode, kind: str, name: str
     ) -> Diagnostic:
-        """Build the error about an undeclared resource, with the one of the other mode or a similar name as a hint."""
+        """Build the error about an undeclared resource.
+
+        A hint names the one of the other mode, or one with a similar name.
+        """
         detail = f'A {mode} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode = OTHER_MODES[mode]
         if (other_mode, kind, name) in self.module.resources:
@@ -506,7 +515,10 @@ def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagno
 
 
 def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
-    """Check a reference with a fixed name and attributes: `path`, `nexusform`, `count` or `each`."""
+    """Check a reference with a fixed name and attributes.
+
+    `path`, `nexusform`, `count` or `each`.
+    """
     root = traversal.root.name
     attributes = _FIXED_ATTRIBUTES[root]
     name = traversal.first_name

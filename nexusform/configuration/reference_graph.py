@@ -1,4 +1,7 @@
-"""References of a module with owners and scopes, and the direct dependencies for the order of planning."""
+"""References of a module with owners and scopes, and direct dependencies.
+
+They decide the order of planning.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
@@ -178,7 +181,10 @@ def _list_condition_references(
 
 
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
-    """List the references of a resource or data block, with the names allowed at each (`self`, `count`, `each`)."""
+    """List the references of a resource or data block, with the names allowed at each.
+
+    `self`, `count` and `each`.
+    """
     header = block.header
     body_scope = ReferenceScope(
         has_count=block.count is not None, has_each=block.for_each is not None, block=block
@@ -247,7 +253,10 @@ def build_dependencies(
 def find_dependent_outputs(
     configuration: Configuration, addresses: Collection[str]
 ) -> frozenset[str]:
-    """Return the root outputs that depend on one of these blocks (addresses without instance keys)."""
+    """Return the root outputs that depend on one of these blocks.
+
+    Addresses without instance keys.
+    """
     edges = build_dependencies(configuration)
     dependent_outputs = set()
     for name in configuration.root.outputs:
@@ -260,7 +269,10 @@ def find_dependent_outputs(
 
 
 def list_declarations(module: Module) -> list[Declaration]:
-    """List all declarations of a module, without those of called modules, in source order per kind."""
+    """List all declarations of a module in source order per kind.
+
+    Without those of called modules.
+    """
 
     def declare(kind: Kind, names: Iterable[str]) -> list[Declaration]:
         return [Declaration(module.path, kind, name) for name in names]

@@ -1,4 +1,7 @@
-"""`resource` and `data` blocks: decodes meta-arguments and lifecycle; the schema decodes the rest."""
+"""`resource` and `data` blocks: decodes meta-arguments and lifecycle.
+
+The schema decodes the rest.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

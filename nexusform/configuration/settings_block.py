@@ -315,7 +315,10 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
 
 
 def _reject_repeated_blocks(blocks: Sequence[Block], problems: list[Diagnostic]) -> None:
-    """Add an error for each block with the type and labels of an earlier one, because only one of them would apply."""
+    """Add an error for each block with the type and labels of an earlier one.
+
+    Only one of them would apply.
+    """
     seen: set[tuple[str, ...]] = set()
     for block in blocks:
         name = (block.type, *(label.value for label in block.labels))

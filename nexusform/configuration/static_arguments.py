@@ -145,7 +145,10 @@ def parse_references(
 
 
 def get_bare_keyword(attribute: syntax.Attribute) -> str:
-    """Return an argument's only word, bare (`all`) or in quotes (JSON); "" for another expression."""
+    """Return an argument's only word, bare (`all`) or in quotes (JSON).
+
+    "" for another expression.
+    """
     match attribute.expression:
         case syntax.Traversal(root, ()):
             return root.name
@@ -295,7 +298,10 @@ def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]
 def evaluate_required_text(
     attribute: syntax.Attribute | None, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> str | None:
-    """Evaluate a required constant string argument; None if it is absent, null, invalid or unknown."""
+    """Evaluate a required constant string argument.
+
+    None if it is absent, null, invalid or unknown.
+    """
     previous_count = len(problems)
     text = _evaluate_as_type(attribute, STRING, problems, scope)
     if isinstance(text, str):

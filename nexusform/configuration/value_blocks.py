@@ -195,7 +195,10 @@ def _decode_default(
 
 
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
-    """Decode the values of a `locals` block; those with an invalid name are reported and omitted."""
+    """Decode the values of a `locals` block.
+
+    Those with an invalid name are reported and omitted.
+    """
     attributes = unpack_result(decode_attributes(block.body), problems)
     local_values: list[LocalValue] = []
     for name, attribute in attributes.items():

@@ -33,7 +33,10 @@ DEFAULT: Final = "default"
 
 
 class VariableValueSource(Struct, frozen=True):
-    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file, and its span if any."""
+    """Origin of a value, and its span if any.
+
+    "default", "-var", "environment variable NF_VAR_x" or a file.
+    """
 
     text: str
     span: Span | None = None
@@ -359,7 +362,9 @@ class ConstantVariableScope:
         self._locals_in_evaluation: list[str] = []
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems.
+        """Return the value of a constant `var.NAME` or `local.NAME`, 1, and the problems.
+
+        1 is the number of steps read (NAME).
 
         For any other reference return an unknown value, the number of all its steps, and a problem.
         """

@@ -108,7 +108,10 @@ class PlanInventory(Struct):
 def add_observed_facts(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Return the attributes of a rack or machine with the observed facts of its private note, for the inventory."""
+    """Return the attributes of a rack or machine with observed facts, for the inventory.
+
+    The facts are in its private note.
+    """
     return (
         {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]}
         if note and note.get(OBSERVED_KEY)
@@ -129,7 +132,9 @@ class MachineConflict(Struct, frozen=True):
 def merge_site_machines(
     site_id: str, racks: Iterable[InventoryRack], machines: Mapping[str, InventoryMachine]
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
-    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them.
+    """Return the machines of one site and the conflicts among them.
+
+    In order of rack name, slot and name.
 
     `machines` have their own resources (by address); each replaces the machine of its rack in the
     same slot. Of conflicting ones the first counts.
@@ -159,7 +164,9 @@ def merge_site_machines(
 def _index_described_slots(
     site_id: str, rack_ids: Container[str], machines: Mapping[str, InventoryMachine]
 ) -> tuple[dict[str, dict[int, tuple[Machine, str]]], list[MachineConflict]]:
-    """Return the machines with resources of their own in racks of the site, each with its address, by rack id and slot.
+    """Return the machines with resources of their own in racks of the site.
+
+    Each with its address, by rack id and slot.
 
     Return conflicts of machines in one slot, too.
     """

@@ -13,7 +13,10 @@ from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
 class SkuCatalogue(Struct, frozen=True):
-    """SKUs of one version by name, in published order, with their source and its date (ISO 8601)."""
+    """SKUs of one version by name, in published order.
+
+    With their source and its date (ISO 8601).
+    """
 
     version: str
     vm_skus: Mapping[str, VmSku]

@@ -208,7 +208,10 @@ class RemovedBlock(Struct, frozen=True):
 
 
 class ImportBlock(Struct, frozen=True):
-    """`import` block: traversal of `to`, id, and provider (`name` or `name.alias`, "" if not set)."""
+    """`import` block: traversal of `to`, id, and provider.
+
+    The provider is `name` or `name.alias`, "" if not set.
+    """
 
     to: Expression
     id: Expression

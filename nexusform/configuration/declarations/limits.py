@@ -1,4 +1,6 @@
-"""Limits on the size of a plan and of its input, so that an error or untrusted text ends in a diagnostic.
+"""Limits on the size of a plan and of its input.
+
+An error or untrusted text then ends in a diagnostic.
 
 The `limits` block of a configuration sets them, in a sandboxed run only lower; `-limit=NAME=N` and
 NF_LIMIT_NAME override it and may raise them.

@@ -167,7 +167,10 @@ class CandidateQueues:
     def invalidate_machines(
         self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None
     ) -> None:
-        """Mark machines with new VMs, to be ranked again in all rankings of their rack except `up_to_date`."""
+        """Mark machines with new VMs, to be ranked again.
+
+        In all rankings of their rack except `up_to_date`.
+        """
         for ranking in self._rankings_by_rack.get(rack, ()):
             if ranking is not up_to_date:
                 ranking.outdated.update(machines)

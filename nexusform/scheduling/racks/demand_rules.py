@@ -1,4 +1,6 @@
-"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`).
+"""Rules of the profile opened for one demand, and placement by a scan of machines.
+
+`choose_placement` scans every machine.
 
 The scan is for demands with a machine of last resort, and for demands with a rule without the
 promises of rule.py. Explanations and shortages are built from it. Its time is proportional to the
@@ -96,7 +98,9 @@ def prepare_packed_sort_keys(
 
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
-    """Return a function from an item to one whole number with its figures, the first in the highest bits; 0 without any.
+    """Return a function from an item to one whole number with its figures.
+
+    The first in the highest bits; 0 without any.
 
     After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give (3
     << 4 | 1) << 2.
@@ -163,7 +167,10 @@ def is_rack_selection(rule: Filter) -> bool:
 def list_rejecting_checks(
     ledger: Ledger, demand: Demand
 ) -> Iterator[tuple[Filter, RejectionCheck]]:
-    """Yield the filters that apply to the demand, each with its check by machine number, in profile order."""
+    """Yield the filters that apply to the demand, in profile order.
+
+    Each with its check by machine number.
+    """
     for rule, find_rejection in build_machine_checks(ledger, demand):
         if find_rejection is not None:
             yield rule, find_rejection
@@ -257,7 +264,10 @@ class DemandRules:
 def split_filters(
     filters: Sequence[OpenFilter],
 ) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
-    """Return three groups: filters that select racks by the demand alone, checks of racks, and checks of machines."""
+    """Return three groups: filters of racks, checks of racks, and checks of machines.
+
+    Filters select racks by the demand alone.
+    """
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
     machine_checks: list[RejectionCheck] = []
@@ -298,7 +308,7 @@ def _select_machines_by_keys(
     *,
     is_sample: bool,
 ) -> list[int]:
-    """Choose the rack with the lowest keys, then return those of its `machines` with the lowest keys.
+    """Choose the rack with the lowest keys, then its `machines` with the lowest keys.
 
     `vm_text` is the unfinished digest of the VM, for a tie of racks.
     """

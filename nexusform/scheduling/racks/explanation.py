@@ -33,7 +33,10 @@ class _ShortageContext:
     """Implementation of rule.ShortageContext; `machines` shrinks with each filter."""
 
     def __init__(self, ledger: Ledger, demand: Demand) -> None:
-        """Start with all machines of the site, before any filter, and the capacity steps of the demand's SKU."""
+        """Start with all machines of the site, and the capacity steps of the demand's SKU.
+
+        Before any filter.
+        """
         self.demand = demand
         # All machines at first; `find_shortage` narrows both lists.
         self.machines_in_requested_racks = list(range(len(ledger.site.machines)))
@@ -231,7 +234,9 @@ def _rank_by_keys(
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first.
+    """Rank machines by weight.
+
+    Return the rack of the best one alone, and all machines, best first.
 
     The heaviest machines tie: their digests decide among them, and are shown only if there are
     several.
@@ -267,7 +272,9 @@ class TiedMachines(Struct, frozen=True):
 
 
 class MachineRanking:
-    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions.
+    """Ranking of all machines for one VM on the current site, computed once.
+
+    With optional exclusions.
 
     Excluded machines (cordons) are rejected, and rank nothing. The splits of machines are
     independent. A machine is best in some of them if it fits in one, and every better machine fails
@@ -275,7 +282,10 @@ class MachineRanking:
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
-        """Find the machines that fit in some and in all NUMA layouts, and prepare the keys to rank them."""
+        """Find the machines that fit in some and in all NUMA layouts.
+
+        Prepare the keys to rank them.
+        """
         self._site = ledger.site
         self._ledger = ledger
         self._demand = demand
@@ -494,7 +504,9 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Return the minimum and maximum number of machines that passed all filters, over all NUMA layouts.
+        """Return the minimum and maximum number of machines that passed all filters.
+
+        Over all NUMA layouts.
 
         `sampled` are those that passed in the assumed layout.
         """

@@ -1,4 +1,6 @@
-"""Numbered form of a site: machines and racks in the order given (`NumberedSite`), VM counts per demand (`Usage`), free capacity of a machine (`FreeCapacity`).
+"""Numbered form of a site: machines and racks in the order given (`NumberedSite`).
+
+VM counts per demand (`Usage`), free capacity of a machine (`FreeCapacity`).
 
 Equal capacities share one number and one answer.
 """
@@ -17,7 +19,10 @@ class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        """Assign numbers to the machines in their order, and to the racks in the order of their first machine."""
+        """Assign numbers to the machines in their order, and to the racks.
+
+        Racks are in the order of their first machine.
+        """
         self.machines = tuple(machines)
         # numbers of machines by name.
         self.machine_index: dict[str, int] = {}
@@ -218,7 +223,9 @@ class CapacityTable:
         return number
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
-        """Return the number of the capacity after a VM took (`sign` -1) or returned (+1) its share in each of `cells`.
+        """Return the number of the capacity after a VM took or returned its share.
+
+        In each of `cells`. `sign` is -1 or +1.
 
         `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs
         change in each cell, disk once. A share may have a record, a text in the capacity while the

@@ -354,7 +354,10 @@ class Ledger:
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
     def count(self, record: VmRecord, sign: int) -> None:
-        """Add one VM to every count (`sign` 1) and take its capacity, or remove it and return its capacity (-1)."""
+        """Add one VM to every count and take its capacity, or remove it.
+
+        `sign` is 1 or -1. A removed VM returns its capacity.
+        """
         site = self.site
         machine = record.machine
         key = site.pools[record.pool]

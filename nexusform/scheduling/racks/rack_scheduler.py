@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 
 class RackScheduler:
-    """Scheduler of VMs on the machines of one site, one VM at a time, by the rules of racks/profile.py.
+    """Scheduler of VMs on the machines of one site, one VM at a time.
+
+    By the rules of racks/profile.py.
 
     Machine names are unique. VMs get handles (numbers) in the order of their addition; a copy knows
     the handles of its original. Schedulers with equal calls return equal results. The NUMA cells of
@@ -88,7 +90,10 @@ class RackScheduler:
     def copy(
         self, sample: int | None = None, split_choice: SplitChoice | None = None
     ) -> RackScheduler:
-        """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
+        """Return an independent copy.
+
+        With the number of a sample or another choice of NUMA layouts if given.
+        """
         # Of successive VMs of a pool: its counts are valid only until the ledger is copied.
         self._close_session()
         ledger = self._ledger.copy()
@@ -250,7 +255,9 @@ class RackScheduler:
         return tuple(inputs)
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
-        """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in site order.
+        """Count how many more VMs like this one fit on each rack alone.
+
+        For the racks allowed by the demand, by name in site order.
 
         Without limits on numbers of VMs (count filters), machines do not depend on each other:
         their free capacities are added up. With such limits each VM may exclude others, so VMs are
@@ -277,7 +284,10 @@ class RackScheduler:
         }
 
     def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
-        """Count how many more VMs like this one fit on each rack, by placing them in two copies of the site."""
+        """Count how many more VMs like this one fit on each rack.
+
+        By placing them in two copies of the site.
+        """
         minimum_counts, maximum_counts = (
             _fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku)
         )
@@ -320,7 +330,9 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies of the scheduler with known NUMA cells for all VMs, for the smallest and the largest capacity.
+        """Return two copies of the scheduler with known NUMA cells for all VMs.
+
+        For the smallest and the largest capacity.
 
         VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first
         copy, for the most in the second.
@@ -383,7 +395,10 @@ class RackScheduler:
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
-        """Return the machines rejected by limits on numbers of VMs, whatever their capacity, with the reason."""
+        """Return the machines rejected by limits on numbers of VMs, with the reason.
+
+        Whatever their capacity.
+        """
         self._choose_missing_splits()
         rejections: dict[str, str] = {}
         for rule, find_rejection in demand_rules.list_rejecting_checks(self._ledger, demand):
@@ -398,7 +413,10 @@ class RackScheduler:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether some VMs run in unknown cells: placements then depend on an assumed NUMA layout."""
+        """Whether some VMs run in unknown cells.
+
+        Placements then depend on an assumed NUMA layout.
+        """
         return bool(self._ledger.unknown_cells)
 
     def list_machines_with_unknown_cells(self) -> tuple[str, ...]:
@@ -406,7 +424,10 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
+        """Return whether a VM fits on a machine with unknown cells in every NUMA layout.
+
+        Also after `added_skus`.
+        """
         site = self._site
         unknown_vms = self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
@@ -519,7 +540,9 @@ class RackScheduler:
         return handle
 
     def _choose_missing_splits(self) -> None:
-        """Choose NUMA cells for the VMs in unknown cells of changed machines, before capacities are read.
+        """Choose NUMA cells for the VMs in unknown cells of changed machines.
+
+        Before capacities are read.
 
         Other cells than before may leave more capacity. Close the session, because it keeps old
         capacities.

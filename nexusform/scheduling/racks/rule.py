@@ -47,7 +47,10 @@ class MachineVm(NamedTuple):
 
 
 class ShortageContext(Protocol):
-    """Context of a demand without machine, for the message of the filter that rejected the last ones."""
+    """Context of a demand without machine.
+
+    For the message of the filter that rejected the last ones.
+    """
 
     @property
     def demand(self) -> Demand:
@@ -76,7 +79,10 @@ class ShortageContext(Protocol):
 
 
 def describe_remaining_machines(_demand: Demand, remaining: Interval, before: Interval) -> str:
-    """Return a text such as `12 stay` on the machines left after a filter, or "" if it rejected none."""
+    """Return a text such as `12 stay` on the machines left after a filter.
+
+    "" if it rejected none.
+    """
     return f"{remaining} stay" if remaining != before else ""
 
 
@@ -103,7 +109,10 @@ class MachineFilter(Filter, frozen=True, kw_only=True):
 
 
 class CapacityFilter(Filter, frozen=True, kw_only=True):
-    """Filter on the free capacity of a machine for a SKU: evaluated once for each SKU and capacity."""
+    """Filter on the free capacity of a machine for a SKU.
+
+    Evaluated once for each SKU and capacity.
+    """
 
     build_check: Callable[[VmSku], CapacityCheck]
 

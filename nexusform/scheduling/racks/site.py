@@ -205,7 +205,10 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone in a split (NUMA layout), in the best case of free VFs per cell."""
+        """Count how many VMs of each SKU fit alone in a split (NUMA layout).
+
+        In the best case of free VFs per cell.
+        """
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(
             max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes
@@ -238,7 +241,10 @@ class SiteTables(NumberedSite):
     def __init__(
         self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None
     ) -> None:
-        """Assign numbers to machines and racks, and prepare the tables shared by all schedulers of the site."""
+        """Assign numbers to machines and racks, and prepare the shared tables.
+
+        All schedulers of the site share them.
+        """
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [

@@ -1,4 +1,7 @@
-"""Spare capacity of a site: by SKU and zone, with planned racks, with one rack down, and for a mix of SKUs."""
+"""Spare capacity of a site: by SKU and zone, with one rack down, and for a mix.
+
+With planned racks. The mix is one of SKUs.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,9 @@ def compute_site_capacity(
     zones: frozenset[str] | None = None,
     mix: Sequence[SkuCount] = (),
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity.
+    """Compute how many further VMs of each SKU a site can hold.
+
+    And the limits of its free capacity.
 
     Without `skus`, count those in use and the largest supported one. `zones` None means all. `mix`
     has SKUs with counts in one set, such as 3 VMs of one and 1 of another: the number of complete

@@ -1,4 +1,7 @@
-"""Unusable free capacity: cells fragmented by small VMs, and vCPUs or memory too small for any SKU."""
+"""Unusable free capacity.
+
+Cells fragmented by small VMs, and vCPUs or memory too small for any SKU.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -185,7 +188,10 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of these cells, without the size of VMs in unknown cells of their machines."""
+    """Sum the free vCPUs and GiB of these cells.
+
+    The size of VMs in unknown cells of their machines does not count.
+    """
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}

@@ -248,7 +248,10 @@ def _find_affected_workloads(
 def _recreate_pools(
     site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
 ) -> Iterable[RecreatedPool]:
-    """Place new VMs for the lost VMs of NKS clusters in `scheduler`, pool by pool in creation order."""
+    """Place new VMs for the lost VMs of NKS clusters in `scheduler`.
+
+    Pool by pool in creation order.
+    """
     for cluster, pool, down in _find_lost_pools(site, lost):
         placement_result = place_replacements(scheduler, pool, down)
         reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
@@ -307,7 +310,10 @@ def _sample_shortage(
 def _build_node_deletions(
     pools: Sequence[PoolAvailability], machines: Sequence[str]
 ) -> Iterable[NodeDeletionCommand]:
-    """Yield a command per NKS cluster to delete its nodes on failed `machines`, marked if its quorum is lost."""
+    """Yield a command per NKS cluster to delete its nodes on failed `machines`.
+
+    Marked if its quorum is lost.
+    """
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))

@@ -397,7 +397,10 @@ def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnosti
 def _build_unknown_object_error(
     noun: str, name: str, candidates: Iterable[str]
 ) -> DiagnosticsError:
-    """Build the error for an unknown member or cluster, with the most similar name and the known ones."""
+    """Build the error for an unknown member or cluster.
+
+    With the most similar name and the known ones.
+    """
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'

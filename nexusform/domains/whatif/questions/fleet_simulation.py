@@ -144,7 +144,10 @@ class PlacementOutcome(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether the placement ends with too few clusters, none, pending pods, or a scheduler abort."""
+        """Whether the placement ends with too few clusters, none or pending pods.
+
+        Or with a scheduler abort.
+        """
         lacks_clusters = self.loses_all_clusters or self.falls_short
         return lacks_clusters or bool(self.pending) or self.abort is not None
 
@@ -269,7 +272,10 @@ def _match_observed_clusters(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
-    """Yield the id and the match of each cluster listed by kubectl with its nodes and workloads in state."""
+    """Yield the id and the match of each cluster listed by kubectl.
+
+    Its nodes and workloads are matched with the state.
+    """
     if not observations.clusters:
         return
     # The keys of workloads applied to clusters, by cluster id.
@@ -342,7 +348,10 @@ def _infer_unmanaged_usage(
 def _compute_amount_reduction(
     name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage
 ) -> int:
-    """Compute how much less was available at the last plan than with managed pods only, in nano-units; 0 if unknown."""
+    """Compute how much less was available at the last plan than with managed pods only.
+
+    In nano-units; 0 if unknown.
+    """
     available_last = last_usage.available.get(name)
     return (
         managed_usage.available[name].nano - available_last.nano
@@ -493,7 +502,9 @@ def _build_pods(
     clusters: Mapping[str, NodeCluster],
     members: Mapping[str, SimulatedMember],
 ) -> PodPhase:
-    """Build the existing pods of all clusters, and place those of manifests applied without a placement.
+    """Build the existing pods of all clusters.
+
+    Place those of manifests applied without a placement.
 
     `members` are the members of the run: their clusters, and the requests of their unmanaged pods.
     """
@@ -537,7 +548,10 @@ def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | No
 def _build_drain_evictions(
     placements: Sequence[PlacementPlan], drained: Sequence[str]
 ) -> Iterator[tuple[Instance, FleetEviction]]:
-    """Build the evictions of drained members from cluster-scoped placements, as KubeFleet tools/fleet does."""
+    """Build the evictions of drained members from cluster-scoped placements.
+
+    As KubeFleet tools/fleet does.
+    """
     for cluster in drained:
         for placement in placements:
             bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
@@ -615,7 +629,9 @@ def _split_rows(
 def _compute_policy_drift(
     placement: PlacementPlan, member_list: MemberList
 ) -> tuple[SchedulingDrift, frozenset[str]]:
-    """Compute the drift: the difference of current bindings to those of a newly created placement on these members.
+    """Compute the drift of current bindings.
+
+    The difference to those of a newly created placement on these members.
 
     Also return the members allowed by its policy.
     """

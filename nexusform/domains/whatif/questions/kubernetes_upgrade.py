@@ -157,7 +157,10 @@ def simulate_kubernetes_upgrade(
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
-        """Count the VMs without capacity in the blocking batch of each pool, 0 for a pool without one."""
+        """Count the VMs without capacity in the blocking batch of each pool.
+
+        0 for a pool without one.
+        """
         counts = []
         for pool in cluster.pools:
             max_surge, max_unavailable = _read_surge_settings(pool)

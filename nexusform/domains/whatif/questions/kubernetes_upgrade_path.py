@@ -71,7 +71,10 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether the hop may fail, takes workloads down, or needs an intermediate version bundle first."""
+        """Whether the hop may fail, take workloads down, or need a step before it.
+
+        The step is an intermediate version bundle.
+        """
         return self.upgrade.has_findings or self.needs_intermediate_bundle
 
 

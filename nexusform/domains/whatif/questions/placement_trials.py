@@ -109,7 +109,10 @@ class TrialOutcome(Struct, frozen=True):
 
 
 class RebalanceRequest(Struct, frozen=True):
-    """Scope of the question: evict from one cluster only, and help one placement only; "" for all."""
+    """Scope of the question.
+
+    Evict from one cluster only, and help one placement only; "" for all.
+    """
 
     source_cluster: str = ""
     placement: str = ""
@@ -267,7 +270,9 @@ class _EvictionSearch(Struct):
     def _find_working_trial(
         self, group: tuple[EvictionCandidate, ...]
     ) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the plan.
+        """Return the first order of these evictions without interruption, and its outcome.
+
+        The outcome of its successful plan.
 
         Clusters otherwise picked again are tainted. Without such an order, return None; the outcome
         is not used.
@@ -478,7 +483,10 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build a hub manifest with all objects and the missing Namespaces, and a placement to select them."""
+    """Build a hub manifest with all objects and the missing Namespaces.
+
+    And a placement to select them.
+    """
     declared = {
         manifest.name
         for manifest in trial.manifests

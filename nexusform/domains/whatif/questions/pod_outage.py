@@ -295,7 +295,10 @@ def simulate_nodes_up(
 
 
 def remove_nodes(pods: ClusterPods, names: Collection[str]) -> ClusterPods:
-    """Return the pods of a cluster without these nodes, once its controllers have re-created the pods elsewhere."""
+    """Return the pods of a cluster without these nodes.
+
+    Its controllers have re-created the pods elsewhere.
+    """
     _, existing = simulate_nodes_down(pods, pods.existing, names, is_drained=False)
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in names)
     return replace(pods, cluster=replace(pods.cluster, nodes=nodes), existing=existing)

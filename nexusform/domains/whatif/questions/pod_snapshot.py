@@ -135,7 +135,10 @@ def build_observed_pods(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Mapping[str, ClusterPods]:
-    """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
+    """Build the pods of every cluster listed by kubectl, by cluster id.
+
+    With all of its workloads.
+    """
     sources = _collect_pod_sources(objects)
     clusters = {
         cluster.id: cluster
@@ -325,7 +328,10 @@ def _build_pod_cluster(
 def _list_existing_pods(
     workloads: Sequence[Workload], placed_workloads: Mapping[str, Any], observed: ObservedCluster
 ) -> tuple[ExistingPod, ...]:
-    """List the pods planned in state (`placed_workloads`: locations by workload key), and those listed by kubectl."""
+    """List the pods planned in state, and those listed by kubectl.
+
+    `placed_workloads` are locations by workload key.
+    """
     node_names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:

@@ -1,4 +1,7 @@
-"""Choice of VMs and machines from the counts of a program's solution, and a greedy one without the solver."""
+"""Choice of VMs and machines from the counts of a program's solution.
+
+And a greedy one without the solver.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +40,10 @@ _UNASSIGNED_COST: Final = 100_000.0
 
 
 class RepackChoice(Struct, frozen=True):
-    """VMs to re-create, targets by handle, machines reserved for the demand, and pools above the limit of a rack."""
+    """VMs to re-create, targets by handle, reserved machines, and pools above a limit.
+
+    Machines are reserved for the demand. The limit is that of a rack.
+    """
 
     sources: tuple[MovableVm, ...]
     targets: Mapping[int, str]
@@ -46,7 +52,10 @@ class RepackChoice(Struct, frozen=True):
 
     @property
     def affected_machines(self) -> frozenset[str]:
-        """Machines losing a VM, or gaining one: a re-created VM, or one of the demand (`reserved`)."""
+        """Machines that lose a VM or gain one.
+
+        A re-created VM, or one of the demand (`reserved`).
+        """
         sources = {source.vm.placement.machine for source in self.sources}
         return self.reserved | sources | set(self.targets.values())
 
@@ -245,7 +254,9 @@ def assign_machines(
     slots: Sequence[Slot],
     size_of: Sequence[int],
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to slots of their size (`size_of`: by class number) by a linear program with the least cost.
+    """Assign VMs to slots of their size by a linear program with the least cost.
+
+    `size_of`: the size by class number.
 
     An unassigned VM costs most, then a VM above the limit of a rack, then a return to the own
     machine. Return the names of the machines by handle of the assigned VMs, and the numbers of the

@@ -107,7 +107,10 @@ class FreeCell(NamedTuple):
     vfs: int
 
     def subtract(self, sku: VmSku, count: int = 1) -> FreeCell:
-        """Return the remains after this many VMs take their share, or return it (a count below 0)."""
+        """Return the remains after this many VMs take or return their share.
+
+        A count below 0 returns it.
+        """
         return FreeCell(
             self.cpus - count * sku.cpus_in_cell,
             self.memory - count * sku.mib_in_cell,

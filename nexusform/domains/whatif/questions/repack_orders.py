@@ -63,7 +63,10 @@ class _SearchLimitReached(Exception):
 
 
 def is_searchable(context: RepackContext) -> bool:
-    """Return True if the site is small enough, with known NUMA cells and the same rule for all machines."""
+    """Return whether the site is small, with known NUMA cells and one rule.
+
+    All machines have the same rule.
+    """
     return len(context.all_movable_vms) <= MAX_VMS and not context.scheduler.is_sampled
 
 
@@ -94,7 +97,9 @@ def search_orders(
 
 
 class _MachineState(Struct):
-    """Machine during a search: its free cells and disk, its VMs not re-created yet, and its re-created ones.
+    """Machine during a search: its free cells and disk, and its VMs.
+
+    Those not re-created yet, and its re-created ones.
 
     `costs` and `key` are computed once per state.
     """
@@ -110,7 +115,10 @@ class _MachineState(Struct):
     def has_capacity(
         self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()
     ) -> bool:
-        """Return True if a VM of the SKU fits after the departure of `leaving`, VMs as pairs of their cells and SKU."""
+        """Return whether a VM of the SKU fits after the departure of `leaving`.
+
+        VMs as pairs of their cells and SKU.
+        """
         free = list(self.cells)
         disk = self.disk
         for cells, leaving_sku in leaving:
@@ -241,7 +249,10 @@ class _OrderSearch:
         return None
 
     def _list_vms_to_recreate(self) -> list[MovableVm]:
-        """List the VMs not re-created yet, only one of those alike in pool, class, machine and cells."""
+        """List the VMs not re-created yet.
+
+        Only one of those alike in pool, class, machine and cells.
+        """
         unique: dict[object, MovableVm] = {}
         # One per machine; its `vms` are not re-created yet.
         for state in self._states.values():
@@ -265,7 +276,10 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if the `remaining` re-creations suffice for this VM and all VMs to move after it."""
+        """Return whether the `remaining` re-creations suffice for this VM and all later ones.
+
+        Those that move after it.
+        """
         state = self._states[self._locations[source.handle].machine]
         # This departure frees no capacity for the demand.
         if not state.machine.admits_demand:
@@ -276,7 +290,10 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the machines for a VM removed from `old`, only the first of machines with an equal state."""
+        """Find the machines for a VM removed from `old`.
+
+        Only the first of machines with an equal state.
+        """
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -361,7 +378,10 @@ class _OrderSearch:
     def _list_exchanges_of_one_for_two(
         self, sources: Sequence[MovableVm]
     ) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of a VM for two VMs, if it fits on their machine only after both of them have left."""
+        """List the exchanges of a VM for two VMs.
+
+        If it fits on their machine only after both of them have left.
+        """
         for source, state in product(sources, list(self._states.values())):
             old_machine = self._locations[source.handle].machine
             for first, second in combinations(list(state.vms.values()), 2):
@@ -378,7 +398,10 @@ class _OrderSearch:
                 )
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
-        """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
+        """Build an exchange.
+
+        Each VM moves to the machine of the next one, the last to that of the first.
+        """
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
         return tuple(
             _Relocation(source, machine) for source, machine in zip(sources, machines, strict=True)
@@ -416,7 +439,7 @@ class _OrderSearch:
         return sequence
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
-        """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
+        """Return whether a VM fits on the machine of the others only after all of them left."""
         locations = [self._locations[other.handle] for other in others]
         # All are on one machine.
         machine = locations[0].machine
@@ -612,7 +635,9 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible.
+    """Compute lower bounds of the VMs to move out of a cell.
+
+    For 0, 1, 2 ... free slots of `share`, while possible.
 
     A bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory,
     and for VFs alone.

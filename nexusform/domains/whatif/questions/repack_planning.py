@@ -260,7 +260,9 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Search for an order of steps without one of the constraints, after a search with all of them found none.
+    """Search for an order of steps without one of the constraints.
+
+    A search with all of them found none.
 
     They are -window, a part of the request, and max_unavailable, lifted by the search itself.
     """

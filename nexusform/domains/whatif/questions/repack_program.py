@@ -352,7 +352,9 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
+        """Add a column per class of multi-cell VMs: how many arrive.
+
+        `size` equal machines of type `number` accept them.
 
         A VM of the demand counts for the demand. Any other one is a slot for a re-created VM.
         `first` is any of the machines. Entries are pairs of row number and coefficient.
@@ -676,7 +678,9 @@ class RepackProgram:
     def _reduce_pods(
         self, recreations: int, values: Sequence[int], seconds: float | None
     ) -> Sequence[int]:
-        """Find the solution with the fewest restarted pods, then affected pools, and at most `recreations`.
+        """Find the solution with the fewest restarted pods, then affected pools.
+
+        At most `recreations`.
 
         Return its values by column, those of additional columns last. If the solver finds none,
         return `values` unchanged.
@@ -711,7 +715,10 @@ class RepackProgram:
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by one use of a column with this subject, and the pods restarted, if any."""
+    """Count the VMs of each group moved by one use of a column, and the pods restarted.
+
+    For this subject, if any.
+    """
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):

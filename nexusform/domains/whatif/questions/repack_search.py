@@ -163,7 +163,10 @@ class _ProgramRefinement:
     def __init__(
         self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget
     ) -> None:
-        """Start with few details: the spread of pools on small sites only, and no single machines."""
+        """Start with few details.
+
+        The spread of pools on small sites only, and no single machines.
+        """
         self._context = context
         self._request = request
         self._time_budget = time_budget

@@ -50,12 +50,15 @@ class SeparationRuleGroup(Struct, frozen=True):
     nodes: frozenset[VmKey] = frozenset()
 
     def has_vm(self, vm: VmKey) -> bool:
-        """Return True if the pool of a VM belongs to the group, or a pod on the VM did so before the repacking."""
+        """Return whether the pool of a VM, or a pod on it, belongs to the group.
+
+        The pod was there before the repacking.
+        """
         owner, pool, _ = vm
         return (owner, pool) in self.pools or vm in self.nodes
 
     def is_member(self, located_vm: VmLocation) -> bool:
-        """Return True if the pool of a VM, or one of the pods on the VM now, belongs to the group."""
+        """Return whether the pool of a VM, or a pod on it now, belongs to the group."""
         if located_vm.pool in self.pools:
             return True
         return self.selector is not None and any(
@@ -111,7 +114,10 @@ class SeparationRule(Struct, frozen=True):
 def build_separation_rules(
     site: SiteSnapshot, objects: Iterable[SiteObject], pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> tuple[SeparationRule, ...]:
-    """Build the rules to obey in a repacking: rules about racks or machines, unless they only warn."""
+    """Build the rules to obey in a repacking.
+
+    Rules about racks or machines, unless they only warn.
+    """
     resolver = _GroupResolver(site, pods)
     rules: list[SeparationRule] = []
     for site_object in objects:

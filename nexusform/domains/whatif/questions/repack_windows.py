@@ -1,4 +1,6 @@
-"""Order of a repacking: VMs re-created together, cordons meanwhile, and target machines under all samples.
+"""Order of a repacking: VMs re-created together, cordons, and target machines.
+
+Under all samples.
 
 A window is one plan with `-replace`: all its VMs leave, then they are placed by pool and number,
 with their own machine as last choice.
@@ -122,7 +124,9 @@ def find_window_sequence(
 def build_ordered_sequence(
     context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
 ) -> RepackWindowSequence | None:
-    """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine.
+    """Build one window per group of `order`.
+
+    Each a mapping from the handle of a VM to its target machine.
 
     Return None if no cordons lead a VM to its target, or the demand does not fit afterwards.
     """
@@ -429,7 +433,9 @@ class _RepackSequenceBuilder:
         ranking: MachineRanking,
         cordons: set[str],
     ) -> str:
-        """Return the first allowed machine for a VM, in the order of the ranking, and add all better ones to `cordons`.
+        """Return the first allowed machine for a VM, in the order of the ranking.
+
+        All better ones are added to `cordons`.
 
         Return "" if there is none, or if a cordon would be on the target of another VM of the
         window.
@@ -476,7 +482,9 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a returning VM, to get its own machine in every NUMA layout.
+        """Find the machines to cordon for a returning VM.
+
+        It then gets its own machine in every NUMA layout.
 
         The own machine is its last choice, so these are all other machines chosen in some layout.
         Only needed for `_is_strict`.

@@ -301,7 +301,10 @@ def _predict_stop(
 def _build_waves(
     site: SiteSnapshot, rack: str, batch_size: int | None, first: int
 ) -> Iterable[UpgradeWave]:
-    """Build the waves of one rack, numbered from `first`: `batch_size` machines each, None = all."""
+    """Build the waves of one rack, numbered from `first`.
+
+    `batch_size` machines each, None = all.
+    """
     names = [machine.name for machine in site.machines_by_rack[rack]]
     size = len(names) if batch_size is None else batch_size
     batches = [names[start : start + size] for start in range(0, len(names), size)]

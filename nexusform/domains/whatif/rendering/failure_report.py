@@ -77,7 +77,10 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
 
 
 def _build_recreation_section(failure: Failure) -> Section:
-    """Build a row per pool: the number of its re-created VMs with capacity elsewhere, and their racks."""
+    """Build a row per pool: its re-created VMs with capacity elsewhere, and their racks.
+
+    VMs are counted.
+    """
     # With samples (layouts of unknown NUMA cells), the number of VMs without capacity has bounds.
     missing_counts = (
         failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
@@ -129,7 +132,10 @@ def build_failure_summary(failure: Failure) -> str:
 
 
 def _describe_capacity_elsewhere(failure: Failure) -> str:
-    """Describe if every re-created node has capacity elsewhere, and how certain that is if NUMA cells are unknown."""
+    """Describe if every re-created node has capacity elsewhere.
+
+    And how certain that is if NUMA cells are unknown.
+    """
     samples = failure.samples
     missing = failure.missing if samples is None else samples.missing_count.maximum
     if not missing:
@@ -177,7 +183,10 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 
 
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
-    """Describe VMs down until their machine returns, with the command to re-create one (NAME) elsewhere."""
+    """Describe VMs down until their machine returns.
+
+    With the command to re-create one (NAME) elsewhere.
+    """
     if pool.kind is VmOwnerKind.VM:
         return (
             f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"

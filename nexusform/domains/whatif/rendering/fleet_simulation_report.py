@@ -226,7 +226,10 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build a section of clusters kept in spite of a change, and one of clusters chosen if created now."""
+    """Build sections of clusters kept in spite of a change, and of clusters chosen now.
+
+    Chosen if created now.
+    """
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:
@@ -277,7 +280,10 @@ def _get_node(row: PlacementChange) -> str | None:
 
 
 def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build the section of CPU and memory on members with an edit, a changed placement or a changed capacity."""
+    """Build the section of CPU and memory on changed members.
+
+    Members with an edit, a changed placement or a changed capacity.
+    """
     affected = simulation.affected_members
     selected = [
         member
@@ -317,7 +323,10 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
 
 
 def _build_capacity_row(member: MemberCapacity) -> Row:
-    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
+    """Build the row of a member's resources.
+
+    `30500m -> 28500m of 44`, `28 of 44`, "" if unknown.
+    """
     if member.after is None:
         return Row((member.name, "gone", "gone"))
     # {}: the member joins.

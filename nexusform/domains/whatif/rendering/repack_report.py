@@ -27,7 +27,10 @@ _MAX_PODS: Final = 40
 
 
 def build_repack_report(repack: RepackResult, origin: str) -> Report:
-    """Build the report: summary with proof, blocking constraints, and every window with commands."""
+    """Build the report: summary with proof, blocking constraints, and every window.
+
+    Windows have commands.
+    """
     sections: list[Section] = []
     if repack.blocking:
         constraint_rows: list[Row] = []

@@ -410,7 +410,10 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
-    """Build a line per workload and reason of pending pods, with the cluster if there are several."""
+    """Build a line per workload and reason of pending pods.
+
+    With the cluster if there are several.
+    """
     lines: list[str] = []
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
     for impact in impacts:
@@ -473,6 +476,9 @@ _COLUMN_NOTE = (
 
 
 def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
-    """Build the data of one workload while nodes are down, with the members of `_WORKLOAD` and `_LOST`."""
+    """Build the data of one workload while nodes are down.
+
+    With the members of `_WORKLOAD` and `_LOST`.
+    """
     outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
     return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

@@ -49,7 +49,10 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
 
 
 def _build_summary(answer: CapacityAnswer) -> str:
-    """Build the summary: `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`, or the complete sets of a mix."""
+    """Build the summary of the capacity, or of the complete sets of a mix.
+
+    `4 more NC_P46_224_v1 fit, 2 with one rack down; ...`.
+    """
     if answer.mix is not None:
         sets = answer.mix.sets
         sequential_sets = answer.mix.sequential_sets

@@ -45,7 +45,9 @@ _EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 class PlacementFeasibility(Struct, frozen=True):
-    """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to run beside it.
+    """Bindings of a simulated placement, its rejected clusters, and other bindings.
+
+    Those of other placements unable to run beside it.
 
     `candidates` are the rejected clusters with known nodes, `missing` describes the requested
     clusters without a binding ("" = none).
@@ -118,7 +120,10 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 
 
 def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
-    """Build the sections: clusters, fixes, other placements unable to run, data not read, and rejected clusters."""
+    """Build the sections: clusters, fixes, other placements, data not read, and rejections.
+
+    The other placements are unable to run. Rejected clusters come last.
+    """
     sections = []
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
@@ -189,7 +194,10 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
-    """Build the answer as data: feasibility of this and other placements, data not read, changed bindings."""
+    """Build the answer as data.
+
+    Feasibility of this and other placements, data not read, changed bindings.
+    """
     changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),

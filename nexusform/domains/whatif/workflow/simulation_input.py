@@ -176,7 +176,10 @@ def locate_diagnostics(
 
 
 def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
-    """Build a warning for each cluster listed by kubectl with nodes matching no VM of the snapshot."""
+    """Build a warning for each cluster listed by kubectl with unmatched nodes.
+
+    They match no VM of the snapshot.
+    """
     # Nothing to compare.
     if not source.observations.clusters:
         return
@@ -292,7 +295,10 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
-    """Read the clusters in data blocks of the current configuration, with references evaluated from the state."""
+    """Read the clusters in data blocks of the current configuration.
+
+    References are evaluated from the state.
+    """
     configuration, _ = load_project_configuration(location)
     # No data block lists nodes.
     if not _has_node_data(configuration):

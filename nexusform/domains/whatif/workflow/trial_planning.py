@@ -1,4 +1,7 @@
-"""Plans of the configuration with one more placement, or with evictions, without a lock and without changes."""
+"""Plans of the configuration with one more placement, or with evictions.
+
+Without a lock and without changes.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,6 @@
-"""NUMA cells: enough of them with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs), those with the least free memory first.
+"""NUMA cells: enough of them for the VM, those with the least free memory first.
+
+Each with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs).
 
 A VM never straddles cells unless its SKU spans more than one. Only VMs of pools with `sriov_vfs`
 take VFs: 30 per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA
@@ -47,7 +49,10 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     needed = sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
-        """Return why too few cells have enough CPUs and memory for a part of the VM, None if it fits."""
+        """Return why too few cells have enough CPUs and memory for a part of the VM.
+
+        None if it fits.
+        """
         fitting = len(select_fitting_cells(share, capacity))
         if fitting >= needed:  # it fits
             return None
@@ -97,7 +102,9 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
 
 
 def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -> Counter[PoolKey]:
-    """Count the cells of `machines` with too little left for the demand, because of smaller VMs only.
+    """Count the cells of `machines` with too little left for the demand.
+
+    Because of smaller VMs only.
 
     Each cell counts for the pool of its first VM. Sizes compare by the memory in one cell, then by
     the vCPUs.

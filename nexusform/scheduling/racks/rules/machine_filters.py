@@ -1,4 +1,7 @@
-"""Machines: their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral disk must hold the VM's root disk (disk).
+"""Machines: their state, hardware and disk must allow the VM.
+
+Their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral
+disk must hold the VM's root disk (disk).
 
 A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
 """
@@ -61,7 +64,10 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
     supported_hardware = sku.machine_skus
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
-        """Return why a machine with this capacity is of the wrong hardware, None if it may run the SKU."""
+        """Return why a machine with this capacity is of the wrong hardware.
+
+        None if it may run the SKU.
+        """
         if (
             not supported_hardware
             or capacity.hardware is None

@@ -1,4 +1,9 @@
-"""Spread: racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the least memory used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then the least memory used."""
+"""Spread: racks and machines with the fewest VMs first.
+
+Racks with the fewest VMs of the pool (or first, of the cluster), then the fewest VMs, then the
+least memory used; on a rack, machines with the fewest VMs of the cluster, then of the pool, then
+the least memory used.
+"""
 
 from nexusform.scheduling.racks.layout import Figure, Usage
 from nexusform.scheduling.racks.rule import MEMORY_BITS, KeyDependence, RankingKey

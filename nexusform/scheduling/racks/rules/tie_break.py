@@ -42,12 +42,18 @@ def draw_sample_number(vm_text: blake2b) -> int:
 
 
 def select_tied_rack(drawn_number: int, count: int) -> int:
-    """Select one of `count` tied racks by the lower 32 bits of the drawn number, and return its position."""
+    """Select one of `count` tied racks, and return its position.
+
+    By the lower 32 bits of the drawn number.
+    """
     return (drawn_number & 0xFFFFFFFF) % count
 
 
 def select_tied_machine(drawn_number: int, count: int) -> int:
-    """Select one of `count` tied machines by the upper 32 bits of the drawn number, and return its position."""
+    """Select one of `count` tied machines, and return its position.
+
+    By the upper 32 bits of the drawn number.
+    """
     return (drawn_number >> 32) % count
 
 
@@ -67,7 +73,10 @@ def break_rack_tie(
 def break_machine_tie(
     vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool
 ) -> int:
-    """Choose one of the tied machines for a VM, like `break_rack_tie`, and return its position in `tied`."""
+    """Choose one of the tied machines for a VM, and return its position in `tied`.
+
+    Like `break_rack_tie`.
+    """
     if is_sample:
         return select_tied_machine(draw_sample_number(vm_text), len(tied))
     return find_lowest_digest(vm_text, names, tied)

@@ -216,7 +216,10 @@ class _UnknownCells:
     def __init__(
         self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
     ) -> None:
-        """Record the machines of `base` with unknown cells, and what the operations of the plan change on machines."""
+        """Record the machines of `base` with unknown cells, and the plan's changes.
+
+        What its operations change on machines.
+        """
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()
@@ -248,14 +251,20 @@ class _UnknownCells:
             self._added_skus[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
 
     def list_uncertain_machines(self) -> tuple[str, ...]:
-        """Return the machines where unknown NUMA cells decide if a VM of the plan fits, in site order."""
+        """Return the machines where unknown NUMA cells decide if a VM of the plan fits.
+
+        In site order.
+        """
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
         return tuple(
             name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus)
         )
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
-        """Return whether the unknown NUMA layout, or the VMs placed by a run, decide if a VM of the SKU fits there."""
+        """Return whether the unknown NUMA layout decides if a VM of the SKU fits there.
+
+        Or the VMs placed by a run.
+        """
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             # It never fits: no VM leaves the machine.
             return False
@@ -338,7 +347,9 @@ class _SampleMatches:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
-        """Return by VM, in plan order, the shares of runs with its planned rack and machine, and with the planned number of its pool's VMs on that rack.
+        """Return by VM the shares of runs with its planned rack and machine.
+
+        In plan order. Also with the planned number of its pool's VMs on that rack.
 
         `tied` are the numbers of different racks, machines and such numbers in all runs.
         """

@@ -205,7 +205,10 @@ class CellSplits:
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment with the result `split`, one of `legal_splits`."""
+        """Return the cells of each share in one assignment with the result `split`.
+
+        One of `legal_splits`.
+        """
         # cells of the last share first.
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
@@ -326,7 +329,9 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Return safe bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count.
+    """Return safe bounds of the number of VMs of one size that fit on a machine.
+
+    `share` is the size. The machine has too many layouts to count.
 
     VMs with `shares` run there in unknown cells. `capacity` is left by all other VMs, and its disk
     by these too. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
@@ -358,7 +363,10 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 
 def count_blocked_vms(other: Share, share: Share) -> int:
-    """Return how many VMs of one size (`share`) at most lose their capacity to one `other` VM on a machine."""
+    """Return how many VMs of one size at most lose their capacity to one `other` VM.
+
+    `share` is the size. They are on one machine.
+    """
     by_disk = -(-other.disk // share.disk) if share.disk else 0  # rounded up
     return max(_count_blocked_parts(other, share), by_disk)
 
