@@ -322,8 +322,8 @@ def recover_step_outcomes(
     """Return the outcome of every open intent, in order, as read now.
 
     A step recorded as started, not as ended. The outcome of an unfinished step is followed by its
-    running operation, taken from `operations` (by step). `lineage` is that of the state. Raises ProviderProblem if a provider
-    cannot be read: then nothing may be planned.
+    running operation, taken from `operations` (by step). `lineage` is that of the state. Raises
+    ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
     # By position in `intents`.
     answers = _read_intent_objects(intents, providers, lineage)

@@ -1,4 +1,11 @@
-"""Declaration of command-line arguments as fields of frozen records. class TaintArguments(Struct, frozen=True, kw_only=True): address: str = declare_positional() allow_missing: bool = declare_switch("Do not fail when the object is not there") lock: LockFlags = declare_flag_group(LockFlags) The field `allow_missing` is the flag `-allow-missing`; `flag` sets another name.
+"""Declaration of command-line arguments as fields of frozen records.
+
+    class TaintArguments(Struct, frozen=True, kw_only=True):
+        address: str = declare_positional()
+        allow_missing: bool = declare_switch("Do not fail when the object is not there")
+        lock: LockFlags = declare_flag_group(LockFlags)
+
+The field `allow_missing` is the flag `-allow-missing`; `flag` sets another name.
 
 A group is a record of shared flags. The declared types are those of the click values, for mypy.
 Flags appear in the order of the fields.

@@ -109,7 +109,8 @@ _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 _MAIN_COMMANDS: Final = (
-    "plan", "apply", "predict", "explain", "simulate", "import", "reconcile", "show", "validate", "fmt",
+    "plan", "apply", "predict", "explain", "simulate", "import", "reconcile", "show",
+    "validate", "fmt",
 )  # fmt: skip
 _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Main commands": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),

@@ -75,7 +75,9 @@ def check_blocked_upgrades(
         if not (upgrade.is_rolling and upgrade.budgets):
             continue
         names = format_first_items(upgrade.budgets, _MAXIMUM_NAMED)
-        budgets = f"{select_word_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
+        count = len(upgrade.budgets)
+        noun = select_word_form(count, "PodDisruptionBudget", "PodDisruptionBudgets")
+        budgets = f"{noun} {names}"
         verb = select_word_form(len(upgrade.budgets), "allows", "allow")
         detail = (
             f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such "

@@ -178,7 +178,8 @@ def _build_zone_remedy(
             }
         )
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-    text = f"{'; '.join(texts)}.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+    cost = _format_cost(moved_count, outcome.plan)
+    text = f"{'; '.join(texts)}.{cost}{format_certainty_note(outcome)}"
     return Remedy(
         "zones", text, {"groups": groups, "replaced_vms": moved_count}, tuple(adjustments)
     )

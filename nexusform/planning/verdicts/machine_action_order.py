@@ -511,9 +511,9 @@ class _SiteActionOrder:
             obstacles = [find_obstacles(cluster_id, nodes) for find_obstacles in self._disruptions]
             budgets = list(chain.from_iterable(obstacle.budgets for obstacle in obstacles))
             if budgets:
+                noun = select_word_form(len(budgets), "PodDisruptionBudget", "PodDisruptionBudgets")
                 return (
-                    f"{select_word_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "
-                    f"{format_first_items(budgets, _MAXIMUM_NAMED)} of "
+                    f"{noun} {format_first_items(budgets, _MAXIMUM_NAMED)} of "
                     f"{cluster_id.rpartition('/')[2]} "
                     f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. "
                     "Allow one, or run one more replica."

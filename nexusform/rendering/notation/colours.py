@@ -21,7 +21,10 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 # Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen.
 # Joiners stay: emoji and some scripts are written with them.
-_INVISIBLE = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
+_INVISIBLE = (
+    "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
+    "\ufeff\U000e0000-\U000e007f"
+)
 # Line separators of other systems would end log lines, and non-characters are invalid in XML.
 _NON_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")

@@ -132,7 +132,8 @@ def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
         yield f"{count} change: {placed:,} VMs to place, {removed:,} to remove"
     unchanged_names = [row.name for row in rows if not row.has_changes]
     if unchanged_names:
+        sorted_names = sorted(unchanged_names, key=compute_natural_sort_key)
         yield (
             f"{format_count(len(unchanged_names), 'site')} unchanged: "
-            f"{format_first_items(sorted(unchanged_names, key=compute_natural_sort_key), _MAX_NAMES)}"
+            f"{format_first_items(sorted_names, _MAX_NAMES)}"
         )

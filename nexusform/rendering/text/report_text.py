@@ -348,7 +348,8 @@ def render_report_items(
             lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
             name = escape_control_characters(item.label)
-            label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
+            shown_name = paint(name, "bold") if item.is_strong else name
+            label = f"{render_symbol(item.symbol, paint)}{shown_name}"
             text = escape_control_characters(get_plain_text(item.text))
             lines += truncate_lines(
                 render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width

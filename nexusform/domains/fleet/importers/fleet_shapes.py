@@ -408,7 +408,8 @@ METADATA: Final = _make_object(
         **dict.fromkeys(
             (
                 "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-                "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers",
+                "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences",
+                "finalizers",
                 "managedFields",
             ),
             _ANY,

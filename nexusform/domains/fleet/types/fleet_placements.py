@@ -49,8 +49,8 @@ _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
 _NAMESPACED_KINDS: Final = {
     "": {
-        "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod", "PodTemplate",
-        "Endpoints", "LimitRange", "ResourceQuota", "ReplicationController",
+        "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod",
+        "PodTemplate", "Endpoints", "LimitRange", "ResourceQuota", "ReplicationController",
     },
     "apps": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
     "batch": {"Job", "CronJob"},

@@ -538,8 +538,13 @@ class _OrderSearch:
             ]
             place = host.machine.rack, host.machine.availability_zone
             state.key = (
-                *place, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
-            )  # fmt: skip
+                *place,
+                host.admitted,
+                host.admits_demand,
+                state.disk,
+                tuple(state.cells),
+                tuple(tuple(content) for content in contents),
+            )
         return state.key
 
     def _compute_missing_departures(self) -> int:

@@ -1,4 +1,4 @@
-"""Tests of the effects of a plan on bindings and pods, besides VMs: reports and guard rails agree."""
+"""Tests of the effects of a plan on bindings and pods: reports and guard rails agree."""
 
 from __future__ import annotations
 

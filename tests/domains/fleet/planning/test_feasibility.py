@@ -1,4 +1,4 @@
-"""Tests of feasibility: whether the pods of each binding run on the cluster now, after more nodes, or never."""
+"""Tests of feasibility: the pods of each binding run now, after more nodes, or never."""
 
 from __future__ import annotations
 

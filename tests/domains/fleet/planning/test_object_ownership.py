@@ -1,4 +1,7 @@
-"""Tests of objects applied by several placements to one cluster, and of empty or forbidden selectors."""
+"""Tests of objects applied by several placements to one cluster, and of selectors.
+
+Empty or forbidden ones.
+"""
 
 from __future__ import annotations
 
@@ -358,7 +361,10 @@ def test_observed_workload_without_difference_is_taken_over() -> None:
 
 
 def test_placed_workload_without_replicas_has_the_default_of_the_hub() -> None:
-    """The hub's API server sets `replicas: 1`, and the placement writes it over the 3 of the member."""
+    """The hub's API server sets `replicas: 1`, and the placement writes it.
+
+    It replaces the 3 of the member.
+    """
     live = build_live_controller("Deployment", "web", 3, namespace="web")
     live["metadata"]["managedFields"] = [
         build_managed_fields("kube-controller-manager", {"f:replicas": {}}, subresource="scale")

@@ -202,7 +202,10 @@ def test_fleet_without_members_is_reported() -> None:
 
 
 def test_warning_names_clusters_that_do_not_exist() -> None:
-    """The short form of a plan has no room for all rejected clusters, but a misspelt name must be visible."""
+    """A misspelt name is visible in the short form of a plan.
+
+    It has no room for all rejected clusters.
+    """
     policy = 'placement_type = "PickFixed"\ncluster_names = ["a", "bb"]'
     result = require_success(plan(build_fleet(a="", b="") + build_placement(policy)))
     (warning,) = [each for each in result.diagnostics if each.id == "unfulfilled-placement"]

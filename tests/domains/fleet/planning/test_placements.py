@@ -1,4 +1,7 @@
-"""Tests of placements through plan, apply and a second plan: added, removed and unchanged bindings."""
+"""Tests of placements through plan, apply and a second plan.
+
+Added, removed and unchanged bindings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of pre-existing findings: the plan does not cause a warning also given without its changes."""
+"""Tests of pre-existing findings: the plan does not cause them.
+
+A warning is also given without its changes.
+"""
 
 from __future__ import annotations
 

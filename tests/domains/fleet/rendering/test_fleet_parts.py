@@ -1,4 +1,7 @@
-"""Tests of the matrix of placements and clusters: picked and changed ones first, all others folded."""
+"""Tests of the matrix of placements and clusters: picked and changed ones first.
+
+All others are folded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of a placement's status in the format of `kubectl describe`, with current messages and those of 2023."""
+"""Tests of a placement's status in the format of `kubectl describe`.
+
+With current messages and those of 2023.
+"""
 
 from __future__ import annotations
 

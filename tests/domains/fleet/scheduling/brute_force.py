@@ -1,4 +1,6 @@
-"""A second implementation of the scheduler, one cluster and one rule at a time, without caches and sets.
+"""A second implementation of the scheduler, one cluster and one rule at a time.
+
+Without caches and sets.
 
 Written from the published behaviour, not from nexusform's code: it shares only the messages of
 bindings.py and the quantity parser. Deliberately slow and simple.

@@ -1,4 +1,7 @@
-"""Compare the scheduler with the brute force on thousands of random fleets, policies and prior bindings."""
+"""Compare the scheduler with the brute force on thousands of random fleets.
+
+With random policies and prior bindings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of validation: immediate rejections, rejections against the previous object, and warnings."""
+"""Tests of validation: rejections, and warnings.
+
+Immediate rejections, and those against the previous object.
+"""
 
 from __future__ import annotations
 

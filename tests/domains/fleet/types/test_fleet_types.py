@@ -1,4 +1,4 @@
-"""Tests of fleet types: rejections with their lines, and the equivalence of manifests and blocks."""
+"""Tests of fleet types: rejections with their lines; manifests and blocks are equal."""
 
 from __future__ import annotations
 

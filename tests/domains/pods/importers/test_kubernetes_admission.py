@@ -1,4 +1,7 @@
-"""Tests of pod changes by the API server's admission, according to Kubernetes' own documentation."""
+"""Tests of pod changes by the API server's admission.
+
+According to Kubernetes' own documentation.
+"""
 
 from __future__ import annotations
 

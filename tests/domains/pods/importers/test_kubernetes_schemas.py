@@ -1,4 +1,7 @@
-"""Tests of objects of Kubernetes' own kinds against their schema, with the rejections of `kubectl apply`."""
+"""Tests of objects of Kubernetes' own kinds against their schema.
+
+With the rejections of `kubectl apply`.
+"""
 
 from __future__ import annotations
 
@@ -381,7 +384,8 @@ def of_type(name: str, data: dict[str, Any]) -> list[str]:
 
 MAY_BE_FILLED_IN = "An API server rejects it, unless a webhook of the hub sets it."
 WRONG = {
-    "label": "A_b", "subdomain": "-a", "key": "a/b/c", "port": "UPPER", "target": 70000, "share": "10 %",
+    "label": "A_b", "subdomain": "-a", "key": "a/b/c", "port": "UPPER",
+    "target": 70000, "share": "10 %",
     "amount": "-1", "cron": "daily", "datakey": "a b",
 }  # fmt: skip
 

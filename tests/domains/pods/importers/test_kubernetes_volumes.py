@@ -213,7 +213,10 @@ def observe(manifest: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_claim_of_a_missing_class_leaves_its_pods_pending(claim: dict[str, Any], what: str) -> None:
-    """Nothing provisions a volume without the class, and the scheduler rejects an unbound claim that does not wait."""
+    """Nothing provisions a volume without the class.
+
+    The scheduler rejects an unbound claim that does not wait.
+    """
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all([build_deployment(), claim])).manifests
     reading = collect_workloads(manifests, has_all_classes=True)
     (finding,) = reading.findings
@@ -504,7 +507,10 @@ def test_volume_keeps_its_pod_when_node_is_removed_and_returns() -> None:
 
 
 def test_volumes_match_a_plain_search() -> None:
-    """Compare random volumes and claims, placed one by one, with a direct transcription of FindMatchingVolume."""
+    """Compare random volumes and claims with a transcription of FindMatchingVolume.
+
+    They are placed one by one.
+    """
     for seed in range(60):
         draw = Random(seed)
         volumes = [
@@ -562,7 +568,10 @@ def _build_term(node: str) -> NodeSelectorTerm:
 def _find_volumes(
     node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: set[str]
 ) -> list[str] | None:
-    """Return the volumes of a pod's claims on a node, or None if one finds none and none is provisioned."""
+    """Return the volumes of a pod's claims on a node, or None.
+
+    None if a claim finds none and none is provisioned.
+    """
     chosen: list[str] = []
     for claim in sorted(wanted, key=lambda claim: claim.size):
         best: Volume | None = None

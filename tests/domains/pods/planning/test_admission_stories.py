@@ -366,7 +366,10 @@ def test_horizontal_and_vertical_autoscaler_together_move_nothing(
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> None:
-    """The pods in the state are those of the manifest; the dump after the apply has rewritten ones."""
+    """The pods in the state are those of the manifest.
+
+    The dump after the apply has rewritten ones.
+    """
     workload = build_workload(kind, build_template())
     state = build_state_after(plan_dump(workload))
     there = print_pods(kind, [rewrite(build_template(), image=PINNED, cpu="750m")] * 2)

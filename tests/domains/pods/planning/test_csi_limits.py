@@ -1,4 +1,7 @@
-"""Tests of CSI drivers: limits of attached volumes per node, and free storage for volumes to provision."""
+"""Tests of CSI drivers: limits of volumes per node, and free storage.
+
+Storage for volumes to provision.
+"""
 
 from __future__ import annotations
 

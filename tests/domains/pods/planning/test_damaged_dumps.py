@@ -28,7 +28,10 @@ NAMES: Final = [f"a-np-{index}" for index in range(4)]
 
 
 def build_dump(seed: int) -> Dump:
-    """Return four nodes with pods of others, a webhook, a quota, and an autoscaler in some dumps."""
+    """Return four nodes with pods of others, a webhook and a quota.
+
+    And an autoscaler in some dumps.
+    """
     draw = random.Random(seed)
     dump: Dump = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},

@@ -1,4 +1,7 @@
-"""Tests of convergence: one plan handles rejected, pending and evicting pods, and the next plan is empty."""
+"""Tests of convergence: the plan after one plan is empty.
+
+It handles rejected, pending and evicting pods.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of orphaned pods: ReplicaSets, DaemonSets and StatefulSets adopt them as kube-controller-manager does."""
+"""Tests of orphaned pods: controllers adopt them.
+
+ReplicaSets, DaemonSets and StatefulSets, as kube-controller-manager does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of pods in plans: new pods of objects with a cluster_id, kept pods, moves with their reasons, and risks."""
+"""Tests of pods in plans: new pods, kept pods, moves with their reasons, and risks.
+
+New pods are of objects with a cluster_id.
+"""
 
 from __future__ import annotations
 
@@ -288,7 +291,10 @@ def test_daemons_and_priorities_come_first_across_manifests() -> None:
 def test_spread_constraint_of_daemon_set_counts_only_the_own_node(
     more: dict[str, Any], pods_of_group_a: int
 ) -> None:
-    """The controller adds an affinity to the node of each pod, and nodeAffinityPolicy Honor counts only such nodes."""
+    """The controller adds an affinity to the node of each pod.
+
+    nodeAffinityPolicy Honor counts only such nodes.
+    """
     constraint = {
         "maxSkew": 1,
         "topologyKey": "group",
@@ -395,7 +401,10 @@ def test_blocked_rollout_stays_blocked_in_next_plan() -> None:
 @pytest.mark.parametrize("replicas", [3, 5])
 @pytest.mark.parametrize("image_first", [False, True])
 def test_pods_of_older_template_keep_their_requests(replicas: int, image_first: bool) -> None:
-    """They fill their workers until the rollout reaches them, even if the new template has other requests."""
+    """They fill their workers until the rollout reaches them.
+
+    Even if the new template has other requests.
+    """
     strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
 
     def build_text(cpu: str, image: str, pods: int = 3) -> str:

@@ -25,7 +25,10 @@ def test_node_with_one_deviation_in_thirty_runs_is_not_certain() -> None:
 
 
 def test_parallel_stateful_pods_may_arrive_before_busy_controller_pods() -> None:
-    """In one of four runs all pods of a StatefulSet were on n0 before the third pod of the Deployment arrived."""
+    """In one of four runs all pods of a StatefulSet were on n0.
+
+    Before the third pod of the Deployment arrived.
+    """
     assert find_certain_nodes(3900057, "default/Deployment/e") == ["n3"]
 
 
@@ -62,7 +65,11 @@ def test_tie_of_slowly_terminating_pods_is_not_certain() -> None:
 
 
 def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> None:
-    """kube-controller-manager 1.34.4 left three new pods on n0 in 21 of 24 runs, and none on n1 in some of them: it counts new pods when it ranks nodes, and reacts to each ready pod or to several at once."""
+    """kube-controller-manager 1.34.4 left three new pods on n0 in 21 of 24 runs.
+
+    In some of them it left none on n1. It counts new pods when it ranks nodes, and reacts to each
+    ready pod or to several at once.
+    """
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((3, 2, 2))]
     pods = [
         _build_replica(f"web-5d-{name}", f"n{name[0]}", is_ready=True)
@@ -81,7 +88,10 @@ def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> Non
 
 
 def test_scaled_deployment_with_a_stuck_template_keeps_the_ready_pods() -> None:
-    """kube-controller-manager 1.35.3 scaled 2 ready and 1 stuck pod to 3 and 2, and deleted none, in 8 of 8 runs."""
+    """kube-controller-manager 1.35.3 deleted no pod in 8 of 8 runs.
+
+    It scaled 2 ready and 1 stuck pod to 3 and 2.
+    """
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((9, 13, 9, 13))]
     pods = [
         _build_replica(f"web-5d-{number}", f"n{number}", is_ready=True, image="app:1")
@@ -139,7 +149,10 @@ def _build_replica(name: str, node: str, *, is_ready: bool, image: str = "") -> 
 
 
 def _build_replica_set(name: str, image: str, replicas: int) -> Body:
-    """Return a ReplicaSet of the Deployment "web", last synchronized with 2 replicas and a surge of 1."""
+    """Return a ReplicaSet of the Deployment "web".
+
+    Last synchronized with 2 replicas and a surge of 1.
+    """
     body = build_workload("ReplicaSet", name, build_pod_spec(image), replicas=replicas)
     labels = {"app": "web", "pod-template-hash": name.removeprefix("web-")}
     counts = {

@@ -1,4 +1,7 @@
-"""Tests of members and hub manifests re-created or deleted: their pods and bindings are reported."""
+"""Tests of members and hub manifests re-created or deleted.
+
+Their pods and bindings are reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Brute-force rules of kube-scheduler, evaluated pod by pod and node by node without any bookkeeping.
+"""Brute-force rules of kube-scheduler, pod by pod and node by node.
+
+Without any bookkeeping.
 
 Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`,
 `holds` and `tolerates`, tested separately.

@@ -53,7 +53,10 @@ def parse_deployment(text: str) -> Workload:
 
 
 def summarize_pods(workload: Workload, found: PodsPrediction) -> str:
-    """Return a summary such as `5 run, 1 run of old, 4 wait, 3 wait of old`, without zero counts."""
+    """Return a summary without zero counts.
+
+    Such as `5 run, 1 run of old, 4 wait, 3 wait of old`.
+    """
     counts: Counter[str] = Counter()
     for outcome in found.outcomes:
         if outcome.action != REMOVE:

@@ -457,7 +457,10 @@ def test_pod_independent_of_sample_stays_certain() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_pod_displaced_by_sample_is_not_certain(seed: int) -> None:
-    """The sample is n1 or n2; "next" goes to n1 if it is free and otherwise to n3, the target of "last" too."""
+    """The sample is n1 or n2.
+
+    "next" goes to n1 if it is free, otherwise to n3, the target of "last" too.
+    """
     n1, n2 = build_cluster(2).nodes
     here = Cluster("k", (n1, n2, Node("n3", {HOST: "n3"}, cpu=700, memory=4 << 30)))
 
@@ -481,7 +484,10 @@ def test_pod_displaced_by_sample_is_not_certain(seed: int) -> None:
 
 
 def test_soft_spread_from_the_zone_of_a_sampled_pod_is_not_certain() -> None:
-    """The first pod runs in zone a or b, on a node closed to the second, which prefers the other zone."""
+    """The first pod runs in zone a or b, on a node closed to the second.
+
+    The second prefers the other zone.
+    """
     nodes = tuple(
         Node(
             name,

@@ -1,4 +1,7 @@
-"""Tests of uncreated and gated pods, based on the Kubernetes documentation of quotas and scheduling gates."""
+"""Tests of uncreated and gated pods.
+
+Based on the Kubernetes documentation of quotas and scheduling gates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of single scheduling rules with manually computed figures, based on the test tables of Kubernetes."""
+"""Tests of single scheduling rules with manually computed figures.
+
+Based on the test tables of Kubernetes.
+"""
 
 from __future__ import annotations
 

@@ -190,7 +190,10 @@ def test_new_pod_of_higher_priority_evicts_a_pod_of_its_own_set() -> None:
 
 
 def test_new_daemon_pod_of_higher_priority_evicts_the_old_one() -> None:
-    """With maxSurge the old pod would stay until the new one runs, but the new one needs its capacity."""
+    """With maxSurge the old pod would stay until the new one runs.
+
+    But the new one needs its capacity.
+    """
     old = build_workload("agent", kind="DaemonSet", cpu=600)
     new = replace(build_set_of_higher_priority(old, cpu=FULL), max_surge_text="1")
     large = build_workload("web", cpu=700)

@@ -1,4 +1,6 @@
-"""Upstream test cases of filtering nodes by required pod affinity and anti-affinity, in short forms.
+"""Upstream test cases of filtering nodes by required pod affinity, in short forms.
+
+And by anti-affinity.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/interpodaffinity/filtering_test.go
 (TestRequiredAffinitySingleNode, TestRequiredAffinityMultipleNodes), scoring_test.go (default score

@@ -1,4 +1,7 @@
-"""Tests of the Deployment in the hardware-aware affinity specification, parsed exactly as printed."""
+"""Tests of the Deployment in the hardware-aware affinity specification.
+
+Parsed exactly as printed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of claims with an immediate class: they are bound like by the PersistentVolume controller."""
+"""Tests of claims with an immediate class.
+
+They are bound like by the PersistentVolume controller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of data kubernetes_nodes: its attributes, and its messages on files not printed by kubectl."""
+"""Tests of data kubernetes_nodes: its attributes and messages.
+
+Messages on files not printed by kubectl.
+"""
 
 from __future__ import annotations
 
