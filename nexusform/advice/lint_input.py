@@ -182,7 +182,7 @@ class LintInput(Struct, frozen=True):
         return tuple(pool for pool in self.pools if pool.site_id == site_id)
 
 
-# maximum number of items in a sentence of advice.
+# Maximum number of items in a sentence of advice.
 MAXIMUM_ITEMS: Final = 6
 
 
@@ -239,11 +239,11 @@ def _build_simulation_result(
     It is the largest SKU of the pools.
     """
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
-    # machines with several VMs, by owner.
+    # Machines with several VMs, by owner.
     shared: Counter[str] = Counter()
     # VMs on the fullest machine, by owner.
     maximum: dict[str, int] = {}
-    # machines with any VM, by owner.
+    # Machines with any VM, by owner.
     machines: Counter[str] = Counter()
     vms: Counter[str] = Counter()
     for (owner, _), count in on_machine.items():

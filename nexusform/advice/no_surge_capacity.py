@@ -46,7 +46,7 @@ def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, 
     zone_text = (
         f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     )
-    # may: it depends on unknown cells of VMs.
+    # May: it depends on unknown cells of VMs.
     certainty = "would" if free.maximum < needed else "may"
     short_capacity = f"no {pool.sku.name} fits"
     capacity = "no more fits"

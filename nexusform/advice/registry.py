@@ -89,7 +89,7 @@ RULE_IDS: Final = tuple(rule.id for rule in RULES)
 def check_ignored_rules(ignored_rules: Iterable[tuple[str, Span]]) -> list[Diagnostic]:
     """Return warnings about ignored rules that do not exist, from their ids and places.
 
-    "": a comment without an id.
+    An id of "" is a comment without an id.
     """
     problems: list[Diagnostic] = []
     for rule_id, span in ignored_rules:
@@ -112,7 +112,7 @@ def run_rules(
     `disabled_rules` are rule ids disabled everywhere. `literal_only` (for `validate`) runs only the
     `literal` rules, about arguments alone.
     """
-    # rules ignored by a pool, by the position of a finding about it: its block or zones.
+    # Rules ignored by a pool, by the position of a finding about it: its block or zones.
     ignored = {
         (pool.address, span): pool.ignored_rules
         for pool in facts.pools

@@ -72,7 +72,7 @@ def _format_inefficient_sku(
 ) -> str:
     """Return a sentence on a SKU of the same type and size, better on all hardware of the machines.
 
-    "" without one.
+    Return "" without such a SKU.
     """
     # One machine of each.
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}

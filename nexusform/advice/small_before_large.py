@@ -84,7 +84,7 @@ def _check_cluster_order(
     With `includes_costless`, orders without a cost are reported too.
     """
     findings: list[Diagnostic] = []
-    # measured once, for the order of all clusters.
+    # Measured once, for the order of all clusters.
     gain = None
     for position, group in enumerate(new_groups):
         larger = _list_larger(new_groups, position)
@@ -122,14 +122,14 @@ def _check_pool_order(
     If another order gains nothing, return none unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    # pools with the larger pools after them.
+    # Pools with the larger pools after them.
     candidates: list[tuple[LintPool, list[LintPool]]] = []
     for position, agent_pool in enumerate(agent_pools):
         later_larger = _list_larger(agent_pools, position)
         if later_larger:
             candidates.append((agent_pool, later_larger))
     if not candidates:
-        # larger pools come first already.
+        # Larger pools come first already.
         return []
     pool, larger = candidates[0]
     larger_first = sorted(agent_pools, key=lambda agent_pool: -agent_pool.memory_gib)

@@ -95,7 +95,7 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     A small pool has two or three VMs. If the racks of the zones are not known, several zones are
     enough. Return False for other pool sizes.
     """
-    # pinning is right for so few VMs only: an upgrade proceeds rack by rack.
+    # Pinning is right for so few VMs only: an upgrade proceeds rack by rack.
     if count not in {2, 3}:
         return False
     racks = site.list_racks(zones)
@@ -158,7 +158,7 @@ def _build_hypothetical_cost(
     costs = []
     if extra_unplaced > 0:
         costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit because of it")
-    # machines with two or more VMs of the cluster.
+    # Machines with two or more VMs of the cluster.
     if extra_shared > 0:
         machines = format_count(extra_shared, "machine")
         costs.append(

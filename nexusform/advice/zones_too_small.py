@@ -21,7 +21,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         machine_count = len(site.list_schedulable(pool.zones))
         all_machines = len(site.list_schedulable(None))
         if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
-            # wider zones would not help.
+            # Wider zones would not help.
             continue
         wider_zones = _find_wider_zones(pool.count, pool.zones, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))

@@ -1,6 +1,6 @@
 """Execution of a plan's steps through providers, without decisions."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (

@@ -48,7 +48,7 @@ def compare_answer(
     schema: BlockSchema | None,
     planned: Mapping[str, Any],
     answer: Mapping[str, Any],
-    # read by the provider, so predictions there can be verified.
+    # Read by the provider, so predictions there can be verified.
     observed: Sequence[Path],
     # A difference there is no wrong prediction.
     accepted: Collection[Path] = (),
@@ -66,7 +66,7 @@ def compare_answer(
         if not (attribute.observed or attribute.predicted):
             unexpected_paths.append(path)
         elif not attribute.observed:
-            # observed attributes are not predicted.
+            # Observed attributes are not predicted.
             predicted_paths.append(path)
     observed_predictions = [path for path in observed if _find_attribute(schema, path).predicted]
     # Paths of the VMs, or else values, with a prediction.
@@ -179,7 +179,7 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
     """Return the innermost placed object around each path, else the path itself; each once.
 
-    With a `provenance`.
+    Placed objects have a `provenance`.
     """
     # A set in order.
     entries: dict[Path, None] = {}

@@ -69,9 +69,9 @@ class ApplyRecorder:
         """
         self._backend = backend
         self._draft = StateDraft(base, remaining)
-        # records not written yet.
+        # Records not written yet.
         self._lines: list[bytes] = []
-        # whether a flush succeeded; no step starts before.
+        # Whether a flush succeeded; no step starts before.
         self.has_written = False
 
     def get_state(self) -> State:
@@ -368,7 +368,7 @@ def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
 def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
     """Return the recorded object of a step: the deposed one of its key, else the current one.
 
-    None without any.
+    Return None without any.
     """
     if open_intent.prior is None:
         return None

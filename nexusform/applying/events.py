@@ -37,7 +37,7 @@ class StepOutcome(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
-    # started, continues with the next run.
+    # Started, continues with the next run.
     WAITING = "waiting"
     SKIPPED = "skipped"
 

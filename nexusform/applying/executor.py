@@ -70,11 +70,11 @@ from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import ObjectState, State
 
-# interval of progress events of a long step.
+# Interval of progress events of a long step.
 PROGRESS_SECONDS: Final = 10.0
-# times the parallelism: maximum of quick steps passed on in advance.
+# Times the parallelism: maximum of quick steps passed on in advance.
 MAXIMUM_WIDTH: Final = 32
-# times the parallelism: maximum of idle steps that do not occupy a slot.
+# Times the parallelism: maximum of idle steps that do not occupy a slot.
 MAXIMUM_IDLE: Final = 19
 
 
@@ -225,12 +225,12 @@ class _PlanExecution:
         self._listener = listener
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
-        # running steps allowed now, adjusted to the speed of the journal.
+        # Running steps allowed now, adjusted to the speed of the journal.
         self._depth = max(options.parallelism, 1)
         # More steps than the parallelism may run, unless they run one by one or a failure stops the
         # rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
-        # started by an earlier run, by step id.
+        # Started by an earlier run, by step id.
         self._operations = recorder.list_operations()
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = (
             ProviderWorkerPool(
@@ -241,7 +241,7 @@ class _PlanExecution:
         self._timings: dict[int, _StepTiming] = {}
         # By step id.
         self._end_events: dict[int, StepEvent] = {}
-        # end events, reported once the journal is on disk.
+        # End events, reported once the journal is on disk.
         self._unreported: list[StepEvent] = []
         # Their providers wait until the progress is on disk.
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
@@ -323,7 +323,7 @@ class _PlanExecution:
         from state), and steps without a provider.
         """
         calls: list[ProviderCall] = []
-        # calls only waiting for the platform: up to a limit they occupy no slot.
+        # Calls only waiting for the platform: up to a limit they occupy no slot.
         idle_count = 0
         if self._allows_extra_steps:
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)

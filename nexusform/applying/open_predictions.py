@@ -124,12 +124,12 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     The VMs of a row have the same rack, flags and figures of the rack count.
     """
     members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
-    # equal for all VMs of the pool.
+    # Equal for all VMs of the pool.
     ties: tuple[bool, list[str]] | None = None
     for prediction in predictions:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
-        # numbers of equally good racks, machines and counts.
+        # Numbers of equally good racks, machines and counts.
         _, _, count_tied = certainty.tied
         # Without a reduction by the accuracy of earlier predictions.
         is_unreduced = certainty.measured is None
@@ -155,7 +155,7 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     """
     first_vm = members[0]
     certainties = [prediction.certainty for prediction in members]
-    # numbers of equally good results: racks, machines and rack counts.
+    # Numbers of equally good results: racks, machines and rack counts.
     _, _, count_tied = first_vm.certainty.tied
     machines = [prediction.machine for prediction in members]
     prefix = commonprefix(machines)
@@ -182,7 +182,7 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     )
 
 
-# names of one run.
+# Names of one run.
 _MAX_RUN: Final = 100_000
 _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 

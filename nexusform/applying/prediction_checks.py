@@ -165,7 +165,7 @@ def _collect_predictions(
             or row.certainty is None
             or not isinstance(row.target, Placement)
         ):
-            # removed, or without a prediction.
+            # Removed, or without a prediction.
             continue
         if row.action is PlacementAction.MOVE and str(row.address) in waiting:
             # The next plan predicts it again.
@@ -215,7 +215,7 @@ def select_tied(
         str(address): current.attributes for address, current in state.list_current_objects()
     }
     for prediction in wrong_predictions:
-        # cells, not the name of a machine or rack.
+        # Cells, not the name of a machine or rack.
         if not isinstance(prediction.predicted, str):
             continue
         attributes = attributes_by_address.get(prediction.address, {})
@@ -236,7 +236,7 @@ def list_vms_without_machine(
 
     Only VMs of `completed` objects (addresses) are checked.
     """
-    # address, pool and number of those with a machine.
+    # Address, pool and number of those with a machine.
     placed_vms: set[tuple[Address, str, int | str]] = set()
     for address, current in state.list_current_objects():
         handlers = types[address.type].vms if str(address) in completed else None
@@ -292,7 +292,7 @@ def _verify_pool_predictions(
             certainty = prediction.certainty
             # Of rack, machine and rack count.
             _, _, unreduced_share = certainty.measured or (None, None, None)
-            # numbers of equally good racks, machines and counts.
+            # Numbers of equally good racks, machines and counts.
             _, _, tied_count = certainty.tied
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (

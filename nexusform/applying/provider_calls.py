@@ -205,7 +205,7 @@ def build_object_key(step: Step, change: Change) -> ObjectKey:
 
 def get_deposed_key(step: Step, change: Change) -> str:
     """Return the key of the deposed object that a step removes, "" for the current one."""
-    # deposed by an earlier step.
+    # Deposed by an earlier step.
     if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:
         return compute_deposed_key(build_object_key(step, change))
     return change.deposed

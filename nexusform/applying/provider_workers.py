@@ -53,14 +53,14 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         self._is_idle = is_idle
         # One per active call.
         self._slots = Semaphore(count)
-        # calls only waiting, without a slot.
+        # Calls only waiting, without a slot.
         self._idle_count = 0
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
         self._outbox: SimpleQueue[
             CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]
         ] = SimpleQueue()
         self._threads: list[Thread] = []
-        # calls submitted and not collected.
+        # Calls submitted and not collected.
         self._running_count = 0
         # Those of them with an answer in the outbox.
         self._ended_count = 0
@@ -100,10 +100,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             while True:
                 collected.append(self._outbox.get_nowait())
         except Empty:
-            # everything was received.
+            # Everything was received.
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
-            # worker threads add to it when a call ends.
+            # Worker threads add to it when a call ends.
             with self._count_lock:
                 # Those collected now.
                 self._ended_count -= ended_count
@@ -112,7 +112,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
     def close(self) -> None:
         """Stop the idle threads."""
         for _ in self._threads:
-            # ends one thread.
+            # Ends one thread.
             self._inbox.put(None)
 
     def _run_tasks_until_stopped(self) -> None:
@@ -131,7 +131,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         become a problem, too. The call frees its slot once it is idle (only waits), else at its
         end.
         """
-        # idle: the slot is free for another call.
+        # Idle: the slot is free for another call.
         is_resting = False
 
         def report(news: News) -> None:
@@ -143,7 +143,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
             self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
-            # once the journal has it.
+            # Once the journal has it.
             problem = acknowledgement.get()
             # The progress could not be recorded.
             if problem is not None:

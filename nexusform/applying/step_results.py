@@ -53,7 +53,7 @@ class MachineLocations:
     """Machines of a state with locations, read on first use and for unknown machines."""
 
     def __init__(self, state: Callable[[], State]) -> None:
-        # called if a machine is not in `_locations`.
+        # Called if a machine is not in `_locations`.
         self._state = state
         # (rack, zone) by site and machine.
         self._locations: dict[tuple[str, str], tuple[str, str]] = {}
@@ -101,10 +101,10 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
 
     Sites and machines are given by name.
     """
-    # name and zone by id, SITE/RACK.
+    # Name and zone by id, SITE/RACK.
     racks: dict[str, tuple[str, str]] = {}
     locations: dict[tuple[str, str], tuple[str, str]] = {}
-    # rack id and name of those with their own resource.
+    # Rack id and name of those with their own resource.
     machines: list[tuple[str, str]] = []
     for address, current in state.list_current_objects():
         attributes = current.attributes

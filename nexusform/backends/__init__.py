@@ -3,7 +3,7 @@
 registry.py lists them.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "registry": (
         "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem "

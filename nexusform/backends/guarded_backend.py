@@ -74,11 +74,11 @@ class OverwriteGuardBackend:
                 inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None
             )  # no lease
             self._deadline = DeadlineRunner(inner.describe, check_lease)
-        # digest of the document read or written last.
+        # Digest of the document read or written last.
         self._known_digest = _UNREAD
         # Of this document, for messages.
         self._known_description = ""
-        # whether the document was verified since the lock was acquired.
+        # Whether the document was verified since the lock was acquired.
         self._has_verified = False
 
     def describe(self) -> str:
@@ -88,7 +88,7 @@ class OverwriteGuardBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
         document = self._run("read the state", self.inner.read)
-        # later, only our own writes change it.
+        # Later, only our own writes change it.
         if not self._has_verified:
             self._record_known_state_document(document)
         return document
@@ -148,7 +148,7 @@ class OverwriteGuardBackend:
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked.
 
-        Return warnings.
+        Return the warnings of the backend.
         """
         # Another process may have written before.
         self._has_verified = False

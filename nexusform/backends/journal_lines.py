@@ -77,7 +77,7 @@ class LineBatcher:
         self._queue = threading.Lock()
         # One write at a time.
         self._writing = threading.Lock()
-        # lines of waiting calls, in order.
+        # Lines of waiting calls, in order.
         self._pending: list[bytes] = []
         # The last call with its lines among the pending ones.
         self._last_added = 0

@@ -56,7 +56,7 @@ _TEMPORARY_FILE: Final = re.compile(
     r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp"
 )
 
-# rest of an interrupted workspace deletion.
+# Rest of an interrupted workspace deletion.
 _DELETED_WORKSPACE: Final = re.compile(r"\..+\.[0-9a-f]{16}\.deleted")
 
 
@@ -146,7 +146,7 @@ class LocalBackend:
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the previous document as the version "backup" with its time of writing.
 
-        [] without one.
+        Return [] without a previous document.
         """
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("check the backup", backup):
@@ -254,7 +254,7 @@ def _is_nexusform_file(name: str, state: str) -> bool:
     Temporary files may remain after a crash.
     """
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
-    # names of temporary files contain the name of the state.
+    # Names of temporary files contain the name of the state.
     rest = name.replace(state, "", 1)
     return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
 

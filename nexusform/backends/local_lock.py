@@ -132,7 +132,7 @@ class LocalLockFile:
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
             try:
-                # atomic: no process finds an incomplete file.
+                # Atomic: no process finds an incomplete file.
                 self._path.hardlink_to(temporary_path)
             except FileExistsError:
                 os.close(descriptor)
@@ -177,7 +177,7 @@ class LocalLockFile:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            # distinguishes processes with the same number.
+            # Distinguishes processes with the same number.
             start = locks.read_lock_member(data, _START)
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
                 # It lives, or its machine is another one.
@@ -278,7 +278,7 @@ def is_process_dead(pid: int, start: str) -> bool:
 def _read_process_fields(pid: int) -> list[str]:
     """Return the fields after the program name in /proc/PID/stat, from the process state on.
 
-    [] if unreadable.
+    Return [] if the file is unreadable.
     """
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 

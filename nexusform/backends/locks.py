@@ -118,10 +118,10 @@ def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"
 # A dead holder frees the lock within a minute.
 LEASE_SECONDS: Final = 45
-# minimum lease of Azure.
+# Minimum lease of Azure.
 MINIMUM_SECONDS: Final = 15
 MAXIMUM_SECONDS: Final = 60
-# number of renewals sent during one lease.
+# Number of renewals sent during one lease.
 _RENEWALS: Final = 3
 _RETRY_SECONDS: Final = 1.0
 # A lease counts as expired this long in advance.

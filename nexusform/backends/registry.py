@@ -19,9 +19,9 @@ from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, Type
 
-# default limit for the bytes of a state or a journal.
+# Default limit for the bytes of a state or a journal.
 MAXIMUM_SIZE: Final = 1 << 30
-# limit for the bytes of a lock.
+# Limit for the bytes of a lock.
 MAXIMUM_LOCK_SIZE: Final = 1 << 16
 DEFAULT_WORKSPACE: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
@@ -78,7 +78,7 @@ class BackendDefinition(Struct, frozen=True):
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
         """Return a warning about servers (scheme and host) with unverified certificates.
 
-        "" without any.
+        Return "" without any such server.
         """
         if not settings.get(self.unverified_setting):
             return ""

@@ -1,6 +1,6 @@
 """Diagnostics: errors, warnings and notes with source positions, ids and levels."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem build_development_file_error "

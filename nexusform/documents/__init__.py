@@ -1,6 +1,6 @@
 """Foreign documents as text with positions, for all readers of such documents."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "field_validation": (
         "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"

@@ -187,7 +187,7 @@ def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     has_pattern = bool(shape.pattern) and isinstance(data, str)
     if has_pattern and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
-        # valid as a number.
+        # Valid as a number.
         if shape.kind is FieldKind.AMOUNT and data.isdecimal():
             number_hint = f", or a number, without quotes: {data}"
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'

@@ -37,7 +37,7 @@ class TextPosition(Struct, frozen=True):
 
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-# byte order marks.
+# Byte order marks.
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Maximum number of nodes per document after expansion of aliases.
 MAX_NODES: Final = 500_000
@@ -90,7 +90,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     An invalid document ends the stream with a finding.
     """
     size = len(content)
-    # perhaps a List of kubectl, parsed faster.
+    # Perhaps a List of kubectl, parsed faster.
     if MIN_LARGE < size <= MAX_LARGE:
         large_list = parse_large_list(content)
         # Else the normal parser reads it, or reports the error.
@@ -187,7 +187,7 @@ class _DocumentReader:
         self.file = file
         self.events = events
         self.findings: list[Problem] = []
-        # data, position and number of nodes.
+        # Data, position and number of nodes.
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
         # So far, to limit them.
         self.nodes = 0
@@ -260,7 +260,7 @@ class _DocumentReader:
         Merge those of `<<`.
         """
         entries: dict[str, Any] = {}
-        # mappings of `<<` entries.
+        # Mappings of `<<` entries.
         merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
         for event in self.events:
             # Of the mapping.
@@ -273,7 +273,7 @@ class _DocumentReader:
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
-            # null, a list or a mapping.
+            # Null, a list or a mapping.
             if not isinstance(name, (str, int, float)):
                 raise _InvalidDocument(key_position, "a key must be a text or a number.")
             # As in JSON: true, 1.
@@ -343,7 +343,7 @@ _MAX_NUMBER_LENGTH: Final = 400
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
     """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node.
 
-    "map", "seq".
+    Kinds are, for example, "map" and "seq".
     """
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(
@@ -570,7 +570,7 @@ class _JsonListReader:
         self.text = text
         self.offset = 0
         self.line = 1
-        # lines are counted up to this offset.
+        # Lines are counted up to this offset.
         self.counted_offset = 0
         self.decode = json.JSONDecoder(
             object_pairs_hook=_build_object, parse_constant=_reject_number

@@ -1,6 +1,6 @@
 """Encryption at rest of state, journal and plan files."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "document_cipher": "PLAN read_encryption_purpose DocumentCipher EncryptedBackend",
     "key_providers": "EncryptionProblem",

@@ -25,7 +25,7 @@ from nexusform.network.deadlines import DeadlineRunner
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
-# characters; OpenTofu's rule.
+# Characters; OpenTofu's rule.
 _MINIMUM_PASSPHRASE: Final = 16
 _MINIMUM_ITERATIONS: Final = 200_000
 _ITERATIONS: Final = 600_000
@@ -193,7 +193,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     except ImportError as import_error:
         command = format_installation("azure")
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
-    # loaded on first use.
+    # Loaded on first use.
     from nexusform.network.azure_identity import create_configured_identity
 
     try:

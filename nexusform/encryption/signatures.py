@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
 
 ALGORITHM: Final = "ed25519"
-# prevents reuse of other signatures for a plan.
+# Prevents reuse of other signatures for a plan.
 _PURPOSE: Final = b"nexusform plan, version 1\n"
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
@@ -108,7 +108,7 @@ def check_statement(
                 content = base64.b64decode(str(signature.get("sig")), validate=True)
                 public_key.verify(content, _encode_dsse_signed_bytes(payload_type, payload))
             except (InvalidSignature, binascii.Error):
-                # perhaps the signature of another key.
+                # Perhaps the signature of another key.
                 continue
             return
     raise EncryptionProblem(f"It has no valid signature of {name}")

@@ -1,6 +1,6 @@
 """Files and log: regular files only, durable writes."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "external_files": (
         "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files"

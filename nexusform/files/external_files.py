@@ -27,7 +27,7 @@ class AllowedWriter(StrEnum):
     OPERATOR = "operator"
     # Its reader rejects targets, programs and credentials.
     LIMITED = "work tree, with limits"
-    # data: a link must stay in the work tree.
+    # Data: a link must stay in the work tree.
     WORK_TREE = "work tree"
 
 
@@ -35,7 +35,7 @@ class PathValueForm(StrEnum):
     """Form of a value with file names."""
 
     PATH = "path"
-    # separated as in PATH.
+    # Separated as in PATH.
     PATHS = "paths"
     # A program and its arguments.
     COMMAND = "command"
@@ -231,7 +231,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         # no file.
         return
     elif entry.form is PathValueForm.COMMAND:
-        # reported where the command is run.
+        # Reported where the command is run.
         with suppress(ValueError):
             yield from list_command_files(shlex.split(value), environment)
     elif entry.form is PathValueForm.PARAMETERS:

@@ -197,7 +197,7 @@ def write_file_atomically(
     unchanged.
     """
     temporary = _build_temporary_path(path)
-    # caches need no durability, and their folders take long to scan.
+    # Caches need no durability, and their folders take long to scan.
     if durable:
         _remove_abandoned_temporary_files(path)
     # A temporary second name of the earlier file.
@@ -256,13 +256,13 @@ def _build_temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
 
 
-# seconds; files being written by another machine are younger.
+# Seconds; files being written by another machine are younger.
 _LEFTOVER_SECONDS: Final = 60
 
 
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
-    # process number, random digits.
+    # Process number, random digits.
     name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:

@@ -1,6 +1,6 @@
 """Interfaces to resource types, providers, files, clocks and state storage."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "plugins": (
         "CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider Clock DataResult "

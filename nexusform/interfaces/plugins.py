@@ -181,7 +181,7 @@ class PlanningKind(StrEnum):
     RACK = "rack"
     MACHINE = "machine"
     MACHINE_ACTION = "machine_action"
-    # separate pools may join it.
+    # Separate pools may join it.
     CLUSTER = "cluster"
     MEMBER = "member"
     MANIFEST = "manifest"

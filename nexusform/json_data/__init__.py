@@ -1,6 +1,6 @@
 """Plain JSON data: conversion from and to values, and records as JSON documents."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "plain_data": (
         "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_list "

@@ -92,7 +92,7 @@ def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
-        # plain data already, as is UNKNOWN.
+        # Plain data already, as is UNKNOWN.
         return raw
     if raw_class is tuple:
         return list(map(_convert_raw_value, raw))
@@ -121,7 +121,7 @@ def _collect_refinements_of_unknowns(
         if refinement != NO_REFINEMENT:
             refinements.append((path, _convert_bounds(refinement, convert_number)))
     elif not value.is_wholly_known and not isinstance(value.type, SetType):
-        # elements of a set have no path.
+        # Elements of a set have no path.
         for step, part in _iterate_parts(value):
             _collect_refinements_of_unknowns(part, (*path, step), refinements)
 
@@ -152,7 +152,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
     try:
         nearest = float(raw)
     except OverflowError:
-        # too large for a float.
+        # Too large for a float.
         return raw
     return nearest if convert_decimal(nearest) == raw else raw
 
@@ -432,7 +432,7 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
     before = text[:position].rstrip(_BLANKS)
     if container is None or not before.endswith(","):
-        # equal in all versions.
+        # Equal in all versions.
         return error
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 

@@ -86,7 +86,7 @@ class RecordForm(Generic[Record]):
         document: dict[str, Any] = {}
         for member in self.members:
             value = member.get_value(record)
-            # empty, also 0 and False.
+            # Empty, also 0 and False.
             if not value:
                 if member.is_omitted_when_empty:
                     continue

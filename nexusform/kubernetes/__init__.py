@@ -1,6 +1,6 @@
 """Labels, selectors, taints and quantities of Kubernetes."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "dump_script": "build_dump_script CLUSTER_KINDS COMMAND COMMAND_KINDS FLEET_KINDS NO_SUCH_KIND",
     "matching": (

@@ -234,7 +234,7 @@ def validate_label_value(value: str) -> tuple[str, ...]:
 def validate_dns_subdomain(name: str) -> tuple[str, ...]:
     """Return why a text is not a lower-case DNS subdomain, the form of most object names.
 
-    RFC 1123.
+    RFC 1123 defines the form.
     """
     rule = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "

@@ -152,7 +152,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
         has_digits=bool(integer_digits or fraction),
     )
     result = _parse_small_quantity(number, quantity_format, exponent)
-    # too large, too fine, or a binary amount with a fraction.
+    # Too large, too fine, or a binary amount with a fraction.
     if result is None:
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
@@ -203,7 +203,7 @@ class _Number(Struct, frozen=True):
 def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
     """Return the format and the exponent (of 10 or 2) of a suffix: (BINARY, 30) for "Gi".
 
-    None if invalid.
+    Return None if it is invalid.
     """
     if text in _DECIMAL:
         return QuantityFormat.DECIMAL, _DECIMAL[text]
@@ -258,7 +258,7 @@ def _parse_large_quantity(
     if places >= 0:
         nano = digits * int(10**places)
     elif -places > len(str(digits)):
-        # finer than a nano: rounded up, without the huge power of ten.
+        # Finer than a nano: rounded up, without the huge power of ten.
         nano = min(digits, 1)
     else:
         # The last digits are dropped; two negations round up.
@@ -379,7 +379,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 def parse_duration(source: str) -> float | str:
     """Parse a text such as "1h30m" to seconds, or return an error message.
 
-    Hours, minutes, seconds.
+    Units are hours, minutes and seconds.
     """
     if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", source, re.ASCII):
         return (

@@ -3,7 +3,7 @@
 Independent of resources, state and plans.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "body_decoding": (
         "BodySchema decode_body BodyContent decode_attributes get_first_character_span"

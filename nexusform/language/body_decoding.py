@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
 
-# property of a JSON object that represents a body.
+# Property of a JSON object that represents a body.
 _COMMENT_NAME: Final = "//"
 
 
@@ -70,7 +70,7 @@ def decode_body(
             # A block type with `=` is always an error.
             diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
-        # names of the labels; None for an unexpected block type.
+        # Names of the labels; None for an unexpected block type.
         labels = schema.blocks.get(block.type)
         if labels is None:
             # An argument as a block is always an error.
@@ -348,7 +348,7 @@ class _BlockDecoder:
                 )
                 self.diagnostics.append(problem)
                 continue
-            # items of an array share the name.
+            # Items of an array share the name.
             span = name_span.extend_to(item.span) if item is value else item.span
             body = syntax.JsonBody((item,), item.span)
             self.blocks.append(

@@ -19,7 +19,7 @@ _CLOSERS_OF = {
     scanner.OPEN_HEREDOC: scanner.CLOSE_HEREDOC,
 }
 _CLOSERS = frozenset(_CLOSERS_OF.values())
-# errors after which the rest of a file is skipped: it is probably not HCL.
+# Errors after which the rest of a file is skipped: it is probably not HCL.
 _MAX_PROBLEMS = 100
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
@@ -46,7 +46,7 @@ class _OpenBrackets:
     """Open brackets, as their expected closing marks, innermost last."""
 
     def __init__(self) -> None:
-        # closing marks, the innermost one last.
+        # Closing marks, the innermost one last.
         self.expected: list[str] = []
         # Of open brackets, by closing mark.
         self._counts = dict.fromkeys(_CLOSERS, 0)
@@ -297,7 +297,7 @@ class BodyParser:
         # Of the token after the text.
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
-            # parse it again, as a template without sequences: a StringLiteral.
+            # Parse it again, as a template without sequences: a StringLiteral.
             stream.index = first
             template = self.expressions.templates.parse_quoted()
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
@@ -405,7 +405,7 @@ class BodyParser:
         stream = self.stream
         kinds = stream.tokens.kinds
         if len(stream.diagnostics) >= _MAX_PROBLEMS:
-            # enough problems: skip the rest of the file.
+            # Enough problems: skip the rest of the file.
             stream.index = len(kinds) - 1
             return
         brackets = _OpenBrackets()

@@ -110,7 +110,7 @@ class CollectionParser:
         Newlines or commas separate the items.
         """
         stream = self.stream
-        # restored after the object.
+        # Restored after the object.
         outer_setting = stream.skip_newlines
         stream.skip_newlines = True
         try:

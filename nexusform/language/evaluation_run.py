@@ -53,10 +53,10 @@ MAX_WORK: Final = 2_000_000
 # Limit on the size of one value. Its parts may be shared, so a few lines of local values could
 # otherwise exceed the memory when the value is written or compared.
 MAX_SIZE: Final = 4_000_000
-# work of a function call besides its result.
+# Work of a function call besides its result.
 CALL_UNITS: Final = 2
 _CHARACTERS_PER_UNIT: Final = 32
-# about the whole value: the path is ().
+# About the whole value: the path is ().
 _build_problem: Final = partial(Problem, ())
 MAX_TRACES: Final = 20
 UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
@@ -125,11 +125,11 @@ class ExpressionRun:
         """
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
-        # variables of the enclosing loops.
+        # Variables of the enclosing loops.
         self.names: dict[str, Value] = {}
         # Of the enclosing splat: an `x` of `list[*]`.
         self.element: Value = DYNAMIC_UNKNOWN
-        # units so far, up to MAX_WORK.
+        # Units so far, up to MAX_WORK.
         self.work = 0
         # By class of expression.
         self._handlers = handlers
@@ -318,10 +318,10 @@ class EvaluationTrace:
         self.value: Value = DYNAMIC_UNKNOWN
         # Of the expressions evaluated for this one, up to MAX_TRACES.
         self.parts: list[EvaluationTrace] = []
-        # number of further parts, beyond MAX_TRACES.
+        # Number of further parts, beyond MAX_TRACES.
         self.omitted = 0
         self.has_failed = False
-        # summary of its first error, unless the error is that of a part.
+        # Summary of its first error, unless the error is that of a part.
         self.problem = ""
 
 
@@ -455,7 +455,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
         if attribute_type is not None:
             # The object is unknown.
             return Value(attribute_type, UNKNOWN, value.marks)
-        # messages do not reveal sensitive names.
+        # Messages do not reveal sensitive names.
         names = () if value.marks else value_type.names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
         return _build_problem(

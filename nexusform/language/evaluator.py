@@ -53,7 +53,7 @@ def evaluate_expression(
     try:
         return run.evaluate(expression), run.diagnostics
     except MemoryError:
-        # raised by `run` at its limits.
+        # Raised by `run` at its limits.
         detail = (
             "The expression produces more elements or text than a configuration can reasonably "
             "need. "
@@ -186,7 +186,7 @@ def _evaluate_object_key(
     previous_count = len(run.diagnostics)
     value = run.evaluate(expression)
     if run.has_failed_since(previous_count):
-        # reported during its evaluation.
+        # Reported during its evaluation.
         return None
     return run.convert_to_required(value, _OBJECT_KEY, expression, enclosing)
 

@@ -71,7 +71,7 @@ class ExpressionParser:
             result = syntax.Conditional(
                 result, then, otherwise, result.span.extend_to(otherwise.span)
             )
-        # leave the level.
+        # Leave the level.
         stream.depth -= 1
         # For the enclosing expression.
         stream.reach = max(outer_reach, stream.reach)
@@ -90,7 +90,7 @@ class ExpressionParser:
             stream.read_token()
             # The operation is a node above its left operand.
             stream.add_nesting_levels()
-            # equal operators group from the left.
+            # Equal operators group from the left.
             right = self._parse_binary_operation(minimum=precedence + 1)
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
@@ -120,7 +120,7 @@ class ExpressionParser:
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
-            # leave the level.
+            # Leave the level.
             stream.depth -= 1
             return syntax.Unary(
                 kind, operand, stream.build_span(index, index).extend_to(operand.span)
@@ -375,7 +375,7 @@ class ExpressionParser:
         marker = stream.build_span(opening, closing)
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
-        # leave the level.
+        # Leave the level.
         stream.depth -= 1
         # The splat is a node above its source.
         stream.add_nesting_levels()

@@ -89,7 +89,7 @@ def _set_loop_names(
     """Set the loop's names to the current key and element."""
     if node.key_name is not None:
         names[node.key_name] = key
-    # hides a key of the same name.
+    # Hides a key of the same name.
     names[node.value_name] = element
 
 
@@ -103,7 +103,7 @@ class _ForCondition:
         self.run = run
         # Of all conditions so far.
         self.marks = NO_MARKS
-        # whether all of them are known.
+        # Whether all of them are known.
         self.is_known = True
         self.has_failed = False
 
@@ -171,7 +171,7 @@ def _visit_included_elements(
         for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
-            # evaluates the `if` clause with these names.
+            # Evaluates the `if` clause with these names.
             if conditions.should_include():
                 add()
             if conditions.has_failed or run.has_failed_since(before):

@@ -171,7 +171,7 @@ def _find_template_end(tokens: list[_Token], index: int) -> int | None:
 
     None unless it is one `${...}` on one line.
     """
-    # open brackets, the first of them `${`.
+    # Open brackets, the first of them `${`.
     nesting = 0
     for position in range(index + 1, len(tokens)):
         token = tokens[position]
@@ -255,7 +255,7 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     begins_string_content = kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE}
     ends_string_content = following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}
     if begins_string_content or ends_string_content:
-        # blanks in a string are content.
+        # Blanks in a string are content.
         return False
     if token.text == "in" and before.kind == scanner.IDENT:
         # `for x in [...]`.
@@ -303,7 +303,7 @@ def _set_indentation(lines: list[_Line]) -> None:
         if not line.lead:
             # An empty line.
             continue
-        # opening minus closing brackets.
+        # Opening minus closing brackets.
         net = sum(token.depth_change for token in (*line.lead, *line.assign))
         to_close = -net
         while to_close > 0 and steps:

@@ -75,9 +75,9 @@ class _JsonReader:
         self.depth = 0
         # Of the current token: a group of _TOKEN (int), or punctuation itself (str).
         self.kind: Any = _END
-        # text of the current token.
+        # Text of the current token.
         self.word = ""
-        # start of the current token; `offset` is its end.
+        # Start of the current token; `offset` is its end.
         self.begin = self.offset
         self.load_token()
 
@@ -167,7 +167,7 @@ class _JsonReader:
         """
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
-        # fast for plain strings; the loop takes any other member.
+        # Fast for plain strings; the loop takes any other member.
         self._parse_plain_members(properties)
         while self.kind != "}":
             if self.kind not in {_PLAIN, _ESCAPED}:

@@ -45,7 +45,7 @@ from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenSt
 # Incremented whenever the same text may give another tree; caches of trees depend on it.
 SYNTAX_VERSION = 1
 
-# characters; a larger file is rejected, because parsing would take minutes.
+# Characters; a larger file is rejected, because parsing would take minutes.
 MAX_SOURCE_LENGTH = 64 * 1024 * 1024
 _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 

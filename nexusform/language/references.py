@@ -68,7 +68,7 @@ def iterate_traversals(
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
             inner = names | {expression.value_name, expression.key_name or expression.value_name}
             stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
-            # evaluated once, outside of the loop.
+            # Evaluated once, outside of the loop.
             stack.append((expression.collection, names))
         else:
             stack.extend((child, names) for child in reversed(list_child_expressions(expression)))

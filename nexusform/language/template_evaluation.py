@@ -104,7 +104,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     Ignore errors of the other branch.
     """
     condition = evaluate_condition(node.condition, run, node)
-    # reported as invalid.
+    # Reported as invalid.
     if condition is None:
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
@@ -135,7 +135,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
             node,
         )
     condition = evaluate_condition(node.condition, run, node)
-    # reported as invalid.
+    # Reported as invalid.
     if condition is None:
         return Value(common_type, UNKNOWN)
     # The marks of both branches, so that they stay the same once an unknown condition is known.

@@ -131,7 +131,7 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after
+        # Whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after
         # it.
         trim = False
         while True:
@@ -310,7 +310,7 @@ class TemplateParser:
             return StringLiteral(pieces[0].value, span)
         # The template itself, then its open directives, innermost last.
         stack = [_OpenDirective(None)]
-        # largest number of nested directives.
+        # Largest number of nested directives.
         deepest = 0
         for piece in pieces:
             if isinstance(piece, _LiteralText):
@@ -361,7 +361,7 @@ class TemplateParser:
                     f"Already in the else clause for the if started at {describe_span(start.span)}."
                 )
                 raise self._report_unexpected(end, detail)
-            # further parts are those of `else`.
+            # Further parts are those of `else`.
             open_directive.then = open_directive.parts
             open_directive.parts = []
             return
@@ -410,9 +410,9 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with
     a sequence has no indentation. A line break removed by `~` starts no line.
     """
-    # texts at the start of a line that is not blank.
+    # Texts at the start of a line that is not blank.
     leading: list[_LiteralText] = []
-    # widths of the white space before them; 0 for a sequence at the start of a line.
+    # Widths of the white space before them; 0 for a sequence at the start of a line.
     indents: list[int] = []
     is_line_start = True
     for piece in pieces:

@@ -79,7 +79,7 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     if isinstance(value.type, (ObjectType, TupleType)):
         shortest = longest = len(value.type.parts)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
-        # equal elements become one.
+        # Equal elements become one.
         shortest = min(shortest, 1)
     return Refinement(refinement.not_null, shortest=shortest, longest=longest)
 
@@ -174,7 +174,7 @@ def _convert_and_unify_elements(
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return remove_optional_attributes(filled.element), []
-    # loaded on first use.
+    # Loaded on first use.
     from nexusform.language.type_unification import unify_types
 
     common = unify_types([element.type for element in elements])
@@ -312,7 +312,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
         # Filled from itself, the type of an absent attribute stays.
         sources = [from_type.get_attribute(name) or part for name, part in target.attributes]
     elif isinstance(target, ListType | SetType | MapType):
-        # loaded on first use.
+        # Loaded on first use.
         from nexusform.language.type_unification import unify_types
 
         # Without a common type, the element stays open.

@@ -175,13 +175,13 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         return None if _can_equal_unknown(left, right) else False
     # Here both values are known; parts of them may be unknown.
     if first is None or second is None:
-        # equal only if both are null.
+        # Equal only if both are null.
         return first is second
     if not _may_be_equal(left.type, right.type):
         # Known values of different types.
         return False
     if first.__class__ is dict and first.keys() != second.keys():
-        # maps or objects of other names.
+        # Maps or objects of other names.
         return False
     has_unknown_parts = not (left.is_wholly_known and right.is_wholly_known)
     if isinstance(left.type, SetType) and has_unknown_parts:
@@ -192,7 +192,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         return bool(first == second)
     if len(left.parts) != len(right.parts):
         return False
-    # entries have the order of their keys.
+    # Entries have the order of their keys.
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))
 
 

@@ -1,6 +1,6 @@
 """Clients of servers: limits, errors by kind, and transports."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "azure_identity": "create_configured_identity get_setting",
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",

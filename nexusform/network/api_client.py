@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
-# bytes of one decompression step.
+# Bytes of one decompression step.
 _PART_BYTES: Final = 1 << 20
-# bytes of one line of a stream.
+# Bytes of one line of a stream.
 _MAX_LINE_BYTES: Final = 1 << 24
 # Prefixes and suffixes added by Python to messages of the system and OpenSSL.
 _PYTHON_MARKS: Final = re.compile(

@@ -21,11 +21,11 @@ from nexusform.interfaces.state_storage import BackendProblem
 VARIABLE: Final = "NF_NET_DEADLINE"
 # Of one operation including retries, plus a second per MiB.
 SECONDS: Final = 180
-# seconds without a byte until one request counts as failed.
+# Seconds without a byte until one request counts as failed.
 SILENCE: Final = 60.0
-# seconds for a server that was silent for its whole time before.
+# Seconds for a server that was silent for its whole time before.
 _REPEAT_SECONDS: Final = 15.0
-# seconds between checks of the lease.
+# Seconds between checks of the lease.
 _CHECK_INTERVAL: Final = 0.5
 _MIB: Final = 1 << 20
 _Result = TypeVar("_Result")

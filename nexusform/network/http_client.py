@@ -26,7 +26,7 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _SUCCESS: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
-# bytes read at once in a session.
+# Bytes read at once in a session.
 _PART_BYTES: Final = 1 << 16
 
 
@@ -204,7 +204,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
             raise WebError("the answer is empty")
     elif len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    # declared as empty.
+    # Declared as empty.
     return WebResponse(status, content, is_empty=length == 0)
 
 

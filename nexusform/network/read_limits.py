@@ -11,13 +11,13 @@ from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.deadlines import extend_deadline, read_deadline
 
 CONNECT_SECONDS: Final = 10.0
-# bytes of one answer, and of all pages of a list, decoded.
+# Bytes of one answer, and of all pages of a list, decoded.
 MAX_ANSWER_BYTES: Final = 1 << 28
-# pages of one list.
+# Pages of one list.
 MAX_PAGES: Final = 20_000
-# levels of a JSON document.
+# Levels of a JSON document.
 MAX_DEPTH: Final = 512
-# bytes of an unsuccessful answer.
+# Bytes of an unsuccessful answer.
 MAX_ERROR_BYTES: Final = 1 << 20
 _BRACKETS: Final = b"[]{}"
 _OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)

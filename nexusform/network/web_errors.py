@@ -13,7 +13,7 @@ class WebErrorKind(StrEnum):
     UNREACHABLE = "unreachable"
     # No complete answer in time.
     SILENT = "silent"
-    # half an answer, or no HTTP.
+    # Half an answer, or no HTTP.
     CUT_OFF = "cut off"
     REDIRECT = "redirect"
     TOO_LARGE = "too large"

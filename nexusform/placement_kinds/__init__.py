@@ -1,6 +1,6 @@
 """Kinds of placements: VMs, known to the engine, and those of domains."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "placement_kind": (
         "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun "

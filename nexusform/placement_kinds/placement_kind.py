@@ -17,7 +17,7 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 
 # The only kind of the engine itself.
 VM: Final = "vm"
-# maximum number of machines listed by name.
+# Maximum number of machines listed by name.
 MAXIMUM_NAMES: Final = 5
 
 

@@ -13,7 +13,7 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, VM, PlacementKind
 from nexusform.scheduling.racks.vms import Placement
 
-# maximum number of racks listed separately.
+# Maximum number of racks listed separately.
 MAXIMUM_RACKS: Final = 4
 
 

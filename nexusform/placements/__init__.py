@@ -1,6 +1,6 @@
 """VMs to place, placed VMs, and scores of predicted placements."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "prediction_scores": (
         "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "

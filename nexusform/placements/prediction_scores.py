@@ -27,9 +27,9 @@ COUNT_PREDICTION: Final = "rack_count"
 # The machine is allowed by the rule for the pool: a tie with another result is correct.
 TIE_PREDICTION: Final = "tied_machines"
 VM_PREDICTIONS: Final = (RACK_PREDICTION, MACHINE_PREDICTION, COUNT_PREDICTION)
-# minimum number of verified predictions of a class to adjust its shares.
+# Minimum number of verified predictions of a class to adjust its shares.
 MIN_VERIFIED: Final = 20
-# maximum number of subjects in one record.
+# Maximum number of subjects in one record.
 MAX_SUBJECTS: Final = 6
 _CERTAIN_CLASS: Final = 100
 # After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of
@@ -166,7 +166,7 @@ def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
                 correct, incorrect, squares, chance_squares = convert(figures, _ClassFigures)
             except ValidationError:
                 continue
-            # share classes are numbers.
+            # Share classes are numbers.
             if str(name).isdecimal():
                 score = ShareClassScore(int(correct), int(incorrect), squares, chance_squares)
                 record[str(subject), int(name)] = score
@@ -223,7 +223,7 @@ def _update_correct_streak(
     if not prediction.was_correct:
         record[_STREAK] = ShareClassScore(incorrect=1)
     elif has_streak and prediction.subject != TIE_PREDICTION:
-        # ties are often correct by chance.
+        # Ties are often correct by chance.
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)
         if correct == MIN_VERIFIED:
@@ -250,7 +250,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     certain = ShareClassScore()
     for key, score in record.items():
         subject, share_class = key
-        # ties are counted apart: many are correct by chance.
+        # Ties are counted apart: many are correct by chance.
         if key == _STREAK or subject == TIE_PREDICTION:
             continue
         total = total.add_score(score)
@@ -268,7 +268,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         certain_correct=certain.correct,
         brier=total.squares / total.verified,
         chance=total.chance_squares / total.verified,
-        # streak: a certain prediction was wrong lately.
+        # Streak: a certain prediction was wrong lately.
         has_lowered_shares=_STREAK in record or has_worse_class,
     )
 

@@ -179,7 +179,7 @@ class VmDemand(Struct, frozen=True):
 # Demand of an object without requested VMs, or with unknown ones.
 NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())
 
-# provenance of an observed placement.
+# Provenance of an observed placement.
 OBSERVED: Final = "observed"
 
 

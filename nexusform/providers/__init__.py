@@ -3,7 +3,7 @@
 registry.py lists them.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "kubeconfig": (
         "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem "

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go
 # credential plugins.
 
-# time limit: an interactive sign-in prompt would not be visible.
+# Time limit: an interactive sign-in prompt would not be visible.
 _SECONDS: Final = 60
 
 
@@ -81,7 +81,7 @@ class ExecPlugin(Struct, frozen=True):
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            # characters, of the last line only: earlier ones may have secrets.
+            # Characters, of the last line only: earlier ones may have secrets.
             maximum_length = 200
             last_line = ["no error output", *lines][-1].strip()[:maximum_length]
             raise ExecPluginProblem(
@@ -111,7 +111,7 @@ _UNTRUSTED_FIELDS: Final = (
     "proxy-url",
     "insecure-skip-tls-verify",
 )
-# bytes of a kubeconfig.
+# Bytes of a kubeconfig.
 _MAXIMUM_SIZE: Final = 1 << 24
 
 
@@ -213,7 +213,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    # list files of the command only for a sandboxed run.
+    # List files of the command only for a sandboxed run.
     if isinstance(plug_in, Mapping) and confinement.root:
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
@@ -384,7 +384,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             "auth-provider, removed "
             "in Kubernetes 1.26. Use an exec plug-in."
         )
-    # credentials over plain HTTP.
+    # Credentials over plain HTTP.
     rejection = check_plain_credentials(account.server) if account.user else ""
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")

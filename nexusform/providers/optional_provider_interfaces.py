@@ -92,7 +92,7 @@ class IdentifiedProvider(Protocol):
 class FixedIdentity:
     """Identity of a system by its settings, such as address, subscription or location.
 
-    Empty for files.
+    It is empty for files.
     """
 
     has_fixed_identity = True

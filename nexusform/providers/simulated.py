@@ -271,7 +271,7 @@ class SimulatedProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects in the reality file, or those of the state without such a file.
 
-        The simulated site.
+        They are the objects of the simulated site.
         """
         results: list[ReadResult] = []
         for request in requests:

@@ -33,9 +33,9 @@ from nexusform.state import json_codec
 Attributes: TypeAlias = Mapping[str, Any]
 _FileIdentities: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
 
-# bytes; a larger file is an error.
+# Bytes; a larger file is an error.
 SIZE_LIMIT_BYTES: Final = 512 * 1024 * 1024
-# objects; with more of them changes are appended to the log.
+# Objects; with more of them changes are appended to the log.
 REWRITE_LIMIT: Final = 200
 
 
@@ -56,21 +56,21 @@ class Reality:
         self._flushing = Lock()
         # None: the file is not read yet.
         self._objects: dict[ObjectKey, Attributes] | None = None
-        # changes made in memory, but not on the disk yet.
+        # Changes made in memory, but not on the disk yet.
         self._pending: list[_PendingChange] = []
-        # reason by the number of the change.
+        # Reason by the number of the change.
         self._failures: dict[int, ProviderProblem] = {}
         # Of the changes.
         self._last_number = 0
-        # number of the last change on the disk.
+        # Number of the last change on the disk.
         self._last_durable = 0
         self._log: int | None = None  # descriptor
         self._log_size = 0
-        # whether it ends with a part of a failed write, impossible to remove.
+        # Whether it ends with a part of a failed write, impossible to remove.
         self._is_log_damaged = False
         # Of file and log at the last read or write.
         self._known_identities: _FileIdentities = (None, None)
-        # log of an interrupted run, already applied to the objects.
+        # Log of an interrupted run, already applied to the objects.
         self._has_leftover_log = False
 
     def load(self) -> None:
@@ -127,7 +127,7 @@ class Reality:
         with self._flushing:
             if number in self._failures:
                 raise self._failures.pop(number)
-            # written by another caller.
+            # Written by another caller.
             if self._last_durable >= number:
                 return
             with self._lock:
@@ -179,7 +179,7 @@ class Reality:
             self._log_size += len(lines)
             self._known_identities = self._read_file_identities()
         except OSError as problem:
-            # remove the written part of the lines.
+            # Remove the written part of the lines.
             if self._log is not None:
                 try:
                     os.ftruncate(self._log, self._log_size)

@@ -1,6 +1,6 @@
 """Resource types: one file per type, named as in HCL; registry.py lists them."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
     "machine_facts": (

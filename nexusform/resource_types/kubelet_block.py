@@ -86,7 +86,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     Amounts that are unknown yet have none.
     """
     if not isinstance(values, Mapping):
-        # absent or unknown.
+        # Absent or unknown.
         return []
     problems: list[Problem] = []
     # By path in the block.
@@ -114,7 +114,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
 def check_extended_resources(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a map of extended resources."""
     if not is_set_and_known(values):
-        # absent or unknown.
+        # Absent or unknown.
         return []
     if not isinstance(values, Mapping):
         return [
@@ -174,7 +174,7 @@ def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
     An amount is a total (2,) or one per NUMA cell (1, 1).
     """
     if not isinstance(values, Mapping):
-        # absent or unknown.
+        # Absent or unknown.
         return {}
     amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
     return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}

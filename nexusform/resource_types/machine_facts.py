@@ -45,7 +45,7 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-# reasons that are not set on purpose.
+# Reasons that are not set on purpose.
 _HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED, IN_UNKNOWN_STATE)
 DETAILED_STATUSES: Final = (
     "Available",
@@ -263,7 +263,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
         {**values, "evacuate": False}
     ):
         return None
-    # observed or configured.
+    # Observed or configured.
     is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
     return MachineStatus(
         power_state=values["power_state"],
@@ -281,7 +281,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
 def find_observed_reasons(facts: Mapping[str, Any]) -> str:
     """Return the reasons against new VMs from observed facts, without roles and arguments.
 
-    "" for none.
+    Return "" without a reason.
     """
     return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
 

@@ -121,7 +121,7 @@ _SCHEMA: Final = BlockSchema(
     "An NKS cluster with VMs of the site as nodes.",
 )
 build_id: Final = build_id_builder("site_id", "name")
-# properties of a cluster's body set by its arguments.
+# Properties of a cluster's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset(
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
@@ -188,7 +188,7 @@ def compute_demand(
 ) -> tuple[VmDemand | None, list[Problem]]:
     """Return the demand of the control plane, then of the pools in source order.
 
-    None with problems.
+    Return None if there are problems.
     """
     cluster = str(attributes["name"])
     problems: list[Problem] = []

@@ -151,7 +151,7 @@ def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
         return []
     default = build_default_zone(name)
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
-        # configured, or valid.
+        # Configured, or valid.
         return []
     reason = (
         f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
@@ -168,7 +168,7 @@ def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     overrides = get_known_blocks(attributes, "machine_override")
     machines = derive(attributes)["machines"]
     if machines is UNKNOWN:
-        # name or count is unknown.
+        # Name or count is unknown.
         return []
     count = len(machines)
     name = attributes.get("name")
@@ -193,7 +193,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the rack's machines in order of slot."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        # reported by the check.
+        # Reported by the check.
         return ()
     overrides = get_mapping(attributes, "machine_override")
     observed = get_mapping(attributes, OBSERVED_KEY)
@@ -224,7 +224,7 @@ def add_to_inventory(
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
         # Unknown in this plan.
         return []
-    # kind, no scope, name.
+    # Kind, no scope, name.
     if ("site", "", site_id) not in inventory.addresses_by_name:
         site_ids = inventory.list_site_ids()
         return [

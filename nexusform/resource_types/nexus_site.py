@@ -121,7 +121,7 @@ def add_to_inventory(
 ) -> list[Problem]:
     """Add the site to the inventory; a second site with one name is a problem."""
     site_id = build_id(attributes)
-    # kind, no scope, name.
+    # Kind, no scope, name.
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-site", "site", site_id, other_address)]

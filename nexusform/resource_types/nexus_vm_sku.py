@@ -51,7 +51,7 @@ _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of figures, extended resources, and a name of the built-in catalogue.
 
-    Fractions, memory.
+    Problems of figures include fractions and the memory.
     """
     problems = [*check_whole_numbers(attributes, _FIGURES), *check_memory(attributes)]
     problems += check_extended_resources(
@@ -81,7 +81,7 @@ def add_to_inventory(
         extra_large=bool(attributes.get("extra_large")),
         extended=tuple(parse_extended_resources(attributes.get("extended_resources")).items()),
     )
-    # kind, no scope, name.
+    # Kind, no scope, name.
     other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
     if other_address != address:
         return [

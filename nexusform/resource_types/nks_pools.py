@@ -68,7 +68,7 @@ POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "labels": build_optional_argument(MapType(STRING), "Labels of the nodes.", on_change=_POOL),
     "sriov_vfs": VFS,
 }
-# properties of a pool's body set by its arguments.
+# Properties of a pool's body set by its arguments.
 POOL_PROPERTIES: Final = frozenset(
     {"count", "vmSkuName", "availabilityZones", "mode", "labels", "taints", "upgradeSettings"}
 )
@@ -242,7 +242,7 @@ def build_pool_demand(
 def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Return for each argument with changes that re-create the pool's VMs, first the strongest.
 
-    Trigger, value.
+    Each result has a trigger and a value.
     """
     return (
         ("sku_changed", values.get("vm_sku_name")),

@@ -1,6 +1,6 @@
 """Addresses of resources, and the graph of their dependencies."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "address": (
         "Address AddressPattern AddressProblem compute_address_order compute_key_sort_key "

@@ -260,5 +260,5 @@ def _parse_bracketed_key(text: str, index: int) -> tuple[Key, int]:
     key = re.sub(
         r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], string_match.group(1)
     )
-    # escaped template markers.
+    # Escaped template markers.
     return key.replace("$${", "${").replace("%%{", "%{"), string_match.end()

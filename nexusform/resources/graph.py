@@ -17,7 +17,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     `dependencies` must refer only to its own keys, and each node needs a position of its own. Nodes
     of cycles and their dependents are left out.
     """
-    # numbers of dependencies without a place in the order so far.
+    # Numbers of dependencies without a place in the order so far.
     unmet_counts: dict[N, int] = {}
     dependents: dict[N, list[N]] = {}
     for node, node_dependencies in dependencies.items():
@@ -82,6 +82,6 @@ def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N
         node = stack.pop()
         if node not in visited:
             visited.add(node)
-            # visited ones are skipped above.
+            # Visited ones are skipped above.
             stack += list_neighbours(node)
     return visited

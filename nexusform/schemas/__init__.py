@@ -1,6 +1,6 @@
 """Schemas of blocks, and the types of values."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "block_schema": (
         "AttributeSchema BlockSchema compute_implied_type find_schema get_order_attribute "

@@ -1,6 +1,6 @@
 """Site snapshots, read from a state or a plan alike, and further placements that would fit."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "availability": (
         "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "

@@ -139,7 +139,7 @@ def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, li
     return down
 
 
-# about five seconds for an upgrade.
+# About five seconds for an upgrade.
 _MAXIMUM_PLACEMENTS: Final = 20_000
 
 

@@ -98,7 +98,7 @@ def _build_alternative(
         removed_vms = tuple(
             names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms)
         )
-    # requirement of the first hard hint against the machine.
+    # Requirement of the first hard hint against the machine.
     hint_text = ""
     for hint in demand.hints:
         if (

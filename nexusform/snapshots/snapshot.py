@@ -49,7 +49,7 @@ class VmOwnerKind(StrEnum):
 
 
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-# kinds of owners by resource type; other types own a group.
+# Kinds of owners by resource type; other types own a group.
 _OWNER_KINDS: Final = {
     CLUSTER_TYPE: VmOwnerKind.NKS,
     "nexus_agent_pool": VmOwnerKind.NKS,
@@ -221,7 +221,7 @@ def build_snapshot(
     )
     layout = build_site_layout(ordered_objects, registries, catalogue)
     clusters = _ClusterCollector(layout)
-    # clusters before pools.
+    # Clusters before pools.
     for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(resource_type, site_object)
     sites = sorted(layout.sites.values(), key=lambda site: site.id.encode())
@@ -299,7 +299,7 @@ def _build_pool(
     unplaced: list[str] = []
     for number, planned_name in zip(pool.numbers, pool.names, strict=True):
         vm = existing_vms.get((pool.pool, number))
-        # requested, but without a machine yet.
+        # Requested, but without a machine yet.
         if vm is None:
             unplaced.append(planned_name)
             continue
@@ -340,7 +340,7 @@ def _build_site(
     unmanaged_vms = place_unmanaged_vms(site, names)
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     recorded_supplies = _find_supplies(site, layout)
-    # empty if no provider read them.
+    # Empty if no provider read them.
     supplies = recorded_supplies or SiteResources()
     if recorded_supplies is not None:
         nks_clusters = [cluster for cluster in site_clusters if cluster.kind is VmOwnerKind.NKS]

@@ -1,9 +1,9 @@
 """State documents, journals and edits.
 
-Pure: backends read and write the bytes.
+The package is pure: backends read and write the bytes.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "state_codec": (
         "decode_state encode_state decode_plain_document format_json_path build_plain_document"

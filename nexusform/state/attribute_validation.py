@@ -100,7 +100,7 @@ def _check_object(
         return
     for name, check_part in checks.items():
         part = value.get(name)
-        # null is as absent, checked below.
+        # Null is as absent, checked below.
         if part is not None and part is not UNKNOWN:
             yield from check_part(part, (*path, name))
     has_machine = value.get("machine") is not None
@@ -161,7 +161,7 @@ def _build_type_check(value_type: Type) -> _Check:
         required_names: list[str] = []
         return partial(_check_object, checks, required_names, names_with_machine)
     if isinstance(value_type, MapType):
-        # null objects are errors, null primitives are not.
+        # Null objects are errors, null primitives are not.
         rejects_null = isinstance(value_type.element, ObjectType)
         return partial(_check_map, _build_type_check(value_type.element), rejects_null)
     assert not isinstance(value_type, TupleType), "no schema has a tuple"

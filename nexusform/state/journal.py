@@ -27,7 +27,7 @@ from nexusform.state.state_codec import build_output_members, parse_output
 
 VERSION: Final = 1
 _HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
-# begins the lines of journals before the first release.
+# Begins the lines of journals before the first release.
 _OF_DEVELOPMENT: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
@@ -334,7 +334,7 @@ def _decode_line(line: bytes) -> Record | None:
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
-        # damaged, or of another version.
+        # Damaged, or of another version.
         return None
     try:
         return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))

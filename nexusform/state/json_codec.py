@@ -28,7 +28,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # of digits. A float holds up to 15 of them.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _LONG_RUN: Final = b"0" * 16
-# bytes; larger ones are allocated from the system each time.
+# Bytes; larger ones are allocated from the system each time.
 _CHUNK_SIZE: Final = 1 << 16
 _BLANK_BYTES: Final = b" \t\r\n"
 _LONG_NUMBER: Final = re.compile(
@@ -74,7 +74,7 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
-        # limits of orjson alone.
+        # Limits of orjson alone.
         if "infinity" in problem.msg or "depth limit" in problem.msg:
             return _parse_exact_numbers(data)
         raise _build_json_problem(data, problem.msg, problem.pos) from None
@@ -120,7 +120,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
         parse_int=str,
         parse_float=str,
     )
-    # filled by `collect`; numbers stay texts, as only keys count.
+    # Filled by `collect`; numbers stay texts, as only keys count.
     return list(duplicates)
 
 
@@ -138,7 +138,7 @@ def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, 
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
     """Check whether two texts are equal except for blanks."""
-    # bytes of `second` without blanks, read but not compared yet.
+    # Bytes of `second` without blanks, read but not compared yet.
     buffer = b""
     chunks = _split_chunks(second)
     for chunk in _split_chunks(first):
@@ -307,7 +307,7 @@ class _JsonWriter:
         Raises TypeError for values other than plain data.
         """
         chunks: list[bytes] = []
-        # depth 0 has the whole value as its only part.
+        # Depth 0 has the whole value as its only part.
         stack = [_OpenContainer(iter([(b"", value)]), b"")]
         while stack:
             container = stack[-1]
@@ -350,7 +350,7 @@ class _JsonWriter:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
             return None if holds_parts else _render_scalar(plain_value)
-        # indented as its container.
+        # Indented as its container.
         return text.replace(b"\n", self._build_line_break(depth)) if depth else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
@@ -385,7 +385,7 @@ class _JsonWriter:
             return value
         return self._default(value)
 
-    # called by orjson for values other than plain data.
+    # Called by orjson for values other than plain data.
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):
             # `render` then writes the parts around it one by one.
@@ -393,7 +393,7 @@ class _JsonWriter:
         return self._default(value)
 
 
-# maximum depth at which orjson is tried first.
+# Maximum depth at which orjson is tried first.
 _ORJSON_DEPTH: Final = 4
 
 
@@ -479,7 +479,7 @@ class _JsonScanner:
             step: str | int = index
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
-                # past the colon.
+                # Past the colon.
                 step = str(key)
                 offset = _skip_blanks(text, _skip_blanks(text, offset) + 1)
             if step in tree:

@@ -1,6 +1,6 @@
 """State between runs.
 
-Frozen: a change gives a new State.
+A State is frozen: a change gives a new one.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def replace_note_entry(
 
     None means no data.
     """
-    # state may have been edited.
+    # State may have been edited.
     entries = dict(get_mapping(note))
     entries.pop(key, None)
     if value:

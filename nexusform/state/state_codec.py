@@ -83,7 +83,7 @@ _OUTPUT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
 }
 
 
-# converts members to the written form of an object
+# Converts members to the written form of an object.
 ObjectBuilder: TypeAlias = Callable[[Mapping[str, Any]], Any]
 CURRENT: Final = 1
 
@@ -109,7 +109,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
 
     One entry for each resource, in order of addresses, with all of its instances.
     """
-    # instances by resource.
+    # Instances by resource.
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
         groups.setdefault((address.module, address.mode, address.type, address.name), []).append(
@@ -263,7 +263,7 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
             else 'It has no "format"'
         )
         return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
-    # written by a version before the first release.
+    # Written by a version before the first release.
     if "kind" not in document:
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
@@ -344,12 +344,12 @@ class _StateReader:
         """
         self.problems: list[Problem] = []
         self._schemas = schemas
-        # parsed addresses of module instances, by text.
+        # Parsed addresses of module instances, by text.
         self._modules: dict[str, ModulePath] = {}
         self._objects: dict[Address, ObjectState] = {}  # current objects
-        # deposed objects, then by deposed key.
+        # Deposed objects, then by deposed key.
         self._deposed: dict[Address, dict[str, ObjectState]] = {}
-        # highest creation number so far.
+        # Highest creation number so far.
         self._highest = 0
 
     def read_state(self, document: dict[str, Any]) -> State | None:
@@ -357,7 +357,7 @@ class _StateReader:
         object_codec.check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
-        # anything else was reported above.
+        # Anything else was reported above.
         if object_codec.is_object(entries):
             for name, entry in entries.items():
                 output = parse_output(entry, ("outputs", name), self.problems)
@@ -399,7 +399,7 @@ class _StateReader:
         """
         is_valid = object_codec.check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not object_codec.is_object(entry) or not object_codec.is_list(entry.get("instances")):
-            # reported by check_members.
+            # Reported by check_members.
             return
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
@@ -410,7 +410,7 @@ class _StateReader:
                 instance, _INSTANCE_RULES, instance_path, self.problems
             )
             if not has_valid_members or not is_valid:
-                # reported; without a valid resource there is no address.
+                # Reported; without a valid resource there is no address.
                 continue
             address = Address(
                 module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key")

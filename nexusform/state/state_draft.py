@@ -127,7 +127,7 @@ class _ApplyTracker(Struct):
         """Restore the progress made before this journal."""
         self.completed_steps, self.has_ended = set(progress.completed_steps), progress.has_ended
         self.running_operations = dict(progress.running_operations)
-        # completed steps imply that it was started.
+        # Completed steps imply that it was started.
         self.has_started = True
 
     def complete_step(self, step: int) -> None:
@@ -149,7 +149,7 @@ class _ApplyTracker(Struct):
             # Nothing is done before the plan is in the journal as a whole.
             return None
         if not self.has_started and self.serial != self.parts[0].serial:
-            # interrupted before its first change: the plan is not started.
+            # Interrupted before its first change: the plan is not started.
             return None
         if self.has_ended and len(self.completed_steps) == self.parts[0].steps:
             return None  # completed

@@ -1,6 +1,6 @@
 """Manual changes of a state: move, remove, taint.
 
-Pure; nothing is written.
+The edits are pure: nothing is written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -174,7 +174,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances moved by `pairs`, and with dependencies on them updated.
 
-    Old, new address.
+    A pair has the old and the new address.
     """
     new_addresses = dict(pairs)
     instances: dict[Address, InstanceState] = {}
@@ -194,7 +194,7 @@ def _rename_dependencies(
 ) -> dict[Address, InstanceState]:
     """Return the instances with each dependency on a block replaced by its `new_blocks`.
 
-    Without any: dropped.
+    A dependency on a block without new blocks is dropped.
     """
     renamed: dict[Address, InstanceState] = {}
     for address, instance in instances.items():

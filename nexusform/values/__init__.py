@@ -1,6 +1,6 @@
 """Values of the expression language, and their exact numbers."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "typed_value": (
         "add_refinement build_boolean build_null build_number build_object build_prefix build_set "

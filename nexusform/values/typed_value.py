@@ -56,11 +56,11 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
         return 0
     if numerator < 0:
         return -round_number(-numerator, denominator)
-    # about the binary logarithm of the quotient.
+    # About the binary logarithm of the quotient.
     magnitude = numerator.bit_length() - denominator.bit_length()
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
-    # scales the quotient to PRECISION bits.
+    # Scales the quotient to PRECISION bits.
     shift = PRECISION - magnitude
     if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
         # The quotient would have one bit too many.
@@ -180,7 +180,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
         if down > 0 and low_gap <= high_gap:
             candidate = down
             gap = low_gap
-        # exactly half the distance is near enough for an even mantissa.
+        # Exactly half the distance is near enough for an even mantissa.
         if gap < half * above + inclusive:
             text = str(candidate)
             return text.rstrip("0"), len(text) - power
@@ -354,7 +354,7 @@ class Value:
 
     def _replace_marks(self, marks: frozenset[str]) -> Value:
         other = Value(self.type, self.raw, marks, self.refinement)
-        # traits of its parts, which stay.
+        # Traits of its parts, which stay.
         other._inner = self._inner
         return other
 
@@ -368,7 +368,7 @@ class Value:
     def change_parts(self, change: Callable[[Value], Value]) -> Any:
         """Return the value's `raw` with every part replaced by `change(part)`.
 
-        Unchanged without parts.
+        A `raw` without parts is returned unchanged.
         """
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
@@ -424,7 +424,7 @@ def compute_order_key(value: Value) -> Any:
         return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
         return (0, *[(name, compute_order_key(part)) for name, part in raw.items()])
-    # text by code point, numbers by size.
+    # Text by code point, numbers by size.
     return (0, raw)
 
 
@@ -595,7 +595,7 @@ class Refinement(Struct, frozen=True):
 NO_REFINEMENT: Final = Refinement()
 NOT_NULL: Final = Refinement(not_null=True)
 
-# letters and these characters may combine with following marks.
+# Letters and these characters may combine with following marks.
 _COMBINING: Final = frozenset("<>=")
 
 
@@ -612,7 +612,7 @@ def build_prefix(prefix: str) -> Refinement:
 def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
     """Check whether plain data, now known, is within the limits known of it before.
 
-    The refinement.
+    The limits are those of the refinement.
     """
     if plain_value is None:
         return not refinement.not_null

@@ -1,6 +1,6 @@
 """Benchmark of reading configuration: cold, from stored bytes, as JSON.
 
-hcl2 and terraform fmt as peers.
+The peers are hcl2 and terraform fmt.
 
 Run: python tests/benchmarks/bench_parse.py [blocks]
 

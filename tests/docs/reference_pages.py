@@ -647,7 +647,7 @@ def _read_flags(command: click.Command) -> dict[str, tuple[str, str]]:
 def list_help_texts() -> Iterator[tuple[str, str, str]]:
     """Return the help of every flag, and of every command in the list of its group.
 
-    Command, name, text.
+    Each result has the command, the name and the text.
     """
     for path, command in _iterate_commands("nexusform", ROOT):
         for option in command.params:

@@ -168,7 +168,7 @@ def compare_story(
 ) -> StoryResult:
     """Compare the certain pods with the real ones.
 
-    pre-existing pods by name, others by node and image.
+    Pre-existing pods are compared by name, others by node and image.
     """
     images = {(body["kind"], body["metadata"]["name"]): _get_images(body) for body in change}
     by_workload: dict[str, list[tuple[ObjectPods, PodOutcome]]] = {}

@@ -1,6 +1,6 @@
 """Versions of Kubernetes: upgrades and availability."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "kubernetes_versions": (
         "ABANDONED describe_abandoned_cluster determine_upgrade_kind explain_skipped_versions "

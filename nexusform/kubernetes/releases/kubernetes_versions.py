@@ -318,7 +318,7 @@ def find_availability_end(
         dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)
     ]
     if known_dates:
-        # several entries match: the last to end counts.
+        # Several entries match: the last to end counts.
         return _build_availability_end(max(known_dates), today)
     minor_version = (version.major, version.minor)
     listed_versions = [(parsed.major, parsed.minor) for _, parsed in catalogue]
@@ -364,7 +364,7 @@ def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabil
 def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
     """Return True if `start` has an old etcd and `end` a new one, so an upgrade probably fails.
 
-    False if unknown.
+    Return False if a version bundle is unknown.
     """
     if not start.bundle or not end.bundle:
         return False

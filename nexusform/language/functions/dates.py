@@ -32,7 +32,7 @@ _LENIENT_TIMESTAMP: Final = re.compile(
     _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"),
     re.ASCII,
 )
-# number and unit.
+# Number and unit.
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 # In nanoseconds.
@@ -46,9 +46,9 @@ _UNITS: Final = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-# characters of an invalid text in a message.
+# Characters of an invalid text in a message.
 _MAX_EXCERPT: Final = 60
-# nanoseconds, about 292 years: the maximum of 64 bits.
+# Nanoseconds, about 292 years: the maximum of 64 bits.
 _MAX_DURATION: Final = 2**63
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -121,10 +121,10 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
         ordinal = (
             date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
         )
-        # raises ValueError for an invalid time.
+        # Raises ValueError for an invalid time.
         time(hour, minute, second)
         if not (lenient and hours <= 24 and minutes <= 60):
-            # raises ValueError for an invalid offset.
+            # Raises ValueError for an invalid offset.
             time(hours, minutes)
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
@@ -217,7 +217,7 @@ def parse_duration(text: str, position: int) -> int:
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
     if unsigned == "0":
         return 0
-    # longer ones could take long to compute.
+    # Longer ones could take long to compute.
     if len(unsigned) > 100 or not _DURATION.fullmatch(unsigned):
         excerpt = truncate_text(text, _MAX_EXCERPT)
         advice = 'write numbers with units (ns, us, ms, s, m, h), as in "1h30m"'
@@ -225,7 +225,7 @@ def parse_duration(text: str, position: int) -> int:
     parts = _DURATION_PART.findall(unsigned)
     total = sum(int(Fraction(number.rstrip(".")) * _UNITS[unit]) for number, unit in parts)
     is_negative = text[0] == "-"
-    # signed 64 bits: -2**63 to 2**63 - 1.
+    # Signed 64 bits: -2**63 to 2**63 - 1.
     largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1
     if total > largest:
         excerpt = truncate_text(text, _MAX_EXCERPT)

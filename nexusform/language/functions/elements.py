@@ -100,7 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            # later arguments cannot be the result: they are not checked.
+            # Later arguments cannot be the result: they are not checked.
             break
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
@@ -166,7 +166,7 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
     Raises FunctionProblem for an empty list.
     """
-    # raises FunctionProblem unless it is a list or tuple.
+    # Raises FunctionProblem unless it is a list or tuple.
     _find_element_type([sequence, position])
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
         raise FixedProblem("the index must be a whole number of at most 63 bits", argument=1)

@@ -162,7 +162,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         raise FunctionProblem(
             f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted'
         )
-    # plain or quoted text.
+    # Plain or quoted text.
     if mode in {"s", "q"}:
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
@@ -261,7 +261,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
         # One digit, `places` decimals, and a signed exponent of two digits or more.
         # `point` is the position of the decimal point in the digits.
         significant_digits, point = _compute_decimal_digits(size, places + 1)
-        # rounding up may have added a zero.
+        # Rounding up may have added a zero.
         significant_digits = significant_digits[: places + 1]
         digits = (
             f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
@@ -286,7 +286,7 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     power = point - count
     multiple = round(Fraction(size) / 10**power) if power >= 0 else round(size * 10**-power)
     text = str(multiple)
-    # rounding up may add a digit.
+    # Rounding up may add a digit.
     return text, power + len(text)
 
 
@@ -296,7 +296,7 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
     Plainly (`123`), or with an exponent if that is small or large (`1e-05`). Small is below -4.
     Large is at least the number of significant digits (`precision`), 6 if it is None.
     """
-    # significant digits; None: all.
+    # Significant digits; None: all.
     count = None if precision is None else max(precision, 1)
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
@@ -360,7 +360,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int:
     Raises FunctionProblem if known lengths differ.
     """
     count = first_position = None
-    # position in the call: the pattern is argument 0.
+    # Position in the call: the pattern is argument 0.
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
@@ -381,7 +381,7 @@ def _find_known_sequence_length(sequence: Value) -> int | None:
     """Return the number of elements; None if it is unknown."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements)
-    # equal elements are one.
+    # Equal elements are one.
     is_uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
     return None if sequence.raw is UNKNOWN or is_uncertain else len(sequence.raw)
 

@@ -187,7 +187,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             # Only its own: its parts keep theirs.
             value = value.remove_marks()
         elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):
-            # parts may have marks.
+            # Parts may have marks.
             value, inner_marks = remove_all_marks(value)
             marks |= inner_marks
         if value.raw is UNKNOWN:
@@ -235,7 +235,7 @@ def get_first_argument_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
-# characters of a text returned by a function.
+# Characters of a text returned by a function.
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 
 
@@ -261,11 +261,11 @@ def build_plain_function(
     return Function(
         name,
         description,
-        # names, types and descriptions.
+        # Names, types and descriptions.
         tuple([Parameter(*parameter) for parameter in parameters]),
         returns,
         lambda *arguments: Value(returns, compute(*[argument.raw for argument in arguments])),
-        # calls and results.
+        # Calls and results.
         tuple([Example(*example) for example in examples]),
     )
 

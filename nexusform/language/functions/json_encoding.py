@@ -31,7 +31,7 @@ from nexusform.values.typed_value import (
 )
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-# levels of a document: values are traversed recursively.
+# Levels of a document: values are traversed recursively.
 MAX_DEPTH: Final = 512
 _ESCAPES: Final = {
     ord("<"): "\\u003c",
@@ -105,7 +105,7 @@ _BEGINNINGS: Final = {
 def get_json_prefix(value_type: Type) -> str:
     """Return the common prefix of the JSON text of all values of a type, except null.
 
-    "" without one.
+    Return "" without a common prefix.
     """
     if value_type is STRING:
         return '"'

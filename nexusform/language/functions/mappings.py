@@ -146,9 +146,9 @@ def _merge_maps(*maps: Value) -> Value:
         return _build_unknown_merge(maps).add_marks(marks)
     merged: dict[str, Value] = {}
     for mapping in maps:
-        # null has no entries.
+        # Null has no entries.
         merged.update(mapping.raw or {})
-    # sorted by key.
+    # Sorted by key.
     result = build_object(merged)
     if is_map:
         return Value(shared_type, result.raw, marks)
@@ -163,7 +163,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
-            # null is empty.
+            # Null is empty.
             continue
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     _Network: TypeAlias = IPv4Network | IPv6Network
 
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
-# bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
+# Bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
 _MAPPED: Final = 96
 # As in other implementations, for equal results.
 _MAX_NEW_BITS: Final = 32
@@ -69,7 +69,7 @@ def _compute_host_address(prefix: str, number: Any) -> str:
     network = _parse_network(prefix)
     host = _require_whole_number(number, "hostnum", position=1)
     size = network.num_addresses
-    # negative numbers count from the end.
+    # Negative numbers count from the end.
     if not -size <= host < size:
         raise FunctionProblem(
             f"prefix of {network.prefixlen} does not accommodate a host numbered {host}"
@@ -151,7 +151,7 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
                 position,
             )
         size = 1 << (network.max_prefixlen - length)
-        # rounded up to a multiple of the size.
+        # Rounded up to a multiple of the size.
         first = -(-next_address // size) * size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""

@@ -91,7 +91,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
     Up to base 36 upper case equals lower case.
     """
-    # raises FunctionProblem unless it is a string.
+    # Raises FunctionProblem unless it is a string.
     _find_parse_integer_result_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:

@@ -95,7 +95,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
-        # plain: "(" of a group without a name.
+        # Plain: "(" of a group without a name.
         if name is not None or token["plain"]:
             names.append(name)
     return CompiledPattern(engine, tuple(names))
@@ -117,7 +117,7 @@ def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:
-            # empty, and right after the last one.
+            # Empty, and right after the last one.
             continue
         end = match.end()
         yield match
@@ -143,7 +143,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     names = pattern.names
     if not names:
         return Value(STRING, match.group())
-    # null for a group without a text.
+    # Null for a group without a text.
     groups = [Value(STRING, text) for text in match.groups()]
     # The type check allows no mixture of named and unnamed groups.
     if names[0] is None:
@@ -169,7 +169,7 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
     Raises FunctionProblem without one.
     """
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    # raises FunctionProblem for both named and unnamed groups.
+    # Raises FunctionProblem for both named and unnamed groups.
     _find_capture_type(compiled_pattern)
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:

@@ -125,7 +125,7 @@ def _remove_duplicates(sequence: Value) -> Value:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
     for item in sequence.raw:
-        # equal elements have equal keys.
+        # Equal elements have equal keys.
         unique_items.setdefault(compute_order_key(item), item)
     return Value(sequence.type, tuple(unique_items.values()))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # After expansion of aliases.
 MAX_NODES: Final = 200_000
-# columns of a line of a quoted string.
+# Columns of a line of a quoted string.
 _WIDTH: Final = 80
 _ESCAPES: Final = {
     0x00: "\\0",
@@ -145,7 +145,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         body = raw.rstrip("\n")
         line_ends = len(raw) - len(body)
         chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
-        # columns by which the caller indents the text.
+        # Columns by which the caller indents the text.
         lead = "2" if raw[0] in " \n" else ""
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
@@ -155,7 +155,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
             if column + len(raw) < _WIDTH
             else _render_long_text(raw, indent, column)
         )
-    # null, a bool, a number or an empty collection.
+    # Null, a bool, a number or an empty collection.
     return [render_json(value)]
 
 
@@ -359,7 +359,7 @@ class _YamlReader:
         if isinstance(self.events[self.index], yaml.AliasEvent):
             raise FixedProblem("an alias cannot be a mapping key", argument=0)
         key = self._parse_node(depth)
-        # aliases cannot refer to an anchor of a key.
+        # Aliases cannot refer to an anchor of a key.
         self.anchors = anchors
         return key
 
@@ -382,7 +382,7 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
     """Raise FunctionProblem for an explicit tag other than `!!kind`, the one of this kind of node.
 
-    "map", "seq".
+    Kinds are, for example, "map" and "seq".
     """
     if tag is not None and tag != _TAG + kind:
         raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
@@ -435,7 +435,7 @@ def _parse_plain_scalar(text: str) -> Value:
     # `0x` or `0o`.
     has_base_prefix = _HEXADECIMAL.match(text) or _OCTAL.match(text)
     if has_base_prefix and len(text) >= 500:
-        # fails: too many digits.
+        # Fails: too many digits.
         return parse_number(text)
     if has_base_prefix:
         # The base is that of its prefix.
@@ -444,7 +444,7 @@ def _parse_plain_scalar(text: str) -> Value:
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
-    # groups: date, time, zone; the last two may be missing.
+    # Groups: date, time, zone; the last two may be missing.
     moment = _TIMESTAMP.match(text)
     # A timestamp becomes text, completed to RFC 3339: a date alone is midnight in UTC.
     if moment is not None:

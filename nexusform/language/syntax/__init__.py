@@ -1,6 +1,6 @@
 """Syntax: tokens with positions, and the nodes of the tree."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "syntax_nodes": (
         "Attribute Block Body Call Expression ForObject ForTuple Index JsonBody JsonObject "

@@ -79,9 +79,9 @@ def count_clusters(text: str) -> int:
     if text.isascii():
         return len(text) - text.count("\r\n")
     clusters = 1
-    # regional letters in a row; two are one flag.
+    # Regional letters in a row; two are one flag.
     regional_count = 1 if ord(text[0]) in _REGIONAL else 0
-    # whether the current cluster is an emoji, so that a joiner may extend it.
+    # Whether the current cluster is an emoji, so that a joiner may extend it.
     is_emoji = _is_pictographic(text[0])
     for before, char in pairwise(text):
         is_regional = ord(char) in _REGIONAL
@@ -180,7 +180,7 @@ class CharacterPositions:
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
-                # columns start at 1.
+                # Columns start at 1.
                 line = self._line
                 column_zero = self._low - 1
                 start = Position(line, begin - column_zero, begin)
@@ -273,14 +273,14 @@ _PLAIN = re.compile(
 # Groups of _NORMAL by number: the kind of the token, "" for punctuation (its own kind), None for
 # one of varying kind.
 _GROUP_KINDS = (None, IDENT, NEWLINE, STRING, "", None, NUMBER, None, None, None, None, "", None)
-# groups of None above.
+# Groups of None above.
 _BRACE = 5
 _LINE_COMMENT = 7
 _BLOCK_COMMENT = 8
 _HEREDOC = 9
 _TEMPLATE = 10
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
-# invalid characters: a text with more of them is no configuration.
+# Invalid characters: a text with more of them is no configuration.
 _MAX_INVALID = 1_000
 _SPACE = " \t\n\v\f\r\x85\xa0"
 
@@ -413,7 +413,7 @@ class _Scanner:
                 continue
             if has_non_ascii and kind == IDENT:
                 offset = _find_name_end(text, offset)
-            # punctuation is its own kind.
+            # Punctuation is its own kind.
             kinds.append(kind or text[begin:offset])
             starts.append(begin)
             ends.append(offset)
@@ -456,7 +456,7 @@ class _Scanner:
                 self.invalid_count += 1
                 self.tokens.add(INVALID, begin, end)
                 if self.invalid_count > _MAX_INVALID:
-                    # skip the rest.
+                    # Skip the rest.
                     self.offset = len(self.text)
         return False
 
@@ -471,7 +471,7 @@ class _Scanner:
         if word == "~":
             self.tokens.add(word, begin, end)
             return False
-        # inside `${ }` or `%{ }`, with `sequence.braces` open braces of its own.
+        # Inside `${ }` or `%{ }`, with `sequence.braces` open braces of its own.
         if sequence is not None:
             if word == "{":
                 sequence.braces += 1
@@ -514,7 +514,7 @@ class _Scanner:
             mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
-            # group 2 is `${`, group 3 is `%{`.
+            # Group 2 is `${`, group 3 is `%{`.
             mode.line_start = False
             self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
             self.stack.append(_OpenTemplateSequence())

@@ -355,7 +355,7 @@ class TokenStream(Struct):
         Too many levels are a syntax error.
         """
         self.depth += 1
-        # raises `reach` to the level, if it is lower.
+        # Raises `reach` to the level, if it is lower.
         self.add_nesting_levels(max(self.depth - self.reach, 0))
 
     def add_nesting_levels(self, levels: int = 1) -> None:
@@ -407,7 +407,7 @@ def parse_exact_number(word: str) -> int | Decimal | None:
     return None
 
 
-# arguments: the problem, its first and last character.
+# Arguments: the problem, its first and last character.
 ReportEscape = Callable[[str, int, int], None]
 
 
@@ -456,7 +456,7 @@ def _decode_escape(escape: str) -> tuple[str, str]:
     # With all its digits.
     if len(escape) == {"u": 6, "U": 10}.get(selector):
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
-        # beyond Unicode, or half of a surrogate pair.
+        # Beyond Unicode, or half of a surrogate pair.
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
         return "", chr(code)

@@ -1,6 +1,6 @@
 """A simple scheduler for scoring: select the first node, by name, with enough free CPU and memory.
 
-Ignore taints.
+It ignores taints.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Controller:
     ) -> None:
         """Write the status of a placement with the messages of a hub when it is complete.
 
-        Before, the decision.
+        Before that, write the decision.
         """
         generation, number = placement["metadata"]["generation"], len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]

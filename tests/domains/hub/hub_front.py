@@ -137,7 +137,7 @@ class Front:
     def judge(self, deny: Callable[[Body], str] | None) -> None:
         """Let the webhook WEBHOOK deny writes of a fleet's objects with a reason.
 
-        None: let it not answer.
+        With the reason None, the webhook does not answer.
         """
         raise NotImplementedError
 

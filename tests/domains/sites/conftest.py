@@ -114,7 +114,7 @@ def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that writes a fleet into an empty working directory.
 
-    lon1, and the sites of a JSON file.
+    The fleet has lon1, and the sites of a JSON file.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")

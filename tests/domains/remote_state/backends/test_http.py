@@ -1,6 +1,6 @@
 """Tests of state over Terraform's HTTP protocol, beyond the contract of all backends.
 
-tests/contracts.
+The contract is in tests/contracts.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Fakes of Keystone, Heat and the Nova zones with the endpoints used by Tacker.
 
-Servers are records.
+Servers are only records.
 """
 
 from __future__ import annotations

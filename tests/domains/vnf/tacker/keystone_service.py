@@ -43,7 +43,7 @@ def run_command(path: Path, *words: str) -> None:
 def main() -> None:
     """Create keys, database and administrator, and serve until the process ends.
 
-    Password `secret`.
+    The password is `secret`.
     """
     directory, port = Path(sys.argv[1]), int(sys.argv[2])
     path, keys = directory / "keystone.conf", directory / "keys"
