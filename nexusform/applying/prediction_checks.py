@@ -356,8 +356,8 @@ def _verify_single_vm_predictions(
             # The rule always allows the tied machines, so a guess is correct, too: share and chance
             # are 1.
             count = len(prediction.tied_machines)
-            machines = format_first_items(prediction.tied_machines, _MAX_TIED)
-            names = f"one of {machines}" if count > 1 else machines
+            tied_machines = format_first_items(prediction.tied_machines, _MAX_TIED)
+            names = f"one of {tied_machines}" if count > 1 else tied_machines
             tie_text = f"{prediction.object} was predicted on {names}, {result}"
             is_correct = placement.machine in prediction.tied_machines
             yield VerifiedPrediction(

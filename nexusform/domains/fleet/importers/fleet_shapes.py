@@ -407,7 +407,8 @@ METADATA: Final = _make_object(
         "annotations": replace(_TEXTS, is_defaulted=True),
         **dict.fromkeys(
             (
-                "generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+                "generateName", "selfLink", "uid", "resourceVersion", "generation",
+                "creationTimestamp",
                 "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences",
                 "finalizers",
                 "managedFields",
