@@ -264,6 +264,13 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
+        # A new workspace.
+        if not self.stored.state.lineage:
+            from nexusform.workflow.runs.managed_sites import list_managed_site_warnings
+
+            diagnostics += list_managed_site_warnings(
+                result.plan, self.project.backend, self.project.workspace
+            )
         # For -refresh=false only: some internal plans give no reason, and a plan from the state has
         # its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
