@@ -127,9 +127,9 @@ _ALIASES: Final = {"metricSorter": "propertySorter"}
 
 
 class FleetDocument(Struct, frozen=True):
-    """Fleet object: arguments of its spec, their text locations, and findings.
+    """Fleet object: the arguments of its spec, with their locations and findings.
 
-    `findings` cover some parts.
+    It has the text locations of the parts of the arguments, and the parts covered by `findings`.
     """
 
     name: str = ""
@@ -517,9 +517,9 @@ class _FleetObjectReader:
         return "" if intended_name in part.node.data else intended_name
 
     def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
-        """Return the items of a list, or a mapping as its only item (a correction).
+        """Return the items of a list, or a mapping as its only item; [] if rejected.
 
-        [] if rejected.
+        A mapping in place of a list is a correction.
         """
         items_shape = shape.items
         assert items_shape is not None

@@ -1,6 +1,6 @@
-"""Hub objects as listed by `kubectl get`, read as placements with bindings and resources.
+"""Conversion of hub objects as listed by `kubectl get`.
 
-Also policies, and the managers of objects.
+The result: placements with bindings, policies and resources, and managers of objects.
 
 Sources: KubeFleet's apis/placement/v1beta1 (bindings, snapshots); labels and annotations of Flux
 and Argo CD.
@@ -99,8 +99,8 @@ class ObservedResourceSnapshot(Struct, frozen=True):
 class ObservedPlacement(Struct, frozen=True):
     """Observed placement: its object, bindings by cluster, policy and resource snapshots.
 
-    `policy` is the index of its latest policy snapshot, None if not set. The latest resource
-    snapshot is the last.
+    The index, the policy (None: not set) and N are those of its latest policy snapshot. The latest
+    resource snapshot is the last one.
 
     `policy_index` None: no policy snapshot was captured. `captured_count`: number of captured
     bindings, readable or not. `rejections`: reasons of clusters not picked by the last scheduling.
@@ -443,7 +443,7 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
     """Return the name of the placement of an object created by a hub.
 
-    By its label, or else by its own name.
+    The object's label decides, or else its own name.
     """
     label_value = manifest.labels.get(_PARENT)
     if label_value:

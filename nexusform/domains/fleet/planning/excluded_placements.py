@@ -60,10 +60,7 @@ class _ExclusionContext(Struct, frozen=True):
         return "its node does not exist" if node and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
-        """Return why the member of a binding is missing or removed by this plan.
-
-        "" if it stays.
-        """
+        """Return why the member of a binding is missing, or removed by this plan; "" if not."""
         if member in self.removed_members:
             return f"its member is removed from the fleet, and {self.reason}"
         return "its member is not in the fleet" if self.is_member_missing(member) else ""

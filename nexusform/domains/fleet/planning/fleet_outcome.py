@@ -106,9 +106,9 @@ def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[Reje
 def build_observed_bindings(
     placements: Iterable[PlacementPlan],
 ) -> Iterator[tuple[Address, Mapping[str, Any]]]:
-    """Yield the attribute `bindings` of each placement found on a hub.
+    """Yield the attribute `bindings` of each placement found on a hub, before the plan.
 
-    As observed before the plan.
+    The bindings are those observed before the plan.
     """
     for placement in placements:
         # {} if not found on a hub.
@@ -508,7 +508,7 @@ def _warn_old_property_name(
 ) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property.
 
-    Only if no member has the property by this name.
+    The warning requires that no member has the property by this name.
     """
     policy = placement.spec.configuration.effective_policy
     # Nothing to rename.

@@ -123,7 +123,7 @@ def _collect_contenders(
 ) -> dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]]:
     """Return the placements that want each of these objects, by cluster and object.
 
-    In the order of placements.
+    They are in the order of placements.
     """
     contenders: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     # `reached`: the clusters changed by its rollout.
@@ -225,9 +225,9 @@ def _list_shared_objects_of_placement(
 def _explain_takeover_failure(
     contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload
 ) -> str:
-    """Return the hub's message if a placement cannot take over an object of the cluster.
+    """Return the hub's message if a placement cannot take over an existing object, else "".
 
-    Else "".
+    The object exists on the cluster.
 
     `existing` is the manifest of an object added directly, or an observed workload. The apply
     strategy decides with its `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal

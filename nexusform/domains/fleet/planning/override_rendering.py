@@ -131,9 +131,10 @@ class OverrideIndex:
 def select_overrides(
     overrides: Iterable[FleetOverride], manifests: Sequence[Manifest], labels: Mapping[str, str]
 ) -> tuple[FleetOverride, ...]:
-    """Return the overrides that select any of the objects and have a rule for a cluster.
+    """Return the overrides that select any of the objects and match a cluster.
 
-    By the labels of the cluster.
+    Such an override has a selector for any of the objects, and a rule for a cluster with these
+    labels.
 
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
@@ -393,9 +394,9 @@ def _apply_object_overrides(
 def _list_matching_rules(
     manifest: Manifest, overrides: Iterable[FleetOverride], labels: Mapping[str, str]
 ) -> Iterator[tuple[FleetOverride, OverrideRule]]:
-    """Yield the overrides of an object with their rules for a cluster, in order.
+    """Yield the overrides of an object in order, each with its rules for these labels.
 
-    By the labels of the cluster.
+    The rules are those for a cluster with these labels.
     """
     for override in overrides:
         if is_any_affected(override, (manifest,)):

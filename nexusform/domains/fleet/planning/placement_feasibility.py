@@ -436,7 +436,7 @@ def _list_clusters_with_capacity(
 ) -> list[str]:
     """Return the unselected clusters with capacity for a placement, up to a limit.
 
-    On their present nodes.
+    The capacity is that of their present nodes.
 
     Those with capacity for most replicas come first.
     """

@@ -96,7 +96,7 @@ class PlacementIterations(Struct):
     ) -> dict[Address, tuple[Rejection, ...]]:
         """Return the rejections of clusters without a binding, by placement.
 
-        For members after the last iteration.
+        They are for the members after the last iteration.
         """
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
@@ -190,7 +190,7 @@ def _plan_rejoining_members(
 def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
     """Remove the bindings of a placement to members that left.
 
-    Even those kept by a blocked rollout.
+    Even bindings kept by a blocked rollout are removed.
     """
     placement.rejoining_members = frozenset(
         collect_clusters(placement.spec.prior_bindings) & rejoining
@@ -399,9 +399,9 @@ def _find_clusters_losing_pods(
     clusters_with_objects: AbstractSet[str],
     iterations: PlacementIterations,
 ) -> Iterator[str]:
-    """Yield the clusters with pods of a placement in state that this plan removes.
+    """Yield the clusters with pods of a placement in state that this plan affects.
 
-    Or re-creates.
+    This plan removes or re-creates these pods.
     """
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         # The placement is replaced, or its binding is released, even if a new one follows.

@@ -321,7 +321,7 @@ class PlacementPlan(Struct):
     def has_changes(self) -> bool:
         """Whether this plan changes a binding or the resources of a cluster.
 
-        Also by other owners of objects.
+        Changes by other owners of objects count, too.
         """
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
@@ -522,7 +522,7 @@ class PlacementPlan(Struct):
     def clusters_failing_apply(self) -> frozenset[str]:
         """Clusters with a binding and a failure to apply.
 
-        By configuration, or as reported by a hub.
+        The failure is configured, or reported by a hub.
         """
         # No evidence of an apply failure.
         failed_overrides = self.current.applied.failed_clusters
@@ -552,7 +552,7 @@ class PlacementPlan(Struct):
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated override snapshots.
 
-        None if no rollout to the `latest` resource snapshot starts.
+        There are none if no rollout to the `latest` resource snapshot starts.
 
         It starts for an override naming the placement, a changed strategy, an eviction, a retry by
         the hub, a new or removed binding, or new resources. Other overrides start no rollout.

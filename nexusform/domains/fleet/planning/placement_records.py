@@ -130,9 +130,9 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
-    """Read the applied resources of a placement in state from its private data.
+    """Read the applied resources from the private data of a placement in state.
 
-    `note` is the data. Only for the clusters of `bindings` with resources.
+    `note` is the private data. The result is for the clusters of `bindings` with resources.
 
     Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
     """
@@ -429,9 +429,9 @@ def read_scheduling(
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:
-    """Return the result of an eviction as recorded by its placement.
+    """Return the result of an eviction, as recorded in `evictions` of its placement.
 
-    In the attribute `evictions`.
+    `evictions` is an attribute of the placement.
     """
     return {
         "name": name,

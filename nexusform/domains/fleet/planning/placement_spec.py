@@ -199,10 +199,9 @@ def build_placement_spec(
     configuration: FleetPlacement,
     observed_attributes: Mapping[str, Any] = NOT_OBSERVED,
 ) -> PlacementSpec:
-    """Build the specification of an instance.
+    """Build the specification of an instance from its configuration and its state.
 
-    From its configuration, its state and `observed_attributes`, which are read from a hub and have
-    priority over the state.
+    `observed_attributes`, read from a hub, have priority over the state.
 
     A re-created placement starts without state.
     """

@@ -1,6 +1,6 @@
-"""Hub objects of a plan, in state and after it.
+"""Hub objects of a plan, in state and after the plan.
 
-Manifests, overrides, budgets, evictions and runs.
+They are manifests, overrides, budgets, evictions and runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -216,7 +216,8 @@ class PlannedHub(Struct, dict=True):
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
         """Return the objects added to members' clusters without a placement.
 
-        By member and identity of the object: the address of its block, and the object.
+        The result is by member and identity of the object: the address of its block, and the
+        object.
 
         Blocks name a cluster by its id, or else by its member.
         """
@@ -234,7 +235,7 @@ class PlannedHub(Struct, dict=True):
     def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
         """Add the objects of a manifest to its cluster, or else to the hub.
 
-        Also the findings about its envelopes.
+        The findings about its envelopes are added, too.
         """
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append(

@@ -275,9 +275,9 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
 def _adjust_for_apply_strategy(
     placement: PlacementPlan, cluster: str, progress: ClusterProgress
 ) -> ClusterProgress:
-    """Return the progress with unknown conditions.
+    """Return the progress, adjusted to an apply strategy that is not distributed yet.
 
-    Used if a staged run has not distributed the apply strategy yet.
+    Its conditions are unknown if a staged run has not distributed the strategy yet.
     """
     apply = placement.spec.find_apply_strategy(cluster)
     # Not known, or distributed by this plan.

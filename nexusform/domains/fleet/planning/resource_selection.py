@@ -167,7 +167,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
     """Return the indexes of selectors without a match.
 
-    In the placement's own namespace, or in a selected one.
+    A match is in the placement's own namespace or a selected one.
     """
     namespaces = collect_namespace_names(objects) | {placement.namespace}
     empty_selectors = []
@@ -334,10 +334,7 @@ class SnapshotStore:
         return AppliedResources(self.snapshots).find_snapshot(index)
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
-        """Return the resources of a snapshot for a cluster.
-
-        None without such a snapshot or member.
-        """
+        """Return the resources of a snapshot for a cluster; None without snapshot or member."""
         # fixed at the start of a run.
         locked_index, renderer = self._locked_renderers.get(cluster, (None, None))
         if renderer is not None and locked_index == index:

@@ -241,9 +241,9 @@ def _get_captured_overrides(
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
-    """Return the bound clusters that snapshot `index` would change.
+    """Return the bound clusters to be changed by applying snapshot `index`.
 
-    With the present overrides.
+    The present overrides are used.
     """
     pairs = _pair_current_and_new_resources(comparison, index)
     return [
@@ -256,7 +256,7 @@ def _pair_current_and_new_resources(
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
     """Yield each bound cluster, its current resources, and those of snapshot `index`.
 
-    With the present overrides.
+    The resources of the snapshot have the present overrides.
     """
     for binding in comparison.spec.prior_bindings:
         current = comparison.applied.on_cluster.get(binding.cluster)

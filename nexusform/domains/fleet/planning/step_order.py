@@ -160,9 +160,9 @@ class _ChangedIndex:
             yield from self._by_identity[identity]
 
     def find_positions(self, kind: type, *placements: str) -> Iterator[int]:
-        """Yield the positions of the changed objects of a class.
+        """Yield the positions of the changed objects of a class for these placements (keys).
 
-        For any of these placements (keys).
+        An object for any of the placements counts.
         """
         for key in placements:
             yield from self._by_placement.get((kind, key), ())
@@ -173,7 +173,7 @@ def _find_awaited_steps(
 ) -> Iterator[int]:
     """Yield the positions of the steps to complete before the step of a changed object.
 
-    For the placement of the rollout.
+    They are for the placement of the rollout.
 
     A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
     follow it.
@@ -221,9 +221,9 @@ def _find_awaited_steps(
 def _find_inputs_of_run(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the steps for the objects that a hub reads when it starts a run.
+    """Yield the steps for the objects that a hub reads to start or continue a run.
 
-    Or when it continues one after an approval.
+    A run continues after an approval.
 
     A run also follows the earlier runs of the placement completed by this plan.
     """
@@ -250,9 +250,10 @@ def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride
 
 
 def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield the steps with an effect on the clusters of a rollout by content or override.
+    """Yield the steps with an effect on the clusters of a rollout.
 
-    New labels of members, and the switch of the placement to staged runs.
+    Content or an override starts the rollout. The steps are new labels of members, and the switch
+    of the placement to staged runs.
     """
     # "" is no placement.
     if rollout.placement:
@@ -296,7 +297,7 @@ def compute_step_order(
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
     """Return the addresses to complete before the step of each changed object, and warnings.
 
-    For objects that may wait.
+    Only the changed objects that may wait are in the result.
 
     Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are
     about overrides created after the start of a rollout.
@@ -410,9 +411,9 @@ class _RolloutIndex:
         return ranks
 
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
-        """Return the placements with the content of a changed manifest or override.
+        """Return the placements with the content of a changed manifest, or of an override.
 
-        In the order of `ordered_placements`.
+        They are in the order of `ordered_placements`.
 
         A rank is the position of a placement there; placements not in it are left out.
         """
@@ -536,9 +537,9 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the fleet objects with a step in this plan, with both versions.
+    """Yield the fleet objects with a step in this plan, in planning order.
 
-    In planning order, before and after the step.
+    Each comes with the versions before and after the plan.
     """
     for position, instance in enumerate(instances):
         # None: not a fleet object.

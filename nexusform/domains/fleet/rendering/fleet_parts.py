@@ -404,9 +404,9 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
 
 
 def render_pods_part(plan: Plan) -> Part:
-    """Render the pods affected by the plan, of fleets and of sites without one.
+    """Render the pods affected by the plan; None without any.
 
-    None without any.
+    The pods are those of fleets and of sites without one.
     """
     return render_pods([row for row in plan.placements if row.kind == POD])
 
@@ -534,9 +534,9 @@ def _render_lines(matrix: FleetMatrix, cluster_offsets: Mapping[str, int]) -> li
 
 
 def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
-    """Render one cell: coloured by the change of the binding.
+    """Render one cell: coloured by the change of the binding, or white.
 
-    Without a binding it is white, with the rejection.
+    A white cell has no binding and shows the rejection.
     """
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")

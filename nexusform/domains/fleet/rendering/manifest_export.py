@@ -276,9 +276,9 @@ def _is_argument_needed(
 
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that differ from their defaults, in the API's form.
+    """Return the arguments different from their defaults as a body in the API's form.
 
-    With nested blocks.
+    Nested blocks are part of the body.
 
     Names become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes
     `clusterSelectorTerms`.

@@ -208,7 +208,7 @@ def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
 def _build_table(explanation: PlacementExplanation) -> Table:
     """Build a row per cluster, with ranks, scores and batches.
 
-    Ranks and scores if there are any, batches if there are several.
+    Ranks and scores are shown if there are any, batches if there are several.
     """
     clusters = explanation.clusters
     if all(cluster.affinity_score is None for cluster in clusters):  # no PickN
@@ -339,7 +339,7 @@ def _describe_batch_and_rank(
 ) -> Iterator[str]:
     """Yield the batch that picked a cluster, and its rank compared with the last pick.
 
-    Only if there are several batches.
+    The batch is given only if there are several.
     """
     # One batch per scheduling cycle.
     if cluster.batch is not None and len(explanation.batches) > 1:

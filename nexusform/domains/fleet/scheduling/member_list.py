@@ -211,9 +211,9 @@ class BindingTable:
 
     @property
     def current(self) -> Mask:
-        """Bit mask of members with a Scheduled or Bound binding.
+        """Bit mask of members with a Scheduled or Bound binding under the present policy.
 
-        Under the present policy snapshot.
+        The policy is the present policy snapshot.
         """
         return self.scheduled | self.bound
 

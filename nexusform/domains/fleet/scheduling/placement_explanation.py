@@ -429,9 +429,9 @@ def _compute_scores(
 def _compute_preference(
     term: PreferredTerm, member_list: MemberList, position: int
 ) -> PreferredTermScore:
-    """Return the points of a member from one preferred term.
+    """Return the points of a member from one preferred term, with its sorting property.
 
-    With the sorting property if it has one.
+    The property is there only if the term has one.
     """
     single_policy = Policy(preferred_terms=(term,))
     scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)

@@ -434,9 +434,9 @@ def _build_cluster_status(
 def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """Yield a status without a name for each missing cluster, with a rejection reason.
+    """Yield a status without a name for each missing cluster of a PickN or PickFixed.
 
-    Of a PickN or PickFixed.
+    Each has a rejection reason.
     """
     requested_count = policy.count_requested_clusters(number) or 0
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))

@@ -59,9 +59,9 @@ class Readiness(Struct, frozen=True):
 
 
 class RolloutWave(Struct, frozen=True):
-    """Clusters with a binding deleted, updated in place or bound at once.
+    """Clusters with a binding deleted, updated in place or bound; then a wait in seconds.
 
-    Then a wait in seconds.
+    The bound ones are bound at once.
     """
 
     deleted_clusters: tuple[str, ...]
@@ -168,9 +168,9 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the resources of `resource_snapshot`.
+    """Simulate waves until all clusters have the resources, or the rollout is blocked.
 
-    That is the latest. Or until the rollout is blocked.
+    The resources are those of `resource_snapshot` (the latest).
 
     `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters
     are ready.

@@ -167,9 +167,9 @@ def _apply_filters(
     member_list: MemberList,
     binding_masks: BindingMasks,
 ) -> FilterResult | CycleAbort:
-    """Return the result extended by these filters.
+    """Return the result extended by these filters, or the first abort.
 
-    Or the abort of the first one unable to decide.
+    The abort is that of the first filter unable to decide.
     """
     eligible = start.eligible
     rejected_by_rule = list(start.rejected_by_rule)

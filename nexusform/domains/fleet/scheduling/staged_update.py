@@ -185,7 +185,7 @@ def _select_clusters(
 ) -> list[str] | RunProblem:
     """Return the picked members with labels selected by a stage.
 
-    None if the stage has no selector.
+    There are none if the stage has no selector.
     """
     if stage.label_selector is None:
         return []

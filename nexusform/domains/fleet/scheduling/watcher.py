@@ -177,7 +177,7 @@ def enqueue_placements(
 ) -> dict[str, tuple[MemberChange, ...]]:
     """Return the changes between two member lists that queue placements for scheduling.
 
-    By key of the placement.
+    The result is by key of the placement.
 
     Changes are in the order of member names. Placements not queued are missing.
     """

@@ -91,7 +91,7 @@ def build_problems(
 ) -> list[Problem]:
     """Return findings as problems at their arguments, or at lines of a `document`.
 
-    Unless they are reported there already.
+    Problems reported at the document already are left out.
     """
     problems = []
     for finding in findings:

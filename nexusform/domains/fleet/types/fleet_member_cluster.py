@@ -156,9 +156,9 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_usage_texts(attributes: Values) -> Iterator[dict[str, str]]:
-    """Yield the total, allocatable and available amounts of the resources block.
+    """Yield the total, allocatable and available amounts of the resources block, by name.
 
-    By resource name.
+    The names are those of resources.
     """
     for name in ("total", "allocatable", "available"):
         yield convert_text_map(_remove_nulls(get_mapping(attributes, "resources", name)))

@@ -1,6 +1,6 @@
 """data kubernetes_manifests: hub objects in files and directories, by kind.
 
-For use with for_each.
+They are for use with for_each.
 """
 
 import json

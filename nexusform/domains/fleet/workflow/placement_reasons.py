@@ -113,7 +113,7 @@ def _explain_at_decision_time(
 ) -> PlacementExplanation:
     """Return the explanation of this plan's last picks, or else of the present state.
 
-    With the current bindings.
+    The current bindings are part of it.
     """
     decision_bindings, decision_members = placement.scheduling.cycle_start or (
         placement.bindings,

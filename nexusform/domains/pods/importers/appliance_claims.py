@@ -33,9 +33,9 @@ class ClaimOwner(Struct, frozen=True):
 
 
 class ApplianceClaim(Struct, frozen=True):
-    """Claim on the appliance: the requested bytes and the capacity of its volume.
+    """Claim on the appliance: the requested bytes, and the capacity of its volume.
 
-    None: the amount is unreadable, or the capacity unknown.
+    The bytes are None if unreadable, the capacity is None if unknown.
 
     `is_bound`: whether it has a volume; None if not observed.
     """

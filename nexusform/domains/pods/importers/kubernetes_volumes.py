@@ -1,7 +1,7 @@
-"""Claims of a pod, and the nodes from which their volumes are reachable.
+"""Claims of a pod and the nodes from which their volumes are reachable.
 
-As far as manifests show it. Also the volumes and claims of a cluster for the volume binder
-(domains/pods/scheduling/volume_binder.py).
+Both are known as far as manifests show them. The module also has the volumes and claims of a
+cluster for the volume binder (domains/pods/scheduling/volume_binder.py).
 
 Sources: kubernetes pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions}.
 Unknown facts (an undefined claim or class, a volume created before its pod) are warnings.
@@ -409,7 +409,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
     """Return the template of a claim such as data-web-0.
 
-    None unless its StatefulSet (web) has a pod of this ordinal.
+    The result is None unless its StatefulSet (web) has a pod of this ordinal.
     """
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
@@ -718,7 +718,7 @@ def _complete_claim_of_unknown_class(
 ) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object.
 
-    None if its volume is unknown (reported).
+    The result is None if its volume is unknown (reported).
 
     Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free
     volume, its pods stay Pending. Unless all classes are known, the named class may exist: the

@@ -328,9 +328,9 @@ class _WorkloadReader(Struct):
         )
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
-        """Return a manifest with live fields of other managers, and warn of unknown owners.
+        """Return a manifest with live fields of other managers, and warn.
 
-        Also return whether it has fields of unknown owners.
+        The second result is whether it has fields of unknown owners.
         """
         live = self.live_workloads.get(manifest.workload_key, LiveWorkload(manifest.workload_key))
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))

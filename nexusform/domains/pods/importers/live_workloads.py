@@ -321,8 +321,8 @@ def merge_live_fields(
 ) -> tuple[Manifest, set[str]]:
     """Return a manifest with the live fields it leaves to other managers.
 
-    The replicas set by an autoscaler are an example. Also return the names of fields of unknown
-    managers: they may stay or not.
+    An example is the replicas set by an autoscaler. The second result has the names of fields of
+    unknown managers: they may stay or not.
 
     `previous` is the manifest applied before: the apply removes its fields, unless another manager
     than kubectl is known to own them.
@@ -458,7 +458,7 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
     """Return the value at a path of fields and list items.
 
-    None if a part of the path is missing.
+    The result is None if a part of the path is missing.
     """
     for step in path:
         value = (

@@ -515,7 +515,7 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
 def _sum_requested(containers: Iterable[Any], name: str) -> int:
     """Return the amount of a resource in containers.
 
-    Of each its request, else its limit, else 0.
+    Of each its request counts, else its limit, else 0.
     """
     total = 0
     for container in containers:

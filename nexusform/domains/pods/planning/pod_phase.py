@@ -205,9 +205,9 @@ class PodPhase(PodsByCluster):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of a placement on a cluster, and return their locations.
+        """Place the pods of a placement on a cluster, and return the location of each pod.
 
-        By workload and name.
+        The locations are by workload and name.
 
         `prior_workloads` are the pods in state. If it is empty, but there are existing pods, the
         object is re-created: these are removed first. `previous` are the former manifests, if other
@@ -461,10 +461,7 @@ class PodPhase(PodsByCluster):
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
-        """Set the current spec on pods in state with an unchanged template.
-
-        Or an unknown one (None).
-        """
+        """Set the current spec on pods in state with an unchanged or unknown template (None)."""
         for workload in object_pods.workloads:
             prior_template = object_pods.prior_templates.get(workload.key)
             if prior_template in (None, workload.pod.template):
@@ -672,9 +669,9 @@ class PodPhase(PodsByCluster):
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
-        """Return the predicted pods of an object, cluster by cluster.
+        """Return the predicted pods of an object with this name, cluster by cluster.
 
-        Each with the input of their prediction.
+        They come with their prediction's input.
         """
         planned_pods: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
@@ -719,9 +716,9 @@ class PodPhase(PodsByCluster):
         return all(outcome.is_certain for outcome in outcomes)
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
-        """Build the input to predict a cluster's objects again, from its pods after this plan.
+        """Build the input to predict all objects on a cluster again, after this plan.
 
-        Only pods on nodes count.
+        The input has the cluster's pods on nodes after this plan.
         """
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
         workloads = chain.from_iterable(item.workloads for item in objects)

@@ -230,7 +230,7 @@ def _sample_changed_pods(
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative than in the plan.
 
-    Each with its node there, "" for none.
+    Each has its node there ("" for none).
 
     `by_workload` has the outcomes of the plan. If more pods than in the plan are placed at random,
     the alternative is predicted again with further `seeds`. These further predictions count only
@@ -261,7 +261,7 @@ def _find_moved_pods(
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction.
 
-    Each with its node there, "" for none.
+    Each has its node there, "" for none.
     """
     alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
@@ -281,7 +281,7 @@ def _find_moved_numbered_pods(
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods with another result in the other prediction.
 
-    Each with its node there, or "another template".
+    Each has its node there, or "another template".
     """
     others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
@@ -298,7 +298,7 @@ def _find_pods_removed_in_one_prediction(
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the existing pods removed in one of two predictions only.
 
-    Each with its node in the other, "" for none.
+    Each has its node in the other ("" = none).
     """
     removed_numbers = _collect_removed_numbers(outcomes)
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
@@ -319,9 +319,9 @@ def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
 def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods in excess on a node compared with the other prediction.
+    """Yield the pods in excess on a node compared with the other prediction (`others`).
 
-    Each with its node there (`others`).
+    Each has its node there.
 
     Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1
     in the other prediction, one of the two pods is in excess, and its other node is n1. The node is
@@ -379,9 +379,9 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 def _list_scenarios_with_arrival_orders(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield `samples` scenes with other orders of arrival and random choices.
+    """Yield `samples` scenes with other orders of arrival and other random choices.
 
-    Each with the condition as text.
+    Each has the condition as text.
 
     In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a
     random time. Some evicted pods (victims) hold their capacity until all pods have arrived (slow),
@@ -601,9 +601,9 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
-    """Return whether all pods of the current template are stuck.
+    """Return whether all pods of the current template are stuck for permanent reasons.
 
-    Also return all pods that are stuck for permanent reasons.
+    All pods of the template must be stuck, and all stuck pods for permanent reasons.
     """
     has_other_reason = any(
         pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods
@@ -677,7 +677,7 @@ def _list_scenarios_with_newer_version(
 ) -> Iterator[_Alternative]:
     """Yield the scene under the version with other balance scores.
 
-    Only if the version is unknown and samples suffice.
+    There is one only if the version is unknown and samples suffice.
     """
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)

@@ -188,10 +188,7 @@ class ClaimedDevices:
     def _find_free_devices(
         self, claims: Iterable[DeviceClaim], node: Node
     ) -> DeviceAllocation | None:
-        """Return free devices of a node for every unallocated claim.
-
-        None if some claim finds none.
-        """
+        """Return free devices of a node for every unallocated claim; None if a claim finds none."""
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
         # admin access leaves it free.

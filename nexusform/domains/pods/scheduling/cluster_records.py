@@ -432,9 +432,9 @@ class PodSpec(Struct, frozen=True):
 
     @property
     def has_own_claims(self) -> bool:
-        """Whether pods of this spec have claims of their own.
+        """Whether pods of this spec have claims of their own, for volumes or devices.
 
-        For volumes or devices, so each may need other nodes.
+        Then each pod may need other nodes.
         """
         return bool(self.claims or self.device_claims)
 

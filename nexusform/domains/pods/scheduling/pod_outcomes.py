@@ -306,10 +306,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
 def _compute_pod_limits(
     scheduler: PodSpecScheduler, nodes: Iterable[int], further: int
 ) -> dict[int, int]:
-    """Return how many further pods of the spec each of these nodes can take.
-
-    By free capacity.
-    """
+    """Return how many further pods of the spec each node can take by its free capacity."""
     spec = scheduler.group.spec
     cache = scheduler.cache
     # Each node has its own amounts of these.

@@ -515,7 +515,7 @@ class PodPredictor:
     ) -> Generator[str, None, dict[int, PodVerdict]]:
         """Place the requested pods of a workload, and return the verdicts by number.
 
-        By number or by arrival.
+        The pods are placed by number or arrival.
 
         Yield the workload key before each pod, so that the caller may place pods of other workloads
         in between. An ordered workload creates no pod after one without a node, or after a stuck
@@ -703,10 +703,7 @@ class PodPredictor:
         return has_moved
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
-        """Evict an unmanaged pod after its tolerationSeconds.
-
-        Return whether it leaves its node.
-        """
+        """Evict an unmanaged pod after its tolerationSeconds; return whether it leaves its node."""
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
             # Its node is unknown, or it was evicted already.
             return False

@@ -193,9 +193,9 @@ class PodSpecScheduler:
         )
 
     def find_rejection(self, node: int) -> Rejection | None:
-        """Return the first rejection of a node in kube-scheduler's order.
+        """Return the first rejection of a node; None if it is feasible.
 
-        None if it is feasible.
+        The order is that of kube-scheduler.
         """
         return next(self.list_rejections(node), None)
 

@@ -111,7 +111,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning if the next rolling update would be blocked.
 
-    By anti-affinity, or by missing capacity for surge.
+    Anti-affinity or missing capacity for surge would block it.
     """
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
@@ -289,9 +289,9 @@ def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
 
 
 def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
-    """Return the requirements unmet on every node, else another reason.
+    """Return the requirements unmet on every node, else other reasons.
 
-    Else one about the pod alone, else those of nodes.
+    The other reasons are one about the pod alone, else those of nodes.
     """
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet:
@@ -328,7 +328,7 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for uncreated pods.
 
-    Unless the warning about a blocked rollout covers them.
+    There is none if the warning about a blocked rollout covers them.
     """
     count = context.forecast.uncreated
     replicas = context.forecast.replicas
@@ -543,9 +543,9 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
 
 
 def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning if all pods are in one rack.
+    """Yield a warning if all pods are in one rack, although another could take some.
 
-    Only if workers of another rack could take some.
+    Workers of the other rack have capacity.
     """
     racks = {node.rack for node in context.nodes if node.rack}
     racks_known = all(
@@ -685,9 +685,9 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys missing on workers.
+    """Yield warnings about topology keys of rules missing on feasible workers.
 
-    On all feasible ones, or for anti-affinity on some.
+    The keys are missing on all of them, or for anti-affinity on some.
     """
     # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))

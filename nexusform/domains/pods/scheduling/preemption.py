@@ -395,9 +395,9 @@ def list_applied_budgets(
     pods: Iterable[ExistingPod],
     existing_pods: Sequence[ExistingPod],
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets that limit the eviction of some of `pods`.
+    """Yield the budgets limiting the eviction of some of `pods`.
 
-    Each with the number of evictions it allows now.
+    Each has the number of evictions it allows now.
 
     `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they
     allow 0. No budget limits an unready pod while enough others are ready, or if the budget has

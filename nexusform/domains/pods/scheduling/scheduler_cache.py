@@ -140,9 +140,10 @@ class SchedulerCache:
         return group
 
     def _index_affinity_terms(self, group: PodSpecGroup) -> None:
-        """Index a group by label pairs required by its terms.
+        """Index a group by the label pairs of its terms, or for all pods.
 
-        For all pods if a term requires none.
+        The pairs are those required by its terms. The group is for all pods if a term requires
+        none.
         """
         pairs: set[tuple[str, str]] = set()
         for term in group.spec.affinity_terms:
@@ -216,9 +217,9 @@ class SchedulerCache:
         ]
 
     def _list_candidates(self, selector: LabelSelector | None) -> Iterable[PodSpecGroup]:
-        """Return the groups that a selector could select.
+        """Return the groups a selector could select.
 
-        Found by one of its label pairs, else all groups.
+        They are found by one of its label pairs, else all groups are returned.
         """
         pairs = list_alternative_labels(selector)
         if pairs is None:

@@ -64,7 +64,7 @@ class SchedulerVersionDifference(Struct, frozen=True):
 def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
     """Return a new pod as read by the scheduler of this version.
 
-    Without uncertain differences (`is_in`: None).
+    Uncertain differences (`is_in`: None) are left out.
     """
     for difference in VERSION_DIFFERENCES:
         if difference.is_affected(spec) and difference.is_in(version):
@@ -75,7 +75,7 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
     """Return whether an unknown version may change the decision on a pod.
 
-    It depends on the number of feasible nodes.
+    The pod has this many feasible nodes.
     """
     for difference in VERSION_DIFFERENCES:
         if difference.is_repeated and not version:

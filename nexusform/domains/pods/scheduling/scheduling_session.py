@@ -163,9 +163,9 @@ class SchedulingSession:
                     cells.reserve(pod.spec)
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
-        """Record a pod on its node as a possible victim of preemption.
+        """Record a pod on its node, with its volumes and devices.
 
-        With its volumes and devices.
+        It becomes a possible victim of preemption.
         """
         self._pods_by_node[node_index][pod.identity] = pod
         self._attached_volumes.update_attached_volumes(
@@ -257,9 +257,9 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Choose the node of the pod `number` of a workload and start it there.
+        """Choose the node of the pod `number` of a workload, start it, and return its verdict.
 
-        Return its verdict.
+        The pod starts on the chosen node.
         """
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
@@ -324,7 +324,7 @@ class SchedulingSession:
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
         """Return the first kind of unknown facts that may change a decision.
 
-        "" if all are known.
+        The result is "" if all are known.
         """
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
@@ -512,9 +512,9 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node.
+        """Evict pods of lower priority for one without a feasible node; return its verdict.
 
-        Start it there, and return its verdict.
+        The pod starts on the node freed by the evictions.
 
         The result is None if no eviction helps. The pod stays Pending while its victims terminate
         slowly. If kubelet rejects the pod, it is Failed, and no pod is evicted.
@@ -563,9 +563,9 @@ class SchedulingSession:
         victims: Sequence[PreemptionVictim],
         is_certain: bool,
     ) -> PodVerdict:
-        """Reserve a node for the preemptor until its victims terminate.
+        """Reserve a node for the preemptor of these victims, and return its verdict (Pending).
 
-        Return its verdict (Pending).
+        The node is reserved until the victims terminate.
         """
         self._nominated_groups.setdefault(node, []).append(scheduler.group)
         for victim in victims:

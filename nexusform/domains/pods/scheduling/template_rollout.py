@@ -223,7 +223,7 @@ class _PodReplacement(Struct, frozen=True):
     def replace_with_surge(self) -> None:
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`.
 
-        In rounds until all are replaced.
+        Rounds follow until all are replaced.
 
         A round first creates new pods, then deletes old ones. If a round changes nothing, the
         rollout is blocked.
@@ -289,9 +289,9 @@ class _PodReplacement(Struct, frozen=True):
         return 1 if timing > 1 and crc32(text.encode()) % 2 else sys.maxsize
 
     def _remove_ready_old_pods(self, most_changes: int) -> int:
-        """Delete at most `most_changes` ready old pods within max unavailable.
+        """Delete at most `most_changes` ready old pods, and return their number.
 
-        Return their number.
+        Max unavailable is the other limit.
         """
         workload = self.workload
         state = self.state
@@ -304,9 +304,9 @@ class _PodReplacement(Struct, frozen=True):
         return self._remove_first_pods(ready_pods, min(removable_count, most_changes))
 
     def _remove_first_pods(self, pods: Sequence[ExistingPod], maximum: int) -> int:
-        """Delete the first of these old pods in the order of removal.
+        """Delete the first of these old pods, at most `maximum`, and return their number.
 
-        At most `maximum`. Return their number.
+        The first ones are those in the order of removal.
         """
         now = self.session.cluster.observation_time
         removed_pods = sort_for_removal(pods, self.state.list_nodes(), now)[:maximum]
@@ -484,7 +484,7 @@ class TemplateRollout:
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates within max unavailable.
 
-        Oldest ReplicaSet first.
+        The oldest ReplicaSet is first.
 
         These are the Pending ones, and pods just created by scaling: `new_specs`, by number.
         Deleted ones are removed from it.
@@ -532,9 +532,9 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step.
+        """Replace outdated pods step by step, and return the verdicts of all pods.
 
-        Return the verdicts of all pods by their final numbers.
+        The verdicts are by final number.
 
         `verdicts` are those of the pods placed before the replacement. The progress of the workload
         is updated.
@@ -634,7 +634,7 @@ class TemplateRollout:
     def request_pending_pods(self) -> dict[int, PodVerdict]:
         """Request the pods of former templates still without a node.
 
-        Return their verdicts by number.
+        Their verdicts are returned by number.
         """
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods

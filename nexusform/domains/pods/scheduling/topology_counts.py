@@ -460,7 +460,7 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
 def _count_group(group: PodSpecGroup, counter: DomainCounter, amount: int) -> int:
     """Add `amount` to the counter for each pod of a group.
 
-    Return the number of pods on nodes with a domain.
+    The result is the number of pods on nodes with a domain.
     """
     pod_count = 0
     for node, pods in group.nodes.items():

@@ -96,7 +96,7 @@ class VolumeBinder:
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         """Bind the unbound claims of a pod, smallest first.
 
-        To volumes reachable from its node, else to new volumes.
+        They get volumes reachable from its node, else new volumes.
         """
         for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
             if not self._bind_prebound(claim):
@@ -115,7 +115,7 @@ class VolumeBinder:
     def bind_immediate_claims(self, claims: Iterable[Claim]) -> None:
         """Bind claims to volumes reserved for them, and claims that do not wait for a node.
 
-        As soon as they exist.
+        Both are bound as soon as they exist.
         """
         for claim in claims:
             if (

@@ -23,10 +23,10 @@ NONE_STUCK: Final = maxsize
 
 
 class PodToPlace(Struct, frozen=True, order=True):
-    """Pod to place: its number, nodes, trigger and preemptor.
+    """Pod to place: its number, its nodes, the trigger, and its history.
 
-    `node` is its only possible one (DaemonSets). Also its previous node, and whether it was Pending
-    and since when.
+    The nodes are its only possible node (DaemonSets) and its previous node. The history is whether
+    it was Pending and since when, and its preemptor.
 
     `former_spec`: the spec of a waiting pod that keeps a former template.
     """
@@ -48,7 +48,7 @@ class PodToPlace(Struct, frozen=True, order=True):
     def get_spec(self, workload: Workload) -> PodSpec:
         """Return the spec of the pod.
 
-        By its former template, else the current one of its workload.
+        It is by its former template, else the current one of its workload.
         """
         return self.former_spec or workload.pod
 
@@ -150,8 +150,8 @@ class WorkloadProgress(Struct):
     def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
         """Return the former template of a StatefulSet's pod to create below the partition.
 
-        The existing `pods` and evicted ones use it. None if the pod gets the current template, or
-        no pod has a former one.
+        The existing `pods` and evicted ones use it. The result is None if the pod gets the current
+        template, or no pod has a former one.
 
         Source: kubernetes pkg/controller/statefulset/stateful_set_utils.go
         (newVersionedStatefulSetPod).

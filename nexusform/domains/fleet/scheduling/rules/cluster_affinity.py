@@ -57,9 +57,9 @@ def explain_rejection(
 def _match_terms(
     terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
 ) -> Mask | CycleAbort:
-    """Return the bit mask of members with a matching term.
+    """Return the bit mask of members with a matching term, or the first abort.
 
-    Or the abort of the first one with an unreadable value.
+    The abort is that of the first member with an unreadable value.
     """
     matched: Mask = 0
     aborts: dict[int, CycleAbort] = {}  # by position
@@ -75,9 +75,9 @@ def _match_terms(
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the `candidates` that match a term as a bit mask, and errors.
+    """Return the members of `candidates` that match a term, and errors by position.
 
-    By position of the member.
+    The members are a bit mask. The position is that of the member.
 
     The errors are an unreadable value or an invalid selector, and each stops the cycle.
     """

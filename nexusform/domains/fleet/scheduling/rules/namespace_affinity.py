@@ -22,7 +22,7 @@ def find_eligible(
 ) -> Mask:
     """Return the bit mask of the members with the namespace.
 
-    All members for a cluster-scoped placement.
+    For a cluster-scoped placement, it has all members.
     """
     if not request.namespace:
         return member_list.all_members

@@ -8,9 +8,9 @@ from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration covers a taint.
+    """Return True if a toleration covers a taint.
 
-    As for pods, but Equal compares an empty key too.
+    The rules are those for pods, but Equal compares an empty key too.
     """
     # "" matches all effects.
     if toleration.effect not in ("", taint.effect):

@@ -27,9 +27,9 @@ class SpreadVerdict(Struct, frozen=True):
 
 
 class SpreadDomain(Struct, frozen=True):
-    """Domain of a constraint: members, skew change by a further pick, and violation.
+    """Domain of a constraint: members, skew change by a further pick, and its violation.
 
-    Whether the change violates the constraint.
+    The violation is whether that skew change violates the constraint.
     """
 
     members: Mask

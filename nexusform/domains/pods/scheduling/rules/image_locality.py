@@ -17,9 +17,9 @@ MAX_POINTS: Final = 100
 
 
 def score(pod: PodSpec, node: Node) -> int:
-    """Return 0 to 100 points for the value of the pod's images on a node.
+    """Return from 0 to 100 points for the value of the pod's images on a node.
 
-    Scaled between both thresholds.
+    The value is scaled between both thresholds.
     """
     if not node.images:
         # None present, or unknown.

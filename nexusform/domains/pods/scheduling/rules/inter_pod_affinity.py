@@ -32,9 +32,9 @@ def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
 
 
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
-    """Return whether the node has every term's key, and a matching pod in each domain.
+    """Return whether the node has every term's key, and the matching pods suffice.
 
-    Or there is no matching pod anywhere.
+    Each of these domains has a matching pod, or there is none anywhere.
     """
     all_have_pods = True
     for counter in counts.affinity:

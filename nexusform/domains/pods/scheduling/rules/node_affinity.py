@@ -55,7 +55,7 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if nodeSelector or all required terms reject a node.
 
-    None if its name already excludes it.
+    There is none if its name already excludes it.
     """
     return (
         None
@@ -67,7 +67,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
     """Return whether the node satisfies nodeSelector and one of the required terms.
 
-    Without terms, nodeSelector decides.
+    Terms count only if there are any.
     """
     if any(node.labels.get(key) != value for key, value in pod.node_selector):
         return False

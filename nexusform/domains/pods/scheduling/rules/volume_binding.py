@@ -55,9 +55,9 @@ def _rank_volume_reason(reason: str) -> int:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return the reasons if a volume is unreachable from the node or not provisioned there.
+    """Return the reasons if a volume cannot be used from the node, else None.
 
-    Else None.
+    The volume is unreachable from the node, or cannot be provisioned there.
     """
     reasons: set[str] = set()
     for volume in pod.volumes:
@@ -73,7 +73,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node.
 
-    Among needs with these reasons.
+    Only needs with these reasons count.
     """
     for need in pod.volumes:
         if need.reason in reasons and not is_any_term_satisfied(need.terms, node):
@@ -82,9 +82,9 @@ def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...])
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if a volume's labels name another zone or region than the node's.
+    """Return a reason if a volume's labels name another zone or region, else None.
 
-    Else None.
+    The comparison is with the node's labels.
     """
     if ZONE_LABELS.keys().isdisjoint(node.labels):
         # kube-scheduler skips nodes without a zone or region.
