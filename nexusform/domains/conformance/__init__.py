@@ -1,1 +1,4 @@
-"""Command `nexusform conformance`: recorded decisions of real systems, answered again and scored."""
+"""Command `nexusform conformance`: answer recorded decisions of real systems again.
+
+The answers are scored.
+"""

@@ -252,7 +252,10 @@ def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
 
 
 def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
-    """Yield suggestions for the arguments and blocks inside the last of the nested `blocks`, outermost first."""
+    """Yield suggestions for the arguments and blocks inside the last of the `blocks`.
+
+    The `blocks` are nested, outermost first.
+    """
     schema = find_nested_block_schema(blocks)
     if schema is UNKNOWN_SCHEMA:
         # No known block type has the names of `blocks`.
@@ -361,7 +364,10 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
 def _describe_declared_symbol(
     module: ModuleText, preview: PlacementPreview, occurrence: Occurrence
 ) -> str:
-    """Return documentation and placement of VMs of a resource or data source, or the type of another name."""
+    """Return the documentation of a resource or data source, or the type of another name.
+
+    The documentation includes the placement of VMs.
+    """
     symbol = occurrence.symbol
     block = module.find_declaration_block(symbol)
     parts = [f"**`{symbol.reference}`**"]
@@ -394,9 +400,9 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
-    """Return the documentation of the last of the nested `blocks`, or the predicted placement if it is a placed pool.
+    """Return the documentation of the last of the nested `blocks`.
 
-    Return "" for an unknown block.
+    For a placed pool, return the predicted placement instead. Return "" for an unknown block.
     """
     block = blocks[-1]
     # At the top level of a file.

@@ -46,7 +46,11 @@ class FileRange(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """Declaration of a module: `kind` is variable, local, output, module, provider, resource or data; `type` is that of a resource or data source, "" otherwise."""
+    """Declaration in a module.
+
+    `kind` is variable, local, output, module, provider, resource or data; `type` is that of a
+    resource or data source, "" otherwise.
+    """
 
     kind: str
     type: str
@@ -54,7 +58,10 @@ class Symbol(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """Reference to the symbol in expressions, such as `var.size`, `nexus_rack.a` or `data.nexus_rack.b`."""
+        """Reference to the symbol in expressions.
+
+        Examples: `var.size`, `nexus_rack.a`, `data.nexus_rack.b`.
+        """
         if self.kind in MODES:
             return f"{MODE_PREFIXES[MODES[self.kind]]}{self.type}.{self.name}"
         return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
@@ -123,7 +130,10 @@ class ModuleText(Struct, frozen=True):
             candidates = get_native_body(enclosing_block).blocks
 
     def find_attribute(self, path: str, offset: int) -> Attribute | None:
-        """Return the argument at a byte of a file; None if there is none, or the file is unknown."""
+        """Return the argument at a byte of a file, or None.
+
+        None means that there is none, or that the file is unknown.
+        """
         if path not in self.trees:
             return None
         blocks = self.find_blocks(path, offset)
@@ -267,7 +277,10 @@ def _resolve_traversal_to_symbol(
 
 
 def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:
-    """Return the range of the name in a step such as `.name`, without the dot and blanks before it."""
+    """Return the range of the name in a step such as `.name`.
+
+    The dot and the blanks before the name are not part of it.
+    """
     start = step.span.start.byte
     end = step.span.end.byte
     while start < end and text[start : start + 1] in (b".", b" ", b"\t", b"\n", b"\r"):

@@ -98,7 +98,10 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
 
 
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
-    """Format a pool: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`, with its VMs per rack."""
+    """Format a pool, with its VMs per rack.
+
+    Example: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`.
+    """
     capacity = next(
         (
             row.after
@@ -126,7 +129,11 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield each resource and each block in it, as `(("nexus_kubernetes_cluster.a", "pool1"), 120)`: its key in a preview (address and pool, "" for a resource) and the byte at the end of its header."""
+    """Yield the key of each resource and of each block in it, with a byte position.
+
+    Example: `(("nexus_kubernetes_cluster.a", "pool1"), 120)`. The key in a preview is address and
+    pool ("" for a resource). The byte is at the end of the header.
+    """
     for block in module.list_blocks(path):
         if block.type != "resource":
             continue

@@ -73,7 +73,11 @@ _SEVERITIES = {
 
 
 class EditorState(Struct):
-    """State of the editor: open texts, files edited since they were saved, files with markers by directory, published diagnostics by file, and placement previews."""
+    """State of the editor.
+
+    It has open texts, files edited since they were saved, files with markers by directory,
+    published diagnostics by file, and placement previews.
+    """
 
     server: LanguageServer
     unsaved_texts: dict[str, str] = field(default_factory=dict)
@@ -95,7 +99,10 @@ class EditorState(Struct):
         self.publish_diagnostics(path)
 
     def publish_diagnostics(self, path: str) -> None:
-        """Validate the module of a file and publish the diagnostics of its files, with findings of its last plan."""
+        """Validate the module of a file and publish the diagnostics of its files.
+
+        They include the findings of its last plan.
+        """
         # The document is not stored as a file.
         if not path:
             return
@@ -346,7 +353,10 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
 def _find_symbol_at_cursor(
     editor: EditorState, parameters: lsp.DefinitionParams | lsp.ReferenceParams | lsp.RenameParams
 ) -> tuple[ModuleText, Occurrence | None]:
-    """Return the module of the file, and the occurrence of a symbol at the cursor, None without one."""
+    """Return the module of the file, and the occurrence of a symbol at the cursor.
+
+    The occurrence is None if there is no symbol.
+    """
     path = _resolve_path(parameters.text_document.uri)
     module = editor.load_module(path)
     source = module.files.get(path)
@@ -356,7 +366,10 @@ def _find_symbol_at_cursor(
 
 
 def _resolve_path(uri: str) -> str:
-    """Return the file of a URI; "" for other documents, such as an untitled text or an older version."""
+    """Return the file of a URI, "" for other documents.
+
+    Examples of those: an untitled text, an older version.
+    """
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return os.path.realpath(path) if path else ""
 

@@ -61,7 +61,11 @@ class RackStateControl(Struct, frozen=True):
 
 
 class ExplorationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requested changes: counts of pools by key, racks lost and activated by key, racks added by the key of a model."""
+    """Requested changes.
+
+    They are counts of pools by key, racks lost and activated by key, and racks added by the key of
+    a model.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -85,7 +89,10 @@ class PlanExploration:
     """Project planned repeatedly with changes."""
 
     def __init__(self, run: Run) -> None:
-        """Plan the configuration of a run, and collect its pools with a count to change, and its adjustable racks."""
+        """Plan the configuration of a run, and collect what can be adjusted.
+
+        This is its pools with a count to change, and its adjustable racks.
+        """
         self._run = run
         self.base = self._plan_configuration(self.configuration, adjustments=())
         # path of the count in the configuration, by pool.
@@ -171,7 +178,10 @@ class PlanExploration:
     def _plan_configuration(
         self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]
     ) -> Plan:
-        """Plan a configuration with adjusted arguments on the recorded state, without reading providers."""
+        """Plan a configuration with adjusted arguments on the recorded state.
+
+        No providers are read.
+        """
         request = self._run.build_request(PlanOptions(refresh=False, samples=0))
         request = replace(
             request,
@@ -247,7 +257,10 @@ class PlanExploration:
     def _compute_changed_files(
         self, request: ExplorationRequest
     ) -> tuple[dict[str, str], list[str]]:
-        """Return the new texts of changed files by name, and a sentence for each change without a literal to edit."""
+        """Return the new texts of changed files by name.
+
+        Also return a sentence for each change without a literal to edit.
+        """
         self._check_request(request)
         edits: list[TextEdit] = []
         unwritable = [

@@ -160,7 +160,10 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
-        """Return the plan, the file changes or the names of the written files, by the path of the request."""
+        """Return the answer to a request by its path.
+
+        It is the plan, the file changes, or the names of the written files.
+        """
         # `wish`: the requested counts and racks.
         if self.path == "/plan":
             return self.server.render_plan(body.wish)
@@ -190,7 +193,10 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        """Send a whole response; its headers forbid caching, referrers, framing and guesses of its type."""
+        """Send a whole response.
+
+        Its headers forbid caching, referrers, framing and guesses of its type.
+        """
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -1,1 +1,4 @@
-"""OpenStack as the platform of VMs: hosts from its command line, and placement as Nova decides it."""
+"""OpenStack as the platform of VMs.
+
+Hosts come from its command line, and placement is as Nova decides it.
+"""

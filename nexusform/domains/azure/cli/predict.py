@@ -161,7 +161,7 @@ def _run_prediction(
     display: PlanDisplay,
     limits: Sequence[GuardRailLimit],
 ) -> int:
-    """Plan the changes of the other tool, check the limits, report the plan, and return the exit code."""
+    """Plan the changes of the other tool, check the limits, report; return the exit code."""
     reporter = display.reporter
     project = prediction.project
     assert project is not None, "checked by the caller"

@@ -103,7 +103,7 @@ class ArmItem:
         self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))
 
     def read_value(self, key: str) -> Any:
-        """Return the raw value of a field in `properties`, else at the top level; None if absent."""
+        """Return the raw value of a field in `properties`, else at the top level, else None."""
         return self._properties[key] if key in self._properties else self._fields.get(key)
 
     @overload
@@ -113,7 +113,10 @@ class ArmItem:
     def read_text(self, key: str, default: str) -> str: ...
 
     def read_text(self, key: str, default: str | None = None) -> str | None:
-        """Return a string field; the default if it is absent or empty, and after a finding for another type."""
+        """Return a string field, or the default if it is absent, empty or of another type.
+
+        Another type is also reported as a finding.
+        """
         value = self.read_value(key)
         if value is None or _is_valid_unicode_string(value):
             return value or default
@@ -298,7 +301,7 @@ def _explain_missing_resources(document: Any) -> str:
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the name of the field marking a page of resources as one of several, "" if there is none.
+    """Return the name of the field marking a page of resources as one of several, else "".
 
     `is_joined`: several pages are in one file. A total then counts the records of all pages, so it
     is not compared.
@@ -334,7 +337,10 @@ def _find_list_key(document: Any) -> str | None:
 def _flatten_paged_list(
     file: str, path: Path, values: list[Any], findings: list[Problem]
 ) -> list[ArmItem]:
-    """Read the entries of a list: resources, or pages (lists or objects with a list) of resources."""
+    """Read the entries of a list of resources or pages.
+
+    A page is a list of resources, or an object with such a list.
+    """
     items: list[ArmItem] = []
     for index, value in enumerate(values):
         if isinstance(value, list) or _find_list_key(value) is not None:

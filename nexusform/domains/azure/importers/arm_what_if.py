@@ -1,6 +1,7 @@
-"""Results of `az deployment group what-if --no-pretty-print` and of deployment stacks, as changes of clusters, agent pools and VMs.
+"""Changes of clusters, agent pools and VMs in what-if results of Azure.
 
-Both list resources with their state before and after. Neither has a creation order, and both leave
+The sources are `az deployment group what-if --no-pretty-print` and deployment stacks. Both list
+resources with their state before and after. Neither has a creation order, and both leave
 unevaluated expressions in place.
 """
 
@@ -65,7 +66,10 @@ _EXPRESSION: Final = re.compile(r"\[(?!\[).*\]", re.DOTALL)
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the changes of a deployment, clusters before their pools, and findings about the document."""
+    """Read the changes of a deployment, and findings about the document.
+
+    Clusters come before their pools.
+    """
     document, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
     if problem is not None:
         return (), [problem]
@@ -73,7 +77,10 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...],
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the changes of a deployment stack, clusters before their pools, and findings about the document."""
+    """Read the changes of a deployment stack, and findings about the document.
+
+    Clusters come before their pools.
+    """
     command = "the what-if of the stack (deploymentStacksWhatIfResults)"
     document, problem = _parse_document(file, content, command)
     if problem is not None:
@@ -157,7 +164,10 @@ class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
     def __init__(self, file: str, *, is_stack: bool) -> None:
-        """Start without changes; a preview of a deployment stack (`is_stack`) has other field names."""
+        """Start without changes.
+
+        A preview of a deployment stack (`is_stack`) has other field names.
+        """
         self.file = file
         # The what-if of a deployment stack has other field names.
         self._is_stack = is_stack
@@ -349,9 +359,10 @@ class _WhatIfChangeReader:
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
-    """Return True if two of the objects may be created in either order, which affects their placement.
+    """Return True if two of the objects may be created in either order.
 
-    A cluster always precedes its pools, so a cluster with one new pool has a defined order.
+    The order affects their placement. A cluster always precedes its pools, so a cluster with one
+    new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
     # names[0] of a pool is its cluster.

@@ -1,6 +1,7 @@
-"""Capture of a site: the commands, the files of an export directory by kind, and warnings about kinds that were not captured.
+"""Commands to capture a site, and the files of an export directory by kind.
 
-A missing file means unknown; an empty list means none.
+There are also warnings about kinds that were not captured. A missing file means unknown; an empty
+list means none.
 """
 
 import re
@@ -30,7 +31,8 @@ _SAFE_WORD: Final = re.compile(r"[A-Za-z0-9_./:@%+=-]+")
 
 _SCRIPT: Final = """\
 #!/usr/bin/env bash
-# Captures an Operator Nexus site for nexusform. Reads only; needs `az login` and the extension networkcloud.
+# Captures an Operator Nexus site for nexusform. Reads only.
+# Needs `az login` and the extension networkcloud.
 set -euo pipefail
 DIRECTORY={directory}
 LOCATION={location}
@@ -38,7 +40,9 @@ mkdir -p "$DIRECTORY"
 cd "$DIRECTORY"
 
 # Keep only the sites at one extended location of the subscription.
-kept() {{ if [ -n "$LOCATION" ]; then echo "[?extendedLocation.name=='$LOCATION']"; else echo "[]"; fi; }}
+kept() {{
+  if [ -n "$LOCATION" ]; then echo "[?extendedLocation.name=='$LOCATION']"; else echo "[]"; fi
+}}
 
 date -u +%Y-%m-%dT%H:%M:%SZ > exported_at
 az networkcloud cluster list --output json > clusters.json
@@ -138,7 +142,10 @@ def read_export_directory(
 
 
 def is_export_file(name: str) -> bool:
-    """Return True for a standard file name of an export, such as `racks.json` or `agent_pools.core.json`."""
+    """Return True for a standard file name of an export.
+
+    Examples: `racks.json`, `agent_pools.core.json`.
+    """
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
 

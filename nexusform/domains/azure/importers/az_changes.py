@@ -1,6 +1,7 @@
-"""Changes planned by another tool to clusters, agent pools and VMs, merged into the resources of an export.
+"""Changes planned by another tool, merged into the resources of an export.
 
-Template bodies and exported bodies have the same properties, so the same readers read both.
+The changes are those of clusters, agent pools and VMs. Template bodies and exported bodies have the
+same properties, so the same readers read both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,7 +193,10 @@ class _ChangedSite:
         self.affected_ids: dict[str, None] = {}
 
     def build_result(self) -> ResourcesAfterChanges:
-        """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
+        """Build the result.
+
+        It has the resources by kind, new pools, and the ids of re-created and affected objects.
+        """
         by_kind = {
             **self.items.by_kind,
             **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()},
@@ -217,7 +221,10 @@ class _ChangedSite:
         )
 
     def apply_change(self, change: ToolChange) -> None:
-        """Apply one change to the current bodies, unless it is reported as impossible or not predictable."""
+        """Apply one change to the current bodies.
+
+        A change that is impossible or not predictable is reported instead.
+        """
         if change.action is AzAction.KEEP:
             self._warn_if_not_in_inventory(change)
             return
@@ -314,7 +321,10 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{full_type}/{name}".lower()
 
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
-        """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
+        """Warn if the inventory lacks an existing cluster or VM.
+
+        One with the location of another site is not reported.
+        """
         if not change.id or change.kind == POOLS:
             # Its id is unknown, or it is a part of its cluster.
             return
@@ -419,7 +429,10 @@ class _ChangedSite:
         return not unknown
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Build the body of a new object (`key`: lower-case ARM id) from the change, and record its address."""
+        """Build the body of a new object from the change, and record its address.
+
+        `key` is the lower-case ARM id.
+        """
         body = {
             **change.body,
             "id": key,
@@ -462,10 +475,10 @@ class _ChangedSite:
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties.
+        """Return the existing body of an object, merged with the requested properties.
 
-        Azure ignores initial pools after a cluster's creation: do not merge them, but report counts
-        unlike the existing ones.
+        `key` is the lower-case ARM id. Azure ignores initial pools after a cluster's creation: do
+        not merge them, but report counts unlike the existing ones.
         """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -533,7 +546,10 @@ class _ChangedSite:
             self.addresses[key] = change.address
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
-        """Remove an object (`key`: lower-case ARM id), with the pools of a cluster or the nodes of a pool."""
+        """Remove an object, with the pools of a cluster or the nodes of a pool.
+
+        `key` is the lower-case ARM id.
+        """
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()

@@ -133,10 +133,10 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file, and record the kinds with complete, incomplete or unreadable lists.
+        """Read the resources of a file, and record by kind how complete its lists are.
 
-        The name of the file determines `kind`. With ANY, the name is unknown, and the type of each
-        resource decides.
+        A list is complete, incomplete or unreadable. The name of the file determines `kind`. With
+        ANY, the name is unknown, and the type of each resource decides.
         """
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
@@ -210,7 +210,10 @@ class _ExportReader:
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource of this id was read before, and record it for a warning."""
+        """Return True if an identical resource of this id was read before.
+
+        It is then recorded for a warning.
+        """
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
             # No id to compare.

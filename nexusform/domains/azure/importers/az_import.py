@@ -568,7 +568,10 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
 def extract_pools(
     objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]
 ) -> Iterator[ImportedSiteObject]:
-    """Yield the objects, the pools in `pool_ids` (`<cluster id>/<pool>`) as separate objects after their cluster."""
+    """Yield the objects, with some pools as separate objects after their cluster.
+
+    These are the pools in `pool_ids` (`<cluster id>/<pool>`).
+    """
     for item in objects:
         # Only a cluster has some.
         pools = get_mapping(item.attributes, "agent_pool")

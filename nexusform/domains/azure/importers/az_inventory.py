@@ -414,7 +414,10 @@ def resolve_vm_placements(
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
-    """Return the shape of a VM with the fewest NUMA cells able to hold it, all cells of its machine at most."""
+    """Return the shape of a VM with the fewest NUMA cells able to hold it.
+
+    It has at most all cells of its machine.
+    """
     if hardware is None:
         # Without known hardware, as requested.
         return shape
@@ -476,7 +479,10 @@ _MAX_FAILURES: Final = 4
 
 
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
-    """Find the objects of a kind with a failed provisioning state or detailed status, with Azure's reason if any."""
+    """Find the objects of a kind with a failed provisioning state or detailed status.
+
+    Each has the reason of Azure, if there is one.
+    """
     for item in items:
         state = item.read_text("provisioningState", "")
         status = item.read_text("detailedStatus", "")

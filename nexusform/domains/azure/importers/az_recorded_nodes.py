@@ -38,9 +38,11 @@ class PredictedNodeLocation(NamedTuple):
 
 
 class RecordedPoolNodes(Struct, frozen=True):
-    """Recorded nodes of a pool: numbers by platform name, and predicted locations by number for nodes without a platform name.
+    """Recorded nodes of a pool.
 
-    `arguments`: those of the pool's block, for sites that do not list them; None if unknown.
+    They are numbers by platform name, and predicted locations by number for nodes without a
+    platform name. `arguments`: those of the pool's block, for sites that do not list them; None if
+    unknown.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -87,9 +89,10 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 def add_pool_arguments(
     recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]
 ) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments in `objects` (attributes of clusters and pools), not those in `recorded_nodes`.
+    """Return the recorded nodes with the pool arguments in `objects`.
 
-    The arguments of a pool missing in `objects` are None.
+    `objects` are attributes of clusters and pools. Their arguments replace those in
+    `recorded_nodes`. The arguments of a pool missing in `objects` are None.
     """
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
@@ -131,10 +134,10 @@ def _assign_predicted_numbers(
     count: int,
     get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
-    """Add nodes at a predicted location to `assigned`, under the number of the prediction if it is below `count`.
+    """Add nodes at a predicted location to `assigned`; return the other nodes.
 
-    Return the other nodes. `get_name` returns the machine or rack of a location: equal names are
-    the same location.
+    A node gets the number of the prediction if it is below `count`. Return the other nodes.
+    `get_name` returns the machine or rack of a location: equal names are the same location.
     """
     # free numbers by the name of a machine or rack.
     numbers_by_name: dict[str, list[int]] = {}
@@ -156,9 +159,10 @@ def _assign_predicted_numbers(
 def locate_vms_on_unlisted_machines(
     sites: Iterable[AzSite], objects: Sequence[Mapping[str, Any]]
 ) -> tuple[AzSite, ...]:
-    """Return the sites with a placement for VMs on unlisted machines, since an incomplete list may lack an existing machine.
+    """Return the sites with a placement for VMs on unlisted machines.
 
-    The racks of the machines come from `objects` in state; without a rack a VM stays unplaced.
+    An incomplete list may lack an existing machine. The racks of the machines come from `objects`
+    in state; without a rack a VM stays unplaced.
     """
     locations = _collect_recorded_locations(objects)
     located_sites = []
@@ -190,7 +194,10 @@ def _locate_vm(vm: _Vm, site: str, locations: Mapping[tuple[str, str], AzVmLocat
 def _collect_recorded_locations(
     objects: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[str, str], AzVmLocation]:
-    """Collect the location of each recorded machine, by site and name, from attributes of racks and machines."""
+    """Collect the location of each recorded machine, by site and name.
+
+    The source is the attributes of racks and machines.
+    """
     # By site and machine.
     rack_names: dict[tuple[str, str], str] = {}
     # By rack id.

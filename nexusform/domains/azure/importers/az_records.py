@@ -51,7 +51,10 @@ class AzMachine(Struct, frozen=True):
     status_message: str | None = None
 
     def find_hardware(self, machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
-        """Return the hardware of its machine SKU in a catalogue, else its own size, None if unknown."""
+        """Return the hardware of its machine SKU in a catalogue, else its own size, else None.
+
+        None means that it is unknown.
+        """
         return machine_skus.get(self.machine_sku or "", self.hardware)
 
 

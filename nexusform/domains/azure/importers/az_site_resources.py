@@ -116,7 +116,10 @@ def _count_attached_vms(vms: Iterable[ArmItem]) -> Counter[str]:
 
 
 def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
-    """Build the name of each network by lower-case id, with its resource group if it is not unique."""
+    """Build the name of each network by lower-case id.
+
+    A name that is not unique includes the resource group.
+    """
     counts = Counter(name for _id, name, _size in networks)
     names: dict[str, str] = {}
     for network_id, name, _ in networks:
@@ -260,7 +263,10 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
 def _read_available_cluster_upgrades(
     items: Iterable[ArmItem],
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
+    """Read the name of each cluster with the versions offered to it.
+
+    Clusters without offers are skipped.
+    """
     for item in items:
         name = item.read_text("name")
         offers = item.read_objects("availableUpgrades")

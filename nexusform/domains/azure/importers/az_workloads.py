@@ -183,7 +183,10 @@ def _is_worker(node: ArmItem) -> bool:
 
 
 def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
-    """Add one warning about nodes of pools missing in the captured list of their cluster's agent pools."""
+    """Add one warning about pools missing in the captured agent pools of their cluster.
+
+    The nodes of these pools were captured.
+    """
     # One node of each, by CLUSTER/POOL.
     unlisted_pools: dict[str, ArmItem] = {}
     for reading, captured_pools in clusters:
@@ -327,7 +330,10 @@ def read_taints(item: ArmItem) -> Iterator[AzTaint]:
 def report_derived_pools(
     readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]
 ) -> None:
-    """Add one warning about pools derived from node names, and one about pools known only from nodes (`derived`)."""
+    """Add the warnings about pools that are not captured themselves.
+
+    One is about pools derived from node names, one about pools known only from nodes (`derived`).
+    """
     derived_nodes = [node for reading in readings for node in reading.nodes if node.is_pool_derived]
     if derived_nodes:
         derived_nodes[0].item.report(
@@ -449,7 +455,10 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
 
 
 def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
-    """Read the agent pools by lower-case cluster id, each list sorted by creation time, then name."""
+    """Read the agent pools by lower-case cluster id.
+
+    Each list is sorted by creation time, then name.
+    """
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
         pool_id = item.read_required_text("id")

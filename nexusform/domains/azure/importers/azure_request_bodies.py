@@ -39,7 +39,10 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a pool from an `agent_pool` block (`count`) or a nexus_agent_pool (`node_count`)."""
+    """Build the `properties` of a pool.
+
+    The source is an `agent_pool` block (`count`) or a nexus_agent_pool (`node_count`).
+    """
     labels = get_mapping(values, "labels")
     taints = get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
@@ -155,7 +158,10 @@ def _check_pool_hugepages(
 
 
 def _parse_bytes(amount: Any) -> int:
-    """Parse a quantity of Kubernetes such as "8Gi" to bytes; return 0 for None and an invalid one."""
+    """Parse a quantity of Kubernetes such as "8Gi" to bytes.
+
+    Return 0 for None and an invalid one.
+    """
     quantity = parse_quantity(str(amount))
     return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 

@@ -176,7 +176,10 @@ def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> st
 
 
 def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
-    """Collect the site name of each extended location: the name of its Nexus cluster, else its own."""
+    """Collect the site name of each extended location.
+
+    It is the name of its Nexus cluster, else its own.
+    """
     cluster_names: dict[str, str] = {}
     own_names: dict[str, str] = {}
     for kind, kind_items in items.by_kind.items():

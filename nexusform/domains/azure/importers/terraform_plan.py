@@ -1,8 +1,9 @@
-"""Changes of Operator Nexus resources in `terraform show -json PLANFILE`, from `azapi_resource` and `azapi_update_resource`.
+"""Changes of Operator Nexus resources in `terraform show -json PLANFILE`.
 
-A body is an object (azapi 2) or a JSON string (azapi 1). Values unknown at plan time are reported
-with their path. The cluster of a pool with an unknown id and the creation order follow from the
-references of the configuration, across modules.
+The resources are of `azapi_resource` and `azapi_update_resource`. A body is an object (azapi 2) or
+a JSON string (azapi 1). Values unknown at plan time are reported with their path. The cluster of a
+pool with an unknown id and the creation order follow from the references of the configuration,
+across modules.
 """
 
 import json
@@ -379,7 +380,10 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
+        """Return True if the entry's block depends on the other's.
+
+        Both are within the same instance of each shared module.
+        """
         if entry.block == other.block or other.block not in self.references.find_dependencies(
             entry.block
         ):
@@ -587,7 +591,10 @@ class _ReferenceIndex:
         return dependencies
 
     def _find_direct_dependencies(self, block: Block) -> set[Block]:
-        """Find the blocks in the expressions and depends_on of a block, and in the depends_on of its modules."""
+        """Find the blocks that a block refers to.
+
+        They are in its expressions and depends_on, and in the depends_on of its modules.
+        """
         path, _ = block
         resource = self._blocks.get(block, {})
         parts = [

@@ -140,10 +140,11 @@ def _add_previously_failed_change(
 
 
 def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
-    """Build the update that sends a failed change again, with the current values of its recorded properties ("parts").
+    """Build the update that sends a failed change again.
 
-    If none of these is known, the first property is sent. `is_retry` is False for a change still in
-    progress: it is sent only if Azure does not show its values.
+    It has the current values of the recorded properties of the change ("parts"). If none of these
+    is known, the first property is sent. `is_retry` is False for a change still in progress: it is
+    sent only if Azure does not show its values.
     """
     # Those that Azure can update in place; none of a VM.
     properties: dict[str, Any] = {}
@@ -222,7 +223,10 @@ def _build_object_creation(
 def _build_create_change(
     target: ArmTarget, properties: Values, values: Values, common_fields: Values
 ) -> ArmChange:
-    """Build a create request: `properties` over the body of the azure block, over `common_fields`."""
+    """Build a create request.
+
+    `properties` take precedence over the body of the azure block, and that over `common_fields`.
+    """
     body = merge_bodies(
         merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties}
     )
@@ -327,7 +331,10 @@ def _build_pool_changes(
 
 
 def compute_max_unavailable(values: Values, count: int) -> int:
-    """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
+    """Compute the maximum number of unavailable nodes in a pool from its upgrade_settings.
+
+    The pool has `count` nodes.
+    """
     text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
     # rounded like the plan's batches, so that apply matches the plan.
     return compute_amount_of_total(text, count)
@@ -371,7 +378,7 @@ def _build_update(
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
-    """Raise ProviderProblem for changed members of an azure block, if a PATCH cannot change them."""
+    """Raise ProviderProblem for changed members of an azure block that PATCH cannot change."""
     fixed_members = omit_members(body, ("properties", "tags"))
     fixed_properties = omit_members(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:

@@ -79,7 +79,8 @@ class ArmTarget(Struct, frozen=True):
         parts = "/".join(
             f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True)
         )
-        return f"/subscriptions/{subscription_id}/resourceGroups/{self.group}/providers/Microsoft.NetworkCloud/{parts}"
+        group_id = f"/subscriptions/{subscription_id}/resourceGroups/{self.group}"
+        return f"{group_id}/providers/Microsoft.NetworkCloud/{parts}"
 
     @property
     def title(self) -> str:
@@ -290,7 +291,10 @@ class ArmClient:
     def _build_recorded_failure(
         self, failure: AzureChangeFailed, step: ChangeRequest
     ) -> ProviderProblem:
-        """Return a failure with a record in state for a later retry, or as it is if the change needs no record."""
+        """Return a failure with a record in state for a later retry.
+
+        A change that needs no record is returned as it is.
+        """
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             # A failed creation is tainted; the object itself shows a failed deletion or action.
@@ -623,10 +627,10 @@ def _parse_object(response: Any) -> Mapping[str, Any] | None:
 def _determine_progress(
     change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool
 ) -> _ChangeStatus:
-    """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent).
+    """Determine the progress of a change from the resource's body in Azure.
 
-    `was_sent`: Azure may have the request already. Raises ProviderProblem for an impossible change,
-    AzureChangeFailed after a failure.
+    `observed` is this body, None if absent. `was_sent`: Azure may have the request already. Raises
+    ProviderProblem for an impossible change, AzureChangeFailed after a failure.
     """
     state = read_provisioning_state(observed)
     if observed is None:

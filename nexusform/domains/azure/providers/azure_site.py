@@ -164,7 +164,10 @@ class AzureSiteProvider(ObservedSites):
         self._index: _ArmIndex | None = None
 
     def list_warnings(self) -> list[Problem]:
-        """Collect warnings about the sites, and about unverified Kubernetes API servers used to delete nodes."""
+        """Collect warnings about the sites.
+
+        Some are about unverified Kubernetes API servers used to delete nodes.
+        """
         return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -231,10 +234,10 @@ class AzureSiteProvider(ObservedSites):
     def _find_progress_of_begun_change(
         self, request: ReadRequest, answer: ReadResult
     ) -> ChangeProgress:
-        """Find the progress of a change begun by an earlier apply, from the Azure bodies of the object.
+        """Find the progress of a change begun by an earlier apply.
 
-        A cluster has its own body and those of the pools in its block; separate pools are objects
-        of their own.
+        The source is the Azure bodies of the object. A cluster has its own body and those of the
+        pools in its block; separate pools are objects of their own.
         """
         was_begun = (
             request.planned is not None
@@ -323,9 +326,10 @@ class AzureSiteProvider(ObservedSites):
     def _report_machines_to_cordon(
         self, requests: Sequence[ChangeRequest]
     ) -> Iterator[tuple[int, Problem]]:
-        """Yield a warning per action with its machines to cordon, uncordon or empty (by apply or an operator), at the index of the first request.
+        """Yield a warning per action with its machines to cordon, uncordon or empty.
 
-        If apply acts, also yield an error for each machine not listed by Azure.
+        Either apply or an operator does this. The warning is at the index of the first request. If
+        apply acts, also yield an error for each machine not listed by Azure.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
@@ -677,7 +681,11 @@ class _ArmIndex(Struct, frozen=True):
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_site(self, site: AzSite) -> None:
-        """Add the objects of a site, the possible targets of placement hints, and the fields common to its objects."""
+        """Add the objects of a site with their context.
+
+        It also adds the possible targets of placement hints, and the fields common to the objects
+        of the site.
+        """
         inventory = site.inventory
         for cluster in inventory.clusters:
             cluster_id = f"{site.name}/{cluster.name}"

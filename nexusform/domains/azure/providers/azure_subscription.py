@@ -96,7 +96,10 @@ _MAX_NAMES: Final = 4
 
 
 class AzureSubscription:
-    """One subscription with the settings of its provider block; the connection opens on first use."""
+    """One subscription with the settings of its provider block.
+
+    The connection opens on first use.
+    """
 
     def __init__(self, settings: Mapping[str, Any], exit_stack: ExitStack) -> None:
         """Keep the settings; `exit_stack` closes the connection at the end of the run."""

@@ -42,9 +42,10 @@ class ChangeProgress(Struct, frozen=True):
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
-    """Determine the progress of changes begun by an earlier apply on an object, and the update of its private note.
+    """Determine the progress of changes begun by an earlier apply on an object.
 
-    `observed`: attributes of the object. `bodies`: the bodies in Azure of the object and its pools.
+    Also return the update of its private note. `observed`: attributes of the object. `bodies`: the
+    bodies in Azure of the object and its pools.
     """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
     # With a change in progress.
@@ -71,7 +72,10 @@ def determine_progress(
 def _build_record_of_busy_change(
     request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
 ) -> dict[str, Any]:
-    """Build the record of a change in progress, preferably one of the interrupted step (`changes`, by resource id)."""
+    """Build the record of a change in progress.
+
+    It is preferably one of the interrupted step (`changes`, by resource id).
+    """
     body = next(
         (candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes),
         busy[0],
@@ -100,10 +104,11 @@ def _update_record(
     busy: Sequence[Body],
     missing_counts: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    """Return the update of the private note in state with the record of a change. {} keeps the record.
+    """Return the update of the private note in state with the record of a change.
 
-    UNFINISHED_KEY has a new record after a failure, or None to remove it. `busy`: bodies with a
-    change in progress. `missing_counts`: a text such as "2 of 4 nodes" by pool.
+    {} keeps the record. UNFINISHED_KEY has a new record after a failure, or None to remove it.
+    `busy`: bodies with a change in progress. `missing_counts`: a text such as "2 of 4 nodes" by
+    pool.
     """
     arm_id = str(record.get("id"))
     body = next(

@@ -40,10 +40,11 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Yield a request for each machine with another cordon in the planned arguments than in those in state.
+    """Yield a request for each machine with a changed cordon.
 
-    CORDON and EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP
-    replaces UNCORDON if another manager cordoned the machine. No other change needs a request.
+    The cordon in the planned arguments is then another than that in state. CORDON and EMPTY are for
+    a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if another
+    manager cordoned the machine. No other change needs a request.
     """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)

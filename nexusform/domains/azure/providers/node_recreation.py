@@ -48,7 +48,10 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class NodeRecreation(Struct, frozen=True):
-    """Nodes of a pool to re-create, by platform name, `batch_size` at a time, until `count` nodes have machines."""
+    """Nodes of a pool to re-create, by platform name, until `count` nodes have machines.
+
+    They are re-created `batch_size` at a time.
+    """
 
     pool: str
     names: tuple[str, ...]
@@ -132,7 +135,11 @@ def _find_kept_nodes(
 def find_nodes_to_delete(
     request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes absent after this step, and present after all steps of the object."""
+    """Return the platform names of observed nodes to be re-created elsewhere.
+
+    They are for a step that releases capacity: nodes absent after this step, and present after all
+    steps of the object.
+    """
     planned_nodes = get_mapping(request.planned, "nodes")
     final_nodes = get_mapping(request.final_attributes, "nodes")
     recreated_names = {

@@ -57,7 +57,10 @@ class SiteWarningBuilder:
         unobserved: Mapping[tuple[str, str], Collection[str]],
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
-        """Keep the observed sites of one source, and the ids of objects in state without a complete list."""
+        """Keep the observed sites of one source.
+
+        Also keep the ids of objects in state without a complete list.
+        """
         # Its name in messages.
         self.source = source
         # Of the source, by name.

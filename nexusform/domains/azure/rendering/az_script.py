@@ -313,7 +313,10 @@ class _ScriptWriter:
         return f"{flag} {self._render_value_as_shell_word(value)}"
 
     def _render_value_as_shell_word(self, value: Any) -> str:
-        """Render a value as a shell word, lists and objects in the CLI's shorthand, inputs as shell variables."""
+        """Render a value as a shell word.
+
+        Lists and objects are in the CLI's shorthand, inputs are shell variables.
+        """
         words: list[str] = []
         pieces = _render_shorthand(value, is_top_level=True)
         for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
@@ -397,7 +400,10 @@ def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
 
 
 def _needs_az_shorthand_quotes(text: str) -> bool:
-    """Return True if `az` reads an unquoted string as something else: 1.10 as 1.1, null as nothing."""
+    """Return True if `az` reads an unquoted string as something else.
+
+    Examples: 1.10 as 1.1, null as nothing.
+    """
     try:
         float(text)
     except ValueError:

@@ -334,7 +334,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
-    """Yield the machines of a rack or machine block for the change to cordon, evacuate or uncordon."""
+    """Yield the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.after is None:
         # A removed machine stays as it is.
         return
@@ -437,7 +437,10 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
 
 
 def _is_observed(change: Change) -> bool:
-    """Return True if the object exists in Azure, so that its body may have more than the arguments."""
+    """Return True if the object exists in Azure.
+
+    Its body may then have more than the arguments.
+    """
     return change.before is not None and change.provider.partition(".")[0] in _OBSERVING_PROVIDERS
 
 
@@ -615,7 +618,10 @@ def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _build_secret_inputs(change: Change) -> dict[Path, UserInput]:
-    """Build an input for each sensitive value of azure blocks, by path, since exports are plain files."""
+    """Build an input for each sensitive value of azure blocks, by path.
+
+    Exports are plain files, so they must not contain these values.
+    """
     inputs: dict[Path, UserInput] = {}
     used_names: Counter[tuple[str, ...]] = Counter()
     for path in change.sensitive_after:
@@ -656,7 +662,10 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a VM: its sizes take precedence over the azure block, the block over inputs."""
+    """Build the body of a VM.
+
+    Its sizes take precedence over the azure block, the block over inputs.
+    """
     targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(
         attributes, partial(UserInput, ("resource", "ids"), meaning=targets)

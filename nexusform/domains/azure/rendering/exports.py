@@ -58,7 +58,10 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export a script of `az networkcloud` commands, "" after errors or without commands, with diagnostics."""
+    """Export a script of `az networkcloud` commands, with diagnostics.
+
+    The script is "" after errors or without commands.
+    """
     objects = collect_azure_objects(plan)
     errors = list(_check_properties(plan, objects))
     script, unsupported = render_az_script(objects)
@@ -76,7 +79,10 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Diagnostic]:
-    """Yield errors about hugepages that Azure cannot provide, and about properties lost by a re-creation."""
+    """Yield errors about hugepages and lost properties.
+
+    Azure cannot provide these hugepages. The properties are lost by a re-creation.
+    """
     for change in plan.changes:
         if (
             change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool")
@@ -110,7 +116,10 @@ def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Di
 
 
 def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
-    """Warn of VNFs, unknown to Azure, and of scheduler settings, not part of any exported resource."""
+    """Warn of VNFs and scheduler settings.
+
+    VNFs are unknown to Azure. Scheduler settings are not part of any exported resource.
+    """
     if vnfs:
         names = format_first_items(vnfs, 5)
         detail = f"{names}: a VNF is created by its VNF manager, not by Azure. It is not exported."
@@ -158,7 +167,10 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
 
 
 def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
-    """Return the label of a resource, numbered if another resource has the same one (`a/b_c` and `a_b/c`)."""
+    """Return the label of a resource.
+
+    It is numbered if another resource has the same one (`a/b_c` and `a_b/c`).
+    """
     label = resource.label
     number = 2
     while label in used:
@@ -174,7 +186,10 @@ class _DocumentWriter:
     """
 
     def __init__(self, objects: PlannedAzureResources) -> None:
-        """Choose a free block label for each created resource, and index the labels of clusters by name."""
+        """Choose a free block label for each created resource.
+
+        Also index the labels of clusters by name.
+        """
         self.objects = objects
         # referenced variables, in order of use.
         self.inputs: list[UserInput] = []
@@ -259,7 +274,8 @@ class _DocumentWriter:
         """Build the id of a resource group: the one of the azure block, else a variable."""
         if not resource.group:
             return self._build_reference(RESOURCE_GROUP)
-        return f"/subscriptions/{self._build_reference(SUBSCRIPTION)}/resourceGroups/{_escape_literal(resource.group)}"
+        subscription = self._build_reference(SUBSCRIPTION)
+        return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
 
     def _build_reference(self, variable: UserInput) -> str:
         """Build a reference to a variable and record it."""

@@ -414,7 +414,10 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 def _warn_outdated_export(
     attributes: Mapping[str, Any], inventory: AzInventory, now: str
 ) -> Iterable[Problem]:
-    """Warn about an export from the future, and about one older than a valid max_age or of unknown age."""
+    """Warn about an export from the future, and about one that is too old.
+
+    The latter is older than a valid max_age, or of unknown age.
+    """
     from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
 
     yield from build_future_time_warnings(inventory.exported_at, now)

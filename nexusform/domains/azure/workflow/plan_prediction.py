@@ -251,7 +251,10 @@ def _build_predicted_project(
 def _select_existing_objects(
     before: Mapping[Reference, ImportedSiteObject], changed: Mapping[Reference, ImportedSiteObject]
 ) -> dict[Reference, ImportedSiteObject]:
-    """Return the remaining objects of `before`, clusters and VMs with new values, and the VM SKUs new in `changed`."""
+    """Return the remaining objects of `before`, and the VM SKUs new in `changed`.
+
+    Clusters and VMs have new values.
+    """
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
         if item.type not in _CHANGING_TYPES:
@@ -340,7 +343,10 @@ def _list_objects(sites: Sequence[AzSite]) -> list[ImportedSiteObject]:
 def _convert_for_simulation(
     item: ImportedSiteObject, scheduler: SchedulerSettings
 ) -> ImportedSiteObject:
-    """Return the object with scheduler settings for a site, and an observed cordon as the argument `cordoned`."""
+    """Return the object with scheduler settings for a site.
+
+    An observed cordon becomes the argument `cordoned`.
+    """
     if item.type == "nexus_site":
         return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
     if item.attributes.get("cordon_status") == CORDONED_STATUS:
@@ -405,9 +411,10 @@ def _build_project(
 
 
 def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> list[SourceFile]:
-    """Render existing objects as one file (`inventory`), and each new one as a file of its name in messages.
+    """Render existing objects as one file, and each new one as a file of its own.
 
-    `depends_on` keeps the execution order.
+    The former is `inventory`; the latter have the name of their object in messages. `depends_on`
+    keeps the execution order.
     """
     types = build_registries().resource_types
     dependencies = _compute_dependencies(comparison)

@@ -100,7 +100,10 @@ class Source(Struct, frozen=True):
 
 
 class SiteImportPlan(Struct, frozen=True):
-    """New objects by address in planning order, their configuration and provider, site counts and diagnostics."""
+    """New objects of an import, by address in planning order.
+
+    There are also their configuration and provider, site counts and diagnostics.
+    """
 
     objects: Mapping[Address, ImportedSiteObject] = field(default_factory=dict)
     text: str = ""
@@ -140,9 +143,10 @@ def _read_source_site_objects(
 
 
 def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
-    """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list.
+    """Yield errors about sites of another subscription, and VMs on unlisted machines.
 
-    The location of such VMs is unknown, so a later plan would move them.
+    The subscription is another than in state. The machines are not in the list of the site. The
+    location of such VMs is unknown, so a later plan would move them.
     """
     for address, current in state.list_current_objects():
         if address.type != "nexus_site" or current.attributes.get("id") != site.name:
@@ -173,7 +177,10 @@ def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, 
 
 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
-    """Plan the import of the objects of a source missing in state, with their configuration as text."""
+    """Plan the import of the objects of a source missing in state.
+
+    The result has their configuration as text.
+    """
     existing = _index_addresses_by_identity(state)
     sites, diagnostics = _read_source_site_objects(source, state)
     objects = [item for site in sites for item in site.objects]
@@ -208,9 +215,10 @@ def _warn_about_renamed_sites(
     state: State,
     provider: str,
 ) -> Iterator[Diagnostic]:
-    """Warn about imported machines with the rack and name of an unlisted machine in state at another site.
+    """Warn about imported machines that may exist in state at another site.
 
-    They may be of a site with a new name. With the same provider it is certainly the same machine.
+    An unlisted machine in state at another site has the same rack and name. They may be of a site
+    with a new name. With the same provider it is certainly the same machine.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
@@ -236,7 +244,10 @@ def _warn_about_renamed_sites(
 def _build_renamed_site_problem(
     site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool
 ) -> Diagnostic:
-    """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
+    """Report machines in state at a site of another name.
+
+    This is an error if `is_certain`, else a warning.
+    """
     machines = format_count(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines of the site '
@@ -343,9 +354,10 @@ def import_site(
     locking: LockOptions,
     notices: RunCallbacks,
 ) -> ImportResult:
-    """Import the objects of an exported directory, or of Azure (`source_name` "azure"), missing in state.
+    """Import the objects missing in state, of an exported directory or of Azure.
 
-    `path` is the new configuration file. Nothing is written if there are errors.
+    For Azure, `source_name` is "azure". `path` is the new configuration file. Nothing is written if
+    there are errors.
     """
     rejection = check_generated_path(path) or _check_target_file(path, location.directory)
     if rejection is not None:

@@ -93,10 +93,10 @@ def reconcile_site(
     *,
     replays: bool,
 ) -> ReconcileResult:
-    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
+    """Compare state with a site, and write the observations to state.
 
-    After an error the result has only diagnostics. `replays`: also place all VMs again in creation
-    order, to score the placement rule.
+    Separation rules are checked on the observed VMs. After an error the result has only
+    diagnostics. `replays`: also place all VMs again in creation order, to score the placement rule.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -165,7 +165,10 @@ def _build_read_request(address: Address, current: ObjectState) -> ReadRequest:
 
 
 def _collect_prediction_records(state: State) -> dict[str, PredictionRecord]:
-    """Collect the records of verified predictions of sites, by name of the site in the order of addresses."""
+    """Collect the records of verified predictions of sites, by site name.
+
+    The names are in the order of addresses.
+    """
     records: dict[str, PredictionRecord] = {}
     for address, current in sorted(
         state.list_current_objects(), key=lambda item: compute_address_order(item[0])
@@ -179,7 +182,10 @@ class _Reconciler:
     """Reconciliation of one run."""
 
     def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
-        """Prepare the comparison of a run's state with observed sites, under the site names of the state."""
+        """Prepare the comparison of a run's state with observed sites.
+
+        Sites have the names of the state.
+        """
         self.run = run
         self.state = run.stored.state
         self.recorded_objects = dict(self.state.list_current_objects())

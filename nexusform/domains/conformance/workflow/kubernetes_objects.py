@@ -200,7 +200,10 @@ def _build_toleration(item: Toleration) -> Body:
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
-    """Build the affinity of a pod; `only_node` is the node of a DaemonSet's pod, "" for other pods."""
+    """Build the affinity of a pod.
+
+    `only_node` is the node of a DaemonSet's pod, "" for other pods.
+    """
     # A node has to match one of them; None: any node may be used.
     terms = spec.node_terms
     # add it to each term, or to an empty one (the DaemonSet controller drops the pod's own terms).

@@ -27,7 +27,10 @@ _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 # PR_SET_PDEATHSIG of Linux.
 _DEATH_SIGNAL: Final = 1
-_ADMISSION: Final = "ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds,LimitRanger,RuntimeClass"
+_ADMISSION: Final = (
+    "ServiceAccount,TaintNodesByCondition,Priority,"
+    "DefaultTolerationSeconds,LimitRanger,RuntimeClass"
+)
 # DER of an EC private key of P-256 around its 32 random bytes (RFC 5915), without the public key.
 _KEY_HEAD = bytes.fromhex("30310201010420")
 _KEY_TAIL = bytes.fromhex("a00a06082a8648ce3d030107")

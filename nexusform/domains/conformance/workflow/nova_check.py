@@ -182,7 +182,10 @@ class _NovaSiteReplay:
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
-        """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
+        """Build the case of `nexusform conformance` for a decision of Nova.
+
+        Nova chose among its equally good `hosts`.
+        """
         servers = dict(request.servers)
         group = request.body["group"]
         # Of a member: the newest server there counts as it.
@@ -232,7 +235,10 @@ class _NovaSiteReplay:
     def _build_flavor_and_image_properties(
         self, sku_name: str
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the properties of the flavor and of the image of a SKU named after a flavor, or after both."""
+        """Return the properties of the flavor and of the image of a SKU.
+
+        The SKU is named after a flavor, or after both.
+        """
         inventory: Body = self._attributes["inventory"]
         flavors = get_mapping(inventory, "flavors")
         images = get_mapping(inventory, "images")

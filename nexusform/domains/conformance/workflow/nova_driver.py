@@ -479,7 +479,10 @@ def consume(state: Any, server: dict[str, Any]) -> None:
 
 
 def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
-    """Build the request for a server (`instance`: its UUID), with the cells and PCI devices of its flavor and image."""
+    """Build the request for a server.
+
+    `instance` is its UUID. The request has the cells and PCI devices of its flavor and image.
+    """
     size = objects.Flavor(
         vcpus=flavor["vcpus"],
         memory_mb=flavor["memory_mib"],

@@ -1,4 +1,8 @@
-"""Recorded decisions: their files (one JSON object per line in each `*.jsonl` or `*.jsonl.gz` of a directory), the answers of nexusform or another program, and their score by system and version."""
+"""Recorded decisions: their files, the answers to them, and the score of these.
+
+A directory has files `*.jsonl` or `*.jsonl.gz` with one JSON object per line. Answers are those of
+nexusform or of another program. Scores are by system and version.
+"""
 
 import errno
 import gzip
@@ -258,7 +262,10 @@ class WrongCaseAnswer(Struct, frozen=True):
 
 
 class SystemVersionScore(Struct):
-    """Decisions of one version of a system, the number predicted right, and of those without an answer."""
+    """Decisions of one version of a system, with counts.
+
+    The counts are of all decisions, those predicted right, and those without an answer.
+    """
 
     decisions: int = 0
     right: int = 0

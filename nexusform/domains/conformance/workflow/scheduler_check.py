@@ -176,7 +176,10 @@ class KubeSchedulerCheck:
         )
 
     def _replace_cluster(self, cluster: Cluster) -> None:
-        """Create the missing namespaces of a cluster, and replace the nodes of the previous cluster by its nodes."""
+        """Create the missing namespaces of a cluster, and replace the nodes by its nodes.
+
+        The replaced nodes are those of the previous cluster.
+        """
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
@@ -204,7 +207,10 @@ class KubeSchedulerCheck:
         time.sleep(_SETTLE_SECONDS)
 
     def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
-        """Create a namespace with these labels, or label an existing one; only once for each name."""
+        """Create a namespace with these labels, or label an existing one.
+
+        This is done only once for each name.
+        """
         if name in self._namespaces:
             return
         body = {

@@ -135,7 +135,10 @@ class ApiError(Exception):
 
     @property
     def server_message(self) -> str:
-        """Message of the server; those of webhooks, policies and typed patches in a shorter form."""
+        """Message of the server.
+
+        Those of webhooks, policies and typed patches are in a shorter form.
+        """
         for pattern, form in _MESSAGE_FORMS.items():
             match = pattern.search(self.message)
             if match is not None:
@@ -149,7 +152,10 @@ class ApiError(Exception):
 
     @property
     def missing_permission(self) -> str:
-        """Missing permission: `User "bob" may not patch clusterresourceplacements`, "" for other errors."""
+        """Missing permission, "" for other errors.
+
+        Example: `User "bob" may not patch clusterresourceplacements`.
+        """
         match = _PERMISSION_ERROR.search(self.message)
         if match is None:
             return ""

@@ -100,7 +100,7 @@ class CollectionCache:
                 self._timing.sleep(_RETRY_SECONDS)
 
     def _load_collection(self) -> str:
-        """Replace the cached objects by a list of the collection; return the version of the list."""
+        """Replace the cached objects by a list of the collection; return its version."""
         object_list = self._hub.list_at_version(self._collection)
         with self._lock:
             old_bodies = self._bodies

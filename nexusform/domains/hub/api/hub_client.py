@@ -182,7 +182,10 @@ class HubClient:
 
     @contextmanager
     def limit_retries(self, seconds: float, report: Callable[[str], None]) -> Iterator[None]:
-        """Retry requests of this thread for `seconds` at most, and report when the hub does not answer."""
+        """Retry requests of this thread for `seconds` at most.
+
+        If the hub does not answer, this is reported.
+        """
         self._step.deadline, self._step.report = self._timing.read_time() + seconds, report
         try:
             yield

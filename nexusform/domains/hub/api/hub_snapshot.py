@@ -115,7 +115,11 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
 
 
 class _ReadScope(Struct, frozen=True):
-    """Scope of a read: `namespaces` of a tenant, and `optional` kinds, `skipped` if there is no permission for them."""
+    """Scope of a read.
+
+    It has the `namespaces` of a tenant, and `optional` kinds, which are `skipped` if there is no
+    permission for them.
+    """
 
     namespaces: Sequence[str]
     optional: Sequence[str]
@@ -175,9 +179,10 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
 def _list_kind(
     hub: HubClient, kind: HubKind, version: str, collection: str = ""
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a kind, at `version` ("": the latest) and in one `collection` ("": everywhere), and their version.
+    """Return all objects of a kind, and their version.
 
-    Raises _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
+    They are at `version` ("": the latest) and in one `collection` ("": everywhere). Raises
+    _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
     """
     try:
         object_list = hub.list_at_version(collection or kind.collection, version)
@@ -259,7 +264,10 @@ def read_selected_objects(
 def _group_by_collection(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dumped_keys: set[ObjectKey]
 ) -> dict[str, list[Mapping[str, str]]]:
-    """Return the selectors by the path of their collection, without those for objects in the dump (`dumped_keys`)."""
+    """Return the selectors by the path of their collection.
+
+    Those for objects in the dump (`dumped_keys`) are omitted.
+    """
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
         # "" for a cluster-scoped kind.

@@ -120,7 +120,10 @@ _SCORE_FORM: Final = RecordForm(
 
 
 def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None:
-    """Build the score of a placement's predictions as JSON data; None without verified predictions."""
+    """Build the score of a placement's predictions as JSON data.
+
+    It is None without verified predictions.
+    """
     score = compute_score(check.record)
     return None if score is None else _SCORE_FORM(score)
 

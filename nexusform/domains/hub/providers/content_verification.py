@@ -135,10 +135,10 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes instead of the one predicted.
+        """Report if the hub has taken several resource snapshots, not the one predicted.
 
-        Clusters then have the planned objects under a higher number. Return the attribute paths of
-        these numbers: no error.
+        They are snapshots of the changes. Clusters then have the planned objects under a higher
+        number. Return the attribute paths of these numbers: no error.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -223,7 +223,10 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Return `verification` extended by the clusters of a run with other objects than planned after overrides."""
+        """Return `verification` extended by the clusters of a run with other objects.
+
+        After overrides, they have other objects than planned.
+        """
         note = self._step.planned_note
         if not note.get("picked"):
             # No overrides are planned.
@@ -251,9 +254,10 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str],
     ) -> VerificationResult:
-        """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
+        """Return `verification` with missing Works, and with Works of other objects.
 
-        `index`: of the latest resource snapshot. `placement`: namespace and name of the placement.
+        These objects are other than planned (`resources`). `index`: of the latest resource
+        snapshot. `placement`: namespace and name of the placement.
         """
         works = list_works(self._hub, *placement)
         verification = replace(verification, not_verified=describe_missing_works(resources, works))

@@ -128,9 +128,10 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
-    """Return the paths of fields owned by other managers than `manager`, each with these managers, joined by "and".
+    """Return the paths of fields owned by other managers than `manager`.
 
-    Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
+    Each has these managers, joined by "and". Metadata and status do not count. Example: {("spec",
+    "policy"): "kubectl and argocd"}.
     """
     managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
@@ -221,7 +222,10 @@ def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple
 
 
 def _contains_field_path(fields: Body, path: Path) -> bool:
-    """Return True if managed fields (`f:NAME` keys) contain a path, by itself or in a field owned as a whole."""
+    """Return True if managed fields (`f:NAME` keys) contain a path.
+
+    The path is there by itself or in a field owned as a whole.
+    """
     for step in path:
         if f"f:{step}" not in fields:
             return False
@@ -247,11 +251,11 @@ def build_hub_record(
     manager: str,
     prior_note: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any.
+    """Build the record for state about the existing objects of a resource on the hub.
 
-    It has their uids, the objects being deleted, and for a placement the fields applied by other
-    managers. Unless the resource is a manifest, other entries of the record in `prior_note` are
-    kept.
+    Existing objects have a uid. The record is {} without any. It has their uids, the objects being
+    deleted, and for a placement the fields applied by other managers. Unless the resource is a
+    manifest, other entries of the record in `prior_note` are kept.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -317,7 +321,10 @@ def describe_foreign_fields(
 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
-    """Return True if a field differs from its default, or if the defaults of its kind are unknown."""
+    """Return True if a field differs from its default.
+
+    This is also True if the defaults of its kind are unknown.
+    """
     build_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or build_object is None:
         # Its defaults are unknown.
@@ -372,7 +379,10 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
 
 
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
-    """Return the uid of an object in the private data of its resource in state (`note`), "" without one."""
+    """Return the uid of an object in the private data of its resource, "" without one.
+
+    `note` is this data in state.
+    """
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
         return get_text(

@@ -1,4 +1,7 @@
-"""The `fleet` provider: reads a fleet hub, validates plans by server-side dry runs, writes by server-side apply."""
+"""The `fleet` provider.
+
+It reads a fleet hub, validates plans by server-side dry runs, and writes by server-side apply.
+"""
 
 from collections.abc import Mapping
 from contextlib import ExitStack

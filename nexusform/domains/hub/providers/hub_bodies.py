@@ -288,7 +288,10 @@ def build_observed_attributes(
 def _read_changed_arguments(
     type_name: str, sent_body: Mapping[str, Any], body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the observed arguments of a fleet object, as far as their fields differ from the sent ones."""
+    """Return the observed arguments of a fleet object that differ from the sent ones.
+
+    The fields of an argument are compared.
+    """
     # A path is ("spec", field, ...).
     changed_fields = {str(path[1]) for path in find_differences(sent_body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
@@ -322,7 +325,10 @@ def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_imported_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an existing object for import, without values filled in by the hub."""
+    """Return the arguments of an existing object for import.
+
+    Values filled in by the hub are omitted.
+    """
     arguments = read_arguments(type_name, remove_server_fields(body))
     schema = get_spec_schema(type_name)
     _remove_hub_defaults(schema, arguments)

@@ -239,7 +239,10 @@ class HubDryRun:
     def _check_deletion(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
     ) -> Iterator[Problem]:
-        """Yield the problems of one object to delete, by a dry run if it is needed and `is_validated`."""
+        """Yield the problems of one object to delete.
+
+        They come from a dry run if it is needed and `is_validated`.
+        """
         body = self._read_body(hub, hub_object)
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
@@ -410,7 +413,7 @@ class HubDryRun:
         *,
         is_managed: bool,
     ) -> Problem | None:
-        """Return the problem of an object impossible to write as planned, None for any other object.
+        """Return the problem of an object impossible to write as planned, else None.
 
         `body` is the object on the hub, {} if it does not exist; `is_managed`: it is in state.
         """
@@ -465,7 +468,10 @@ class HubDryRun:
     def _warn_tool_manager(
         self, hub_object: HubObject, body: Mapping[str, Any]
     ) -> Iterator[Problem]:
-        """Yield a warning about an object applied by Flux or Argo CD, unless the operator takes it over."""
+        """Yield a warning about an object applied by Flux or Argo CD.
+
+        There is none if the operator takes it over.
+        """
         manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
@@ -622,7 +628,10 @@ def _describe_values(
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings; skipped validations are combined into one of `severity`, deferred ones omitted."""
+    """Yield the findings, with skipped validations combined into one of `severity`.
+
+    Deferred validations are omitted.
+    """
     # Of changes; a dict as an ordered set.
     skipped_numbers: dict[int, None] = {}
     # An ordered set, too.
@@ -800,7 +809,10 @@ def _get_key(placement: Body) -> PlacementKey:
 
 
 def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterator[str]:
-    """Yield the placements that select an object or its whole namespace, once each, with their clusters."""
+    """Yield the placements that select an object or its whole namespace.
+
+    Each comes once, with its clusters.
+    """
     _group, _kind, namespace, _name = hub_object.identity
     placements = [*index.get(hub_object.identity, ())]
     if namespace:

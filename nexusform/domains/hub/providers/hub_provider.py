@@ -84,7 +84,11 @@ class FleetHubProvider:
         self._connection.allow_servers(allows)
 
     def list_warnings(self) -> list[Problem]:
-        """Return warnings about re-created objects, blocked rollouts, placements in progress without a waiting apply, objects in deletion, fields set by others, and the connection."""
+        """Return warnings about objects, placements and the connection.
+
+        They are about re-created objects, blocked rollouts, placements in progress without a
+        waiting apply, objects in deletion, fields set by others, and the connection.
+        """
         warnings: list[Problem] = []
         for address, problems_by_title in self._findings.recreated.items():
             # Else an error of the plan reports it.

@@ -111,7 +111,10 @@ class HubReadFindings(Struct, frozen=True):
     def merge_later_findings(
         self, later: HubReadFindings, addresses: Collection[str]
     ) -> HubReadFindings:
-        """Return the findings, with the ones about `addresses` replaced by `later` ones of a later read."""
+        """Return the findings, with the ones about `addresses` replaced.
+
+        They are replaced by the `later` ones of a later read.
+        """
         return HubReadFindings(
             _remove_addresses(self.pending, addresses) | later.pending,
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
@@ -233,7 +236,10 @@ def _add_deletion_and_pending_work_findings(
     managed: Sequence[tuple[HubObject, dict[str, Any]]],
     message: str,
 ) -> None:
-    """Add to `findings` the objects in deletion, else the pending work (`message`, "" for none) of a placement."""
+    """Add the objects in deletion, else the pending work of a placement, to `findings`.
+
+    `message` is the pending work, "" for none.
+    """
     deleting = [
         f"{hub_object.title} is being deleted{describe_deletion_blockers(body)}"
         for hub_object, body in managed
@@ -452,7 +458,10 @@ class _HubObjectReader:
     def read_created_objects(
         self, body: Values, kind: str, namespace: str, name: str
     ) -> ObservedPlacementObjects:
-        """Return a placement with its hub-created objects, listed once for all placements if these are many."""
+        """Return a placement with its hub-created objects.
+
+        If these are many, they are listed once for all placements.
+        """
         if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
@@ -518,7 +527,10 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
-    """Return True if any object differs from the sent one in more than its API version, converted by the server."""
+    """Return True if any object differs from the sent one in more than its API version.
+
+    The server converts the API version.
+    """
     differences = (find_differences(hub_object.body, body) for hub_object, body in existing)
     return any(path != ("apiVersion",) for path in chain.from_iterable(differences))
 

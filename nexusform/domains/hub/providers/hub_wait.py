@@ -264,9 +264,10 @@ class HubWaiter(Struct, frozen=True):
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
-            """Return whether placement, bindings and Works are deleted, and else the remaining ones.
+            """Return whether placement, bindings and Works are deleted, and else the rest.
 
-            The placement is not read again once it is deleted (`is_present`).
+            The rest are the remaining ones. The placement is not read again once it is deleted
+            (`is_present`).
             """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
@@ -643,7 +644,10 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_run(self, run: str) -> Iterator[None]:
-        """Record the end of a run's step (done or failed): steps of its approvals wait no longer."""
+        """Record the end of a run's step (done or failed).
+
+        Steps of its approvals wait no longer.
+        """
         self.ended_runs.discard(run)
         try:
             yield

@@ -79,9 +79,10 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
 def list_existing_object_bodies(
     hub: HubClient, hub_objects: Iterable[HubObject]
 ) -> dict[str, dict[str, Any] | None]:
-    """List collections with many of the objects, and return the bodies by path, None for a missing object.
+    """List collections with many of the objects, and return the bodies by path.
 
-    Omit small collections, and those impossible to list. Raises HubProblem.
+    A missing object has None. Omit small collections, and those impossible to list. Raises
+    HubProblem.
     """
     paths_by_collection: dict[str, list[str]] = {}
     for hub_object in hub_objects:
@@ -210,9 +211,10 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
 
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
-    """Raise ProviderProblem for an object managed by Flux or Argo CD, unless the operator takes it over.
+    """Raise ProviderProblem for an object managed by Flux or Argo CD.
 
-    `command`: apply, destroy or import; a rejected apply can be resumed.
+    There is none if the operator takes the object over. `command`: apply, destroy or import; a
+    rejected apply can be resumed.
     """
     manager = find_tool_manager(body)
     if manager and not options.takes_ownership:
@@ -257,7 +259,10 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial, as the end of a sentence; else ""."""
+    """Return the Azure command to change a member's labels after a denial, else "".
+
+    It is the end of a sentence.
+    """
     metadata = get_mapping(hub_object.body, "metadata")
     labels = get_mapping(metadata, "labels")
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
@@ -315,7 +320,10 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 
 @contextmanager
 def convert_lost_connection(address: str) -> Iterator[None]:
-    """Raise StepPending for a connection lost during a step, since the result of the step is unknown."""
+    """Raise StepPending for a connection lost during a step.
+
+    The result of the step is unknown.
+    """
     try:
         yield
     except HubProblem as problem:

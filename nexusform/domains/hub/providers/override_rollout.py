@@ -130,7 +130,10 @@ class OverrideRollout:
     def _find_pending_clusters(
         self, placement_objects: ObservedPlacementObjects
     ) -> Iterator[tuple[str, str]]:
-        """Yield the clusters still to get or lose the override, each with a message to append to its name."""
+        """Yield the clusters still to get or lose the override.
+
+        Each has a message to append to its name.
+        """
         placement = read_placement_export(placement_objects)
         if placement is None:
             # In deletion, or malformed.

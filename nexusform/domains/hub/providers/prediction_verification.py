@@ -206,7 +206,10 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
 
 
 def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield (member, change as text) for each member joined or left, and for each changed figure."""
+    """Yield each member joined or left, and each changed figure.
+
+    Each item is a pair (member, change as text).
+    """
     for name in sorted({*old_figures, *new_figures}):
         if name not in new_figures:
             yield name, f"{name} left"
@@ -274,10 +277,11 @@ class PredictionVerifier(Struct, frozen=True):
         predicted: AbstractSet[str],
         observed: AbstractSet[str],
     ) -> VerificationResult:
-        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither.
+        """Verify the prediction for each of the `clusters`.
 
-        A correct prediction counts only for `open_clusters` (with their chance of a random pick):
-        others had no alternative.
+        It is right if the cluster is in both `predicted` and `observed`, or in neither. A correct
+        prediction counts only for `open_clusters` (with their chance of a random pick): others had
+        no alternative.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -312,9 +316,10 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_scores(
         self, bindings: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], chance: float
     ) -> VerificationResult:
-        """Compare the scores in the predicted and the observed binding of each cluster, if scores were predicted.
+        """Compare the scores in the predicted and the observed binding of each cluster.
 
-        `chance` is the probability to predict one score by a random choice.
+        This needs predicted scores. `chance` is the probability to predict one score by a random
+        choice.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []

@@ -250,7 +250,10 @@ def find_blocked_rollout(
 
 
 def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
-    """Return True if the hub still deletes or changes a binding, or its bound cluster is not ready."""
+    """Return True if a binding is in progress.
+
+    The hub still deletes or changes it, or its bound cluster is not ready.
+    """
     if not is_bound(binding):
         return is_deleting(binding)
     return (
@@ -260,7 +263,10 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
-    """Return True if the latest policy snapshot was made for the current generation of the placement."""
+    """Return True if the latest policy snapshot is of the placement's generation.
+
+    This is the current generation of the placement.
+    """
     policy = _find_latest(placement_objects.policies)
     if policy is None:
         return False
@@ -381,9 +387,10 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
-    """Return True if the hub's latest snapshot is missing (None), or older than the newest predicted one.
+    """Return True if the hub's latest snapshot is missing or outdated.
 
-    A binding without a predicted snapshot (None) does not count.
+    A missing one is None, an outdated one is older than the newest predicted one. A binding without
+    a predicted snapshot (None) does not count.
     """
     for binding in planned.values():
         predicted = get_mapping(binding).get("resource_snapshot")

@@ -519,10 +519,10 @@ class HubStepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
-        """Wait until the clusters of an override's placement have it, or (`is_removed`) have lost it.
+        """Wait until the clusters of an override's placement have it or have lost it.
 
-        A blocked rollout is reported. Without permission to read the objects, report that and do
-        not wait.
+        With `is_removed`, they must have lost it. A blocked rollout is reported. Without permission
+        to read the objects, report that and do not wait.
         """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
@@ -612,7 +612,10 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned)
 
         def check_approval(_elapsed: float) -> tuple[bool, str]:
-            """Approve the request if it exists; return whether it did, and else the pending work."""
+            """Approve the request if it exists; return whether it did, else the work.
+
+            The work is what is pending.
+            """
             # Before the check, because the run may request it until its end.
             has_ended = run_path in self.coordination.ended_runs
             if approve_request(self.hub, path, self.request):
@@ -637,7 +640,10 @@ def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
 def _add_bindings(
     planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool
 ) -> ChangeResult:
-    """Return the planned attributes with the bindings decided by the hub, and their paths as observed ones."""
+    """Return the planned attributes with the bindings decided by the hub.
+
+    Also return the paths of these bindings as observed ones.
+    """
     predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():

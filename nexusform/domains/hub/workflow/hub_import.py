@@ -273,7 +273,10 @@ def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
 def _render_configuration(
     server: str, imported: ImportedObjects, configuration: Configuration
 ) -> str:
-    """Render the blocks of imported objects, the provider and the hub, each unless the configuration has it."""
+    """Render the blocks of imported objects, the provider and the hub.
+
+    Each is omitted if the configuration has it.
+    """
     types = build_registries().resource_types
     existing = configuration.root.resources.values()
     blocks: list[str] = []
@@ -380,9 +383,10 @@ def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) 
 def _add_predicted_attributes(
     imported: ImportedObject, planned: Mapping[str, Any]
 ) -> ImportedObject:
-    """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block.
+    """Return an object with its predicted attributes.
 
-    `planned` are its attributes in a plan with the block.
+    It has the approvals of its block, and only the labels of its block. `planned` are its
+    attributes in a plan with the block.
     """
     current = imported.object
     values = {

@@ -82,7 +82,10 @@ class HubReconciliation(Struct, frozen=True):
 def reconcile_hub(
     location: CommandContext, locking: LockOptions, notices: RunCallbacks
 ) -> HubReconciliation:
-    """Compare the placements, evaluate separation rules on the observed ones, and write the latter to the state."""
+    """Compare the placements and evaluate separation rules on the observed ones.
+
+    The observed ones are written to the state.
+    """
     opened = open_project(location)
     if opened.project is None:
         return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
@@ -94,7 +97,10 @@ def reconcile_hub(
 
 
 def _reconcile_hub_placements(run: Run) -> HubReconciliation:
-    """Read the placements of all hubs, compare them, evaluate the rules by a plan without changes, and write state."""
+    """Read the placements of all hubs, compare them, and write state.
+
+    A plan without changes evaluates the rules.
+    """
     hubs = {
         key: provider
         for key, provider in run.providers.items()
@@ -142,7 +148,10 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
 def _read_placements(
     run: Run, key: str, provider: FleetHubProvider
 ) -> Iterator[tuple[Address, ObjectState, Mapping[str, object] | None]]:
-    """Yield the placements of the provider `key` in state, each with observed attributes, None if the hub has none."""
+    """Yield the placements of the provider `key` in state.
+
+    Each has its observed attributes, None if the hub has none.
+    """
     objects = [
         item for item in list_objects(run.stored.state, key) if item[0].type in PLACEMENT_TYPES
     ]

@@ -33,7 +33,8 @@ def build_openstack_script(directory: str) -> str:
     """
     lines = [f"run {name} {command}" for name, command in COMMANDS.items()]
     return f"""#!/bin/sh
-# Lists compute hosts with the openstack command line (as an administrator; it needs osc-placement). Changes nothing.
+# Lists compute hosts with the openstack command line. Changes nothing.
+# Run it as an administrator; it needs osc-placement.
 set -u
 directory={shlex.quote(directory)}
 mkdir -p "$directory"
@@ -63,15 +64,16 @@ done
 for id in $(openstack server list --all-projects -f value -c ID); do
     run "{TOPOLOGY}-$id" --os-compute-api-version 2.78 server show --topology "$id"
 done
-# NUMA cells, PCI devices and supported instances of hosts are only in the database of Nova, for example nova_cell1.
+# NUMA cells, PCI devices and supported instances of hosts are only in the database of Nova,
+# for example nova_cell1.
 # mysql reads user and password from ~/.my.cnf.
 if [ -n "${{NOVA_DATABASE:-}}" ]; then
     if mysql --batch --raw --skip-column-names "$NOVA_DATABASE" >"$directory/nodes.part" <<'END'
 {_QUERY}
 END
     then
-        awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' "$directory/nodes.part" \\
-            >"$directory/{COMPUTE_NODES}.json"
+        awk 'BEGIN {{ print "[" }} NR > 1 {{ print "," }} {{ print }} END {{ print "]" }}' \\
+            "$directory/nodes.part" >"$directory/{COMPUTE_NODES}.json"
     else
         rm -f "$directory/{COMPUTE_NODES}.json"
         echo "not listed: table compute_nodes of the database $NOVA_DATABASE" >&2

@@ -178,7 +178,10 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
-    """Return the host named like a hypervisor, else the only one with its first label (`a` of `a.b`), else None."""
+    """Return the host named like a hypervisor, or None.
+
+    Otherwise it is the only one with its first label (`a` of `a.b`).
+    """
     if hostname in services:
         return hostname
     labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
@@ -188,7 +191,10 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 def _build_host(
     uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]
 ) -> dict[str, Any]:
-    """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
+    """Return the values of a host in the inventory.
+
+    `uuid` is its resource provider in Placement.
+    """
     # It takes new VMs.
     unschedulable_reason = ""
     if str(service["status"]).lower() != "enabled":
@@ -341,10 +347,11 @@ def _add_usage_without_server(
     providers: Mapping[str, str],
     services: Mapping[str, Any],
 ) -> None:
-    """Add one server per host with the amounts used in Placement beyond those of its listed servers.
+    """Add one server per host for the amounts used beyond its listed servers.
 
-    Such usage is of servers absent in the files. `providers` are the uuids of resource providers by
-    host name; the table of a provider's inventory has the used amounts.
+    The amounts are those used in Placement. Such usage is of servers absent in the files.
+    `providers` are the uuids of resource providers by host name; the table of a provider's
+    inventory has the used amounts.
     """
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
     for hostname, uuid in providers.items():

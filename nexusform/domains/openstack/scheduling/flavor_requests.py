@@ -440,7 +440,10 @@ _UNPREDICTED_IMAGE_PROPERTIES: Final = (
 
 
 def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return architecture, hypervisor type and VM mode of an image, if set, with their current names and values."""
+    """Return architecture, hypervisor type and VM mode of an image, if set.
+
+    They have their current names and values.
+    """
     named = {_LEGACY_NAMES.get(name, name): str(value) for name, value in properties.items()}
     selected = {}
     for name, canonical in _CANONICAL_VALUES.items():

@@ -243,10 +243,11 @@ def _fit_cell(
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the host cell has the memory of a guest cell, in pages of the requested size if there are pages.
+    """Return whether the host cell has the memory of a guest cell.
 
-    A request of SMALL, LARGE or ANY pages is set to the largest fitting size of them. Pinned VMs
-    and requested pages need free memory; other VMs may share it.
+    If there are pages, the memory is in pages of the requested size. A request of SMALL, LARGE or
+    ANY pages is set to the largest fitting size of them. Pinned VMs and requested pages need free
+    memory; other VMs may share it.
     """
     pages = {item.size_kib: item for item in cell.pages}
     # The last one is the smallest.
@@ -324,7 +325,10 @@ def _list_pin_choices(
 def update_host_cells(
     cells: Sequence[HostCell], guests: Iterable[GuestCell], thread_policy: str = "", sign: int = 1
 ) -> tuple[HostCell, ...]:
-    """Return the host cells with the guest cells of a VM added (`sign` 1) or removed (`sign` -1)."""
+    """Return the host cells with the guest cells of a VM added or removed.
+
+    `sign` is 1 to add, -1 to remove.
+    """
     changed = {cell.id: cell for cell in cells}
     for guest in guests:
         # Other cells are ignored.
@@ -401,7 +405,10 @@ class PciDeviceRequest(Struct, frozen=True):
 
 
 def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
-    """Build an alias from the fields of nova.conf: vendor_id, product_id, device_type, numa_policy."""
+    """Build an alias from the fields of nova.conf.
+
+    They are vendor_id, product_id, device_type and numa_policy.
+    """
     names = {"device_type": _DEVICE_TYPE}
     properties = {
         names.get(name, name): value
@@ -467,10 +474,11 @@ def _select_near_pools(
     cells: Collection[int],
     sockets: Mapping[int, int | None],
 ) -> Sequence[DevicePool]:
-    """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
+    """Return the pools usable by a VM on these host cells, near ones first.
 
-    REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those
-    without a known cell, and PREFERRED any. The devices may be too few; the caller checks it.
+    The NUMA policy of the request decides. REQUIRED allows devices of its cells only, SOCKET those
+    of its sockets, LEGACY also those without a known cell, and PREFERRED any. The devices may be
+    too few; the caller checks it.
     """
     near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or count_free_devices(near) >= request.count:

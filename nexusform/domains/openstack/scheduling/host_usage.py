@@ -62,10 +62,10 @@ class NovaHostUsage(Struct, frozen=True):
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
-        """Return whether the dedicated CPUs of a VM fit into the free PCPU, and the host fits its thread policy.
+        """Return whether the dedicated CPUs of a VM fit into the free PCPU.
 
-        Hosts with hyperthreading cannot isolate threads, and hosts without it lack required
-        threads.
+        The host must also fit its thread policy. Hosts with hyperthreading cannot isolate threads,
+        and hosts without it lack required threads.
         """
         count = request.dedicated_vcpus
         unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
@@ -269,6 +269,9 @@ def get_resource(host: NovaHost, resource_class: str) -> Resource:
 
 
 def list_amounts(sku: VmSku) -> list[tuple[str, int]]:
-    """Return the amounts allocated by Placement for one VM besides dedicated CPUs, without those of 0."""
+    """Return the amounts allocated by Placement for one VM besides dedicated CPUs.
+
+    Amounts of 0 are omitted.
+    """
     amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
     return [(name, amount) for name, amount in amounts if amount]

@@ -142,7 +142,10 @@ _COMPUTE: Final = MachineFilter(
 
 
 class _NovaRules(NamedTuple):
-    """Hosts, flavors and images by name, requests of the flavors, uses of the hosts, and the enabled filters."""
+    """Hosts, flavors and images by name, with their requests and uses.
+
+    There are also the requests of the flavors, the uses of the hosts, and the enabled filters.
+    """
 
     hosts: Mapping[str, NovaHost]
     flavors: Mapping[str, Flavor]
@@ -265,7 +268,10 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
-            """Return why the free vCPUs, dedicated CPUs, memory or disk of the host do not fit the VM, or None."""
+            """Return why the free capacity of the host does not fit the VM, or None.
+
+            It covers vCPUs, dedicated CPUs, memory and disk.
+            """
             # records: the host, and VMs on it.
             usage = rules.table.get_usage(capacity.records)
             # Without VCPU used for dedicated CPUs.
@@ -385,7 +391,10 @@ def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
 
 
 def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
-    """Count the VMs on a host in the demand's soft server groups, either of affinity or of anti-affinity."""
+    """Count the VMs on a host in the demand's soft server groups.
+
+    The groups are either of affinity or of anti-affinity.
+    """
     return sum(
         dict(hint.vms_by_machine).get(machine, 0)
         for hint in demand.hints

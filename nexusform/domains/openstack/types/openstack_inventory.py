@@ -1,4 +1,7 @@
-"""data openstack_inventory: compute hosts and servers from the output of the openstack command line."""
+"""data openstack_inventory: hosts and servers from files of the openstack command.
+
+The hosts are compute hosts. The files have the output of the command line.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

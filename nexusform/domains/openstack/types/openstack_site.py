@@ -86,7 +86,10 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of the numbers, the filters and weighers, the PCI aliases and the inventory."""
+    """Return the problems of a site.
+
+    They concern the numbers, the filters and weighers, the PCI aliases and the inventory.
+    """
     problems = check_whole_numbers(attributes, ("host_subset_size",))
     multipliers = get_known_blocks(attributes, "weight_multipliers")
     filters = get_list(attributes, "enabled_filters")
@@ -149,7 +152,10 @@ def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> It
 def add_to_inventory(
     attributes: Mapping[str, Any], address: str, inventory: PlanInventory
 ) -> list[Problem]:
-    """Add the site, one rack per availability zone, the flavors, and the servers as occupied capacity."""
+    """Add the site, its racks, its flavors, and its servers as occupied capacity.
+
+    There is one rack per availability zone.
+    """
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:

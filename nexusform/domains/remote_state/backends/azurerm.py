@@ -242,7 +242,10 @@ class AzureBackend(LineJournalBackend):
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
-        """Return the default workspace and those with a state (an empty blob is for a lock alone)."""
+        """Return the default workspace and those with a state.
+
+        An empty blob is for a lock alone.
+        """
         prefix = f"{self._key}{_WORKSPACE}"
         with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))
@@ -344,7 +347,10 @@ class AzureBackend(LineJournalBackend):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
-        """Convert errors of Azure to BackendProblem; `operation` is a verb phrase: `read the lock`."""
+        """Convert errors of Azure to BackendProblem.
+
+        `operation` is a verb phrase: `read the lock`.
+        """
         from azure.core.exceptions import AzureError
 
         try:
@@ -422,7 +428,10 @@ class _BlobJournal:
         self._blob = None
 
     def write_seal(self, lock_id: str) -> None:
-        """Append a seal record: a former writer expects the old end of the blob, so its next append fails."""
+        """Append a seal record.
+
+        A former writer expects the old end of the blob, so its next append fails.
+        """
         if self._list_names():
             self._open_journal_blob()
             self._write_lines([journal_lines.build_seal_record(lock_id)])

@@ -46,7 +46,10 @@ _CHECKPOINT_SECONDS: Final = 20.0
 
 
 class HttpSettings(Struct, frozen=True):
-    """Addresses, methods and credentials; a lock address of "" means that the server does not lock."""
+    """Addresses, methods and credentials.
+
+    A lock address of "" means that the server does not lock.
+    """
 
     address: str
     update_method: str = "POST"
@@ -165,7 +168,10 @@ class HttpBackend:
             self._journal.remove()
 
     def needs_checkpoint(self) -> bool:
-        """Return whether the server's document is old, so that it should be updated during an apply."""
+        """Return whether the server's document is old.
+
+        It should then be updated during an apply.
+        """
         return time.monotonic() - self._sent_at >= _CHECKPOINT_SECONDS
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:

@@ -136,7 +136,10 @@ class PostgresBackend:
         return journal_lines.split_journal([lines or b""])
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal but for the lines to `keep`, in one transaction."""
+        """Write the document and empty the journal in one transaction.
+
+        The journal keeps the lines to `keep`.
+        """
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
             connection.execute(
@@ -407,7 +410,10 @@ class PostgresBackend:
     def _swap_holder(
         self, connection: Connection[Any], row: int, info: LockInfo
     ) -> tuple[LockInfo | None, int]:
-        """Record the holder; return the previous one if it did not release the lock, and the new fencing number."""
+        """Record the holder; return the previous one and the new fencing number.
+
+        The previous one is returned if it did not release the lock.
+        """
         sql = self._database.format_sql
         query = "SELECT {holder} FROM {schema}.workspaces WHERE id = %s"
         previous_holder = _fetch_first_value(connection, sql(query), (row,))

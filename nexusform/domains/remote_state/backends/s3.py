@@ -67,7 +67,10 @@ class S3Backend(LineJournalBackend):
         workspace: str = DEFAULT_WORKSPACE,
         max_bytes: int = registry.MAXIMUM_SIZE,
     ) -> None:
-        """Prepare the access to the object `key`, or for another than the default workspace PREFIX/WORKSPACE/KEY."""
+        """Prepare the access to the object `key`.
+
+        For another than the default workspace, the object is PREFIX/WORKSPACE/KEY.
+        """
         check_name(workspace)
         self._client = client
         self._bucket = bucket

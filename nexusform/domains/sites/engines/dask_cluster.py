@@ -347,6 +347,9 @@ def run_task(message: bytes) -> tuple[str, bytes]:
 
 
 def record_heartbeat(session: str) -> None:
-    """Record a heartbeat of the command with this session id, so that this worker keeps its locks."""
+    """Record a heartbeat of the command with this session id.
+
+    This worker then keeps its locks.
+    """
     for worker in _WORKERS:
         worker.record_heartbeat(session)

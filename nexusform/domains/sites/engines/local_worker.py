@@ -1,4 +1,7 @@
-"""Worker process: reads tasks from stdin, writes results to stdout until stdin ends, and all else to stderr."""
+"""Worker process: reads tasks from stdin, writes results to stdout until stdin ends.
+
+All else goes to stderr.
+"""
 
 import os
 import signal

@@ -78,7 +78,10 @@ SITE: Final = RecordForm(
 
 
 def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
-    """Build the findings and losses of sites as SARIF, located at their own line, else at the block of their site."""
+    """Build the findings and losses of sites as SARIF.
+
+    They are located at their own line, else at the block of their site.
+    """
     findings = [_build_finding(error, error.file, error.line) for error in plan.errors]
     known_keys: set[tuple[str, str, int, bool]] = set()
     for site in plan.sites:
@@ -138,7 +141,10 @@ def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> F
 def _build_finding(
     site_diagnostic: SiteDiagnostic, file: str, line: int, prefix: str = ""
 ) -> Finding:
-    """Build a finding at a line (the first for 0, an unknown one); `prefix` precedes its headline."""
+    """Build a finding at a line; `prefix` precedes its headline.
+
+    It is the first line for 0, an unknown one.
+    """
     position = Position(max(line, 1), 1, 0)
     site_finding = build_diagnostic(
         Severity(site_diagnostic.severity),

@@ -122,7 +122,10 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of warnings and advice caused by plans, worst first, and one line for existing findings."""
+    """Build the section of warnings and advice caused by plans, worst first.
+
+    One line is for existing findings.
+    """
     # finding: order of its level, and text.
     sites_by_finding: dict[tuple[int, str], dict[str, None]] = {}
     sites_with_existing: set[str] = set()

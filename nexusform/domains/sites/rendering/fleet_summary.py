@@ -143,7 +143,10 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
-    """Build one sentence: `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`."""
+    """Build one sentence.
+
+    Example: `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`.
+    """
     clauses = [group.title for group in groups[:1]]
     other_count = sum(len(group.sites) for group in groups[1:])
     if other_count:
@@ -177,7 +180,10 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
 
 
 def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
-    """Build the section about the first wave unable to start, and the waves applied before it by `sites apply`."""
+    """Build the section about the first wave unable to start.
+
+    It also has the waves applied before it by `sites apply`.
+    """
     blocked = plan.find_blocked_wave()
     if blocked is None:
         return
@@ -227,7 +233,10 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
 def _build_group_sections(
     groups: Sequence[SitesWithEqualChanges], max_rows: int
 ) -> Iterable[Section]:
-    """Build a section with the rows of the largest group, and one with the differences of the others from it."""
+    """Build a section with the rows of the largest group, and one with the differences.
+
+    These are the differences of the other groups from it.
+    """
     if not groups:
         return
     first, *other_groups = groups
@@ -264,7 +273,10 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
-    """Build a section for each wave with dependencies between its sites; it shows them as a tree."""
+    """Build a section for each wave with dependencies between its sites.
+
+    It shows them as a tree.
+    """
     for wave in plan.waves:
         sites = plan.select_wave(wave.name)
         names = {site.name for site in sites}

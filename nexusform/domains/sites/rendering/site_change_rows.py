@@ -27,7 +27,11 @@ _MAX_NAMES: Final = 8
 
 
 def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
-    """Build a row for each group of equal objects (fold), output, effect on placements, and for stopped VMs."""
+    """Build the rows of a plan.
+
+    There is one for each group of equal objects (fold), each output and each effect on placements,
+    and for stopped VMs.
+    """
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))
@@ -42,9 +46,8 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     for effect_count in count_effects(plan.placements):
         if effect_count.effect is not Effect.UNCHANGED:
             noun = format_count(effect_count.count, get_kind_noun(effect_count.kind))
-            rows.append(
-                f"{noun} {format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)}"
-            )
+            verb = format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)
+            rows.append(f"{noun} {verb}")
     rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
 

@@ -51,7 +51,10 @@ _PROGRESS_TEXTS = {True: "started", False: "not started"}
 def build_status_report(
     plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()
 ) -> Report:
-    """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
+    """Build the report: counts by wave, problems, locks, and certainty of placements.
+
+    The certainty is shown if requested.
+    """
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     sections = build_reason_sections("To review", failed, max_rows=len(failed))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
@@ -103,7 +106,10 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
 def _build_wave_section(
     plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]
 ) -> Section:
-    """Build the section with one row per wave: its number of sites, and of sites with each status."""
+    """Build the section with one row per wave.
+
+    It has its number of sites, and of sites with each status.
+    """
     heads = ("wave", "sites", *status_texts.values())
     rows = []
     for wave in waves:
@@ -204,7 +210,10 @@ TableLine = tuple[tuple[str, ...], bool]
 
 
 def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Report:
-    """Build the report: a summary, the failed sites by reason, and one row per distinct result with its sites."""
+    """Build the report: a summary, the failed sites, and one row per distinct result.
+
+    Failed sites are by reason. The row of a result has its sites.
+    """
     failed = select_failed_results(results)
     successful = [result for result in results if result.status not in _FAILED_STATUSES]
     verdict = "No result."
@@ -283,7 +292,10 @@ def build_question_document(
 
 
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
-    """Count the VMs with their planned "machine", "rack" or "rack_count" (`figure_name`) in every run."""
+    """Count the VMs with their planned "machine", "rack" or "rack_count" in every run.
+
+    `figure_name` is one of these three. A VM counts if the figure is equal in all runs.
+    """
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
 
 
@@ -321,7 +333,10 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
-    """Build one row: the number of VMs (findings), and of those with one machine, rack and rack count in all runs."""
+    """Build one row: the number of VMs, and of those with equal figures in all runs.
+
+    The figures are machine, rack and rack count. A finding is one VM.
+    """
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return

@@ -256,7 +256,10 @@ _FILE_HINT: Final = (
 
 
 def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], list[Wave]]:
-    """Read all sites and waves (ONLY_WAVE without a `strategy` block); add problems to `reading`."""
+    """Read all sites and waves; add problems to `reading`.
+
+    There is ONLY_WAVE without a `strategy` block.
+    """
     content, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
     problems += content_problems
@@ -336,7 +339,10 @@ def _add_site(
 
 
 def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[Diagnostic]:
-    """Merge messages about sites of one block, different only in the site's name, to the first with their number."""
+    """Merge messages about sites of one block, different only in the site's name.
+
+    They are merged to the first, with their number.
+    """
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
@@ -507,7 +513,10 @@ def _evaluate_name(
 def _evaluate_for_each_with_files(
     expression: Expression, reading: _FileReading
 ) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
-    """Return the keys and values of for_each, and the paths of the files read by it, relative to the sites file."""
+    """Return the keys and values of for_each, and the paths of the files read by it.
+
+    The paths are relative to the sites file.
+    """
     previous_digests = dict(reading.read)
     # From here, it has the files read by for_each.
     reading.read.clear()
@@ -711,9 +720,10 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations of a site of any name, to find the states of sites no longer declared.
+    """Build the state locations of a site of any name.
 
-    Skip a location that needs more than the name: for other values its evaluation fails.
+    They find the states of sites no longer declared. Skip a location that needs more than the name:
+    for other values its evaluation fails.
     """
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]

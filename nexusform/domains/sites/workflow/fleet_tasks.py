@@ -434,10 +434,10 @@ def read_locked_sites(
 def release_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
 ) -> list[SiteResult]:
-    """Release the locks of `unlock_host`, else those of this run, but not of sites with a started apply.
+    """Release the locks of `unlock_host`, else those of this run.
 
-    The status of a result is `applied` for a released lock, `skipped` for others, `rejected` if
-    unreadable. Raises TaskEngineError.
+    Locks of sites with a started apply are kept. The status of a result is `applied` for a released
+    lock, `skipped` for others, `rejected` if unreadable. Raises TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 

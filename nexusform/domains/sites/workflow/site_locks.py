@@ -70,10 +70,10 @@ def _is_lock_process_running(holder: LockInfo) -> bool:
 
 
 def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Release the lock of a site held by the host or the run of the task, unless its apply has started.
+    """Release the lock of a site held by the host or the run of the task.
 
-    The result has the lock, None if there is none. Its status is `applied` if the lock was
-    released, `skipped` if not.
+    It is kept if its apply has started. The result has the lock, None if there is none. Its status
+    is `applied` if the lock was released, `skipped` if not.
     """
     backend, problems = open_current_state(task, site)
     if backend is None:

@@ -42,7 +42,10 @@ from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
 def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> CommandContext:
-    """Create the context of a command in the current directory, with the permissions and limits of the fleet."""
+    """Create the context of a command in the current directory.
+
+    It has the permissions and limits of the fleet.
+    """
     return CommandContext(
         environment=environment,
         confinement=Confinement(fleet.confine, fleet.hidden_paths),
@@ -187,7 +190,10 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
 def _build_assignments(
     site: SiteEntry, configuration: Configuration
 ) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """Read the inputs like a JSON file of variables; report inputs not declared by the root module."""
+    """Read the inputs like a JSON file of variables.
+
+    Inputs not declared by the root module are reported.
+    """
     variables = configuration.root.variables
     problems = [
         build_error(

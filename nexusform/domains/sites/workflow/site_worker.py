@@ -93,7 +93,10 @@ class FleetTaskWorker:
     """Process that runs tasks of fleets, one at a time, since they share directory and memory."""
 
     def __init__(self) -> None:
-        """Start without definitions and sites, and raise Python's recursion limit to at least _MAX_RECURSION."""
+        """Start without definitions and sites.
+
+        Python's recursion limit is raised to at least _MAX_RECURSION.
+        """
         self._lock = RLock()
         # By root directory and digest.
         self._definitions: dict[tuple[str, str], FleetDefinition] = {}

@@ -84,9 +84,10 @@ class FleetApplyProgress(Struct):
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
-    """Read the progress of the plan with this identity (none before its first apply), and remove an incomplete last line from the file.
+    """Read the progress of the plan with this identity.
 
-    Raises FileProblem.
+    There is none before its first apply. An incomplete last line is removed from the file. Raises
+    FileProblem.
     """
     path = Path(f"{plan_path}{SUFFIX}")
     try:

@@ -142,7 +142,10 @@ def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | Non
 
 
 def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
-    """Count the sites that could not be planned as failures, skipped ones included, and record their results."""
+    """Count the sites that could not be planned as failures, and record their results.
+
+    Skipped sites are included.
+    """
     for site in fleet_apply.plan.select_wave(wave.name):
         if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED):
             fleet_apply.results[site.name] = site.result
@@ -205,7 +208,10 @@ class _WaveCounts(Struct):
     is_resumable: bool = True
 
     def count_result(self, result: SiteResult) -> None:
-        """Count the result of a site, and keep the first reason to stop the wave, if there is one."""
+        """Count the result of a site.
+
+        Also keep the first reason to stop the wave, if there is one.
+        """
         self.failure_count += result.status in _FAILED_STATUSES
         self.correct_predictions += result.correct_predictions
         self.wrong_predictions += result.wrong_predictions

@@ -357,7 +357,10 @@ def _format_dotted(expression: Expression) -> str:
 
 
 def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
-    """Decode a `mock_provider` block with its default values by type; None if its name is invalid."""
+    """Decode a `mock_provider` block with its default values by type.
+
+    It is None if its name is invalid.
+    """
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None

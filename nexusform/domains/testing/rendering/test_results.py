@@ -77,7 +77,10 @@ _OUTCOMES = {
 
 
 def render_test_junit(files: Iterable[FileReport]) -> str:
-    """Render the XML document: a suite per file, with a case for each run and one for a failed teardown."""
+    """Render the XML document with a suite per file.
+
+    A suite has a case for each run and one for a failed teardown.
+    """
     suites = []
     for file in files:
         cases = []
@@ -109,7 +112,10 @@ def build_file_progress_event(file: str, progress: str, time: str) -> Event:
 
 
 def build_run_progress_event(file: str, run: str, progress: str, time: str) -> Event:
-    """Return the progress event of a run: `starting`, or `teardown` of the state it changed last."""
+    """Return the progress event of a run.
+
+    It is `starting`, or `teardown` of the state it changed last.
+    """
     document = {"path": file, "run": run, "progress": progress, "elapsed": 0}
     message = f'  "{run}"... {_PROGRESS[progress]}'
     return create_event(

@@ -1,4 +1,7 @@
-"""Execution of test files: every run block in order, on states in memory, followed by the teardown."""
+"""Execution of test files.
+
+Every run block runs in order, on states in memory, followed by the teardown.
+"""
 
 import os
 from collections.abc import Iterator
@@ -95,7 +98,10 @@ class Tests(Struct):
 
 
 def find_tests(context: CommandContext, options: TestFilter) -> Tests:
-    """Load the configuration and its test files; problems are among the diagnostics of the result."""
+    """Load the configuration and its test files.
+
+    Problems are among the diagnostics of the result.
+    """
     configuration, problems = load_project_configuration(context)
     tests = Tests(configuration, diagnostics=problems, sources=dict(configuration.files))
     paths = find_test_files(context, options.directory, options.files, tests.diagnostics)

@@ -175,7 +175,10 @@ class RunBlockExecutor(Struct):
     def _read_external_variables(
         self, configuration: Configuration
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return the variables with a value from the environment, variable files and flags, or with a default."""
+        """Return the variables with a value.
+
+        It comes from the environment, variable files and flags, or from a default.
+        """
         variables, problems = read_root_variables(
             configuration,
             environment=self.context.environment,

@@ -69,7 +69,10 @@ class TestFileScope(Struct, frozen=True):
     runs: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
+        """Return the value at the start of a reference, its steps, and problems.
+
+        The steps are counted after the root: `var.NAME` has 1.
+        """
         root = traversal.root.name
         name = traversal.first_name
         if root == "run":
@@ -103,7 +106,10 @@ class AssertionScope(Struct, frozen=True):
         return self.inner.functions
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value at the start of a reference (`var.NAME`: 1 step after the root), its steps, and problems."""
+        """Return the value at the start of a reference, its steps, and problems.
+
+        The steps are counted after the root: `var.NAME` has 1.
+        """
         root = traversal.root.name
         name = traversal.first_name
         if root == "run":
@@ -130,7 +136,10 @@ class AssertionScope(Struct, frozen=True):
 
 
 def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
-    """Return the outputs of an earlier run (`run.NAME`), the number of steps used by them, and problems."""
+    """Return the outputs of an earlier run, the number of steps used, and problems.
+
+    The run is referred to by `run.NAME`. The steps are those of the reference used by the outputs.
+    """
     name = traversal.first_name
     if name in runs:
         return runs[name], 1, []
@@ -163,7 +172,10 @@ def evaluate_test_variable(
 
 
 class ValueOverrides(Struct, frozen=True):
-    """Override values by resource pattern, provider and type, or data source, and for computed values in the plan."""
+    """Override values by resource pattern, provider and type, or data source.
+
+    Also override computed values in the plan.
+    """
 
     resources: Overrides = ()
     mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
@@ -257,7 +269,10 @@ def _evaluate_override(
 def build_tested_configuration(
     configuration: Configuration, file: TestFile, run: RunBlock
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Return the configuration with overridden modules, and providers and mocks of the file as selected by the run."""
+    """Return the configuration with overridden modules.
+
+    It has the providers and mocks of the file as selected by the run.
+    """
     problems: list[Diagnostic] = []
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
@@ -465,7 +480,10 @@ class OverridingProvider:
 
 
 def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
-    """Return the planned values with the override values (`answers`) inserted, and the paths of these."""
+    """Return the planned values with the override values inserted, and their paths.
+
+    `answers` are the override values; the paths are those of the inserted ones.
+    """
     values = tuple(_list_leaves(answers, path=()))
     planned = replace_unknown(request.planned or {})
     return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))

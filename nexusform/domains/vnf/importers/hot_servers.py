@@ -105,7 +105,10 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
 
 
 def _parse_max_per_host(policy: str, properties: Node, template: Template) -> int:
-    """Return the maximum servers of an anti-affinity group per host: max_server_per_host, else 1."""
+    """Return the maximum servers of an anti-affinity group per host.
+
+    It is max_server_per_host, else 1.
+    """
     rule = properties.get_node("rules", _MAX_PER_HOST_RULE)
     if rule.is_absent:
         return 1

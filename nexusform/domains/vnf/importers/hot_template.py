@@ -119,7 +119,10 @@ def parse_hot(
 
 
 class _ResourceContext(Struct, frozen=True):
-    """Context of a resource: its template, the repetition and scheduler hints around it, and the nesting depth."""
+    """Context of a resource.
+
+    It has its template, the repetition and scheduler hints around it, and the nesting depth.
+    """
 
     template: Template
     repetition: ResourceRepetition

@@ -339,10 +339,10 @@ def _select_default_level(
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects of the flavour, with the VMs added to each VDU by each of their steps.
+    """Yield the scaling aspects of the flavour, with the VMs added by each step.
 
-    `step-deltas` names the delta of each step. Without this list, every delta is a step, in their
-    order.
+    These are VMs of each VDU, for each of the steps of the aspect. `step-deltas` names the delta of
+    each step. Without this list, every delta is a step, in their order.
     """
     for name, body in _collect_by_id(
         flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes

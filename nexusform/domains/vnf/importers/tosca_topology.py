@@ -85,7 +85,10 @@ def parse_topology(
     flavour_id: str,
     notes: DocumentFindings,
 ) -> Topology:
-    """Return the merged topology of the documents of the flavour, or of all without a request (`flavour_id` is "")."""
+    """Return the merged topology of the documents of the flavour.
+
+    Without a request (`flavour_id` is ""), all documents are merged.
+    """
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
     # type -> its derived_from.
     parents: dict[str, str] = {}
@@ -146,11 +149,11 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 def _select_flavour_documents(
     documents: Sequence[Node], flavour_id: str, notes: DocumentFindings
 ) -> list[Node]:
-    """Return the documents of the requested flavour, and those without a flavour, which belong to each.
+    """Return the documents of the requested flavour, and those without a flavour.
 
-    All documents are returned without a request (`flavour_id` is ""), and if none names a flavour.
-    If other flavours are named, but not the requested one, all are returned as well, with an error
-    in `notes`.
+    The latter belong to each flavour. All documents are returned without a request (`flavour_id` is
+    ""), and if none names a flavour. If other flavours are named, but not the requested one, all
+    are returned as well, with an error in `notes`.
     """
     path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
     flavour_nodes = [document.get_node(*path) for document in documents]
@@ -241,7 +244,10 @@ def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "th
 
 
 def parse_count_or_default(node: Node, notes: DocumentFindings, default: int) -> int:
-    """Return a number of instances, steps or levels; the default, with a warning if it is invalid."""
+    """Return a number of instances, steps or levels, or the default.
+
+    If it is invalid, return the default with a warning.
+    """
     number = parse_instance_count(node, notes)
     return default if number is None else number
 

@@ -403,9 +403,10 @@ class _LegacyScaling(Struct, frozen=True):
 
 
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
-    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum.
+    """Yield the older Scaling policies, each with an aspect.
 
-    With 2 VMs initially, 7 at most and an increment of 2, these are 2 steps.
+    It has as many steps as fit between initial and maximum. With 2 VMs initially, 7 at most and an
+    increment of 2, these are 2 steps.
     """
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in (

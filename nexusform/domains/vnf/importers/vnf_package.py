@@ -382,11 +382,12 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 def _read_hot_files(
     names: Sequence[str], flavour: str, read: _ReadFile
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
+    """Return the texts of a flavour's top HOT file and of its nested files.
 
-    Nested files are named by their file name, or by their path in the folder if an earlier one has
-    the same name. `names` are the paths of all files in the package. The top file is the only one
-    directly in the flavour's folder.
+    The former is None if there is none; the latter are by name. Nested files are named by their
+    file name, or by their path in the folder if an earlier one has the same name. `names` are the
+    paths of all files in the package. The top file is the only one directly in the flavour's
+    folder.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the

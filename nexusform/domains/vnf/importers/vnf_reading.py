@@ -258,7 +258,10 @@ def _is_contradicting_rule(
 def _warn_contradiction(
     rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]
 ) -> None:
-    """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
+    """Warn about contradicting rules of a VNFD and of a server group.
+
+    `rule` is of the VNFD, `other` of the group. The warning has the effect of both.
+    """
     vdu_names = ", ".join(name for name in rule.vdus if name in other.vdus)
     first_kind = describe_vdu_placement_rule(rule)
     second_kind = describe_vdu_placement_rule(other)

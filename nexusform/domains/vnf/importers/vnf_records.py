@@ -30,7 +30,10 @@ SMALL_MINIMUM: Final = "anti-affinity-below-two-instances"
 
 
 class Origin(Struct, frozen=True):
-    """Source of a declaration: the document (`vnfd`, `base_hot`, `nested["x.yaml"]`) and the line."""
+    """Source of a declaration: the document and the line.
+
+    The document is `vnfd`, `base_hot` or `nested["x.yaml"]`.
+    """
 
     file: str
     line: int
@@ -209,7 +212,10 @@ def is_valid_vdu_name(name: str) -> bool:
 def list_size_problems(
     vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]
 ) -> list[Problem]:
-    """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
+    """Return problems with levels and aspects.
+
+    They are unknown ones, and scale levels above their maximum.
+    """
     problems = []
     level_names = [known_level.name for known_level in vnf.levels]
     if level and level not in level_names:

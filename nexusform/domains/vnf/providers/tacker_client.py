@@ -1,7 +1,7 @@
-"""Client of Tacker: requests of the interface /vnflcm/v2, and failures with the reason given by Tacker.
+"""Client of Tacker: requests of the interface /vnflcm/v2, and failures.
 
-The credentials of its user come from the environment (OS_*) or clouds.yaml, never from a
-configuration.
+A failure has the reason given by Tacker. The credentials of its user come from the environment
+(OS_*) or clouds.yaml, never from a configuration.
 """
 
 from __future__ import annotations
@@ -247,7 +247,10 @@ _USER_FIELDS: Final = ("user_id", "username")
 
 
 class Credentials(Struct, frozen=True):
-    """Fields of `auth` as in clouds.yaml, {} for a Tacker without Keystone, and the certificate settings."""
+    """Fields of `auth` as in clouds.yaml, and the certificate settings.
+
+    They are {} for a Tacker without Keystone.
+    """
 
     fields: Mapping[str, str] = {}
     certificate: str = ""
@@ -368,7 +371,10 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
 
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Build the request of Keystone v3: by application credential, else by token, else by password."""
+    """Build the request of Keystone v3.
+
+    It is by application credential, else by token, else by password.
+    """
     user: dict[str, Any] = {
         "name": fields.get("username"),
         "domain": _build_domain(fields, "user_domain"),
@@ -418,6 +424,9 @@ def _has_application_credential(fields: Mapping[str, str]) -> bool:
 
 
 def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:
-    """Build the domain in the fields NAME_id or NAME_name for Keystone; "Default" is the usual one."""
+    """Build the domain in the fields NAME_id or NAME_name for Keystone.
+
+    "Default" is the usual one.
+    """
     identifier = fields.get(f"{name}_id")
     return {"id": identifier} if identifier else {"name": fields.get(f"{name}_name", "Default")}

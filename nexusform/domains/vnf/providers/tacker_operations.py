@@ -1,4 +1,7 @@
-"""Life-cycle operations of Tacker, each sent once and followed to its end, and VNF instances as Tacker reports them."""
+"""Life-cycle operations of Tacker, and VNF instances as Tacker reports them.
+
+Each operation is sent once and followed to its end.
+"""
 
 from __future__ import annotations
 
@@ -139,10 +142,11 @@ class OperationRunner(Struct, frozen=True):
     def _resolve_failed_operation(
         self, operation_id: str, operation: Mapping[str, Any], failures: int
     ) -> None:
-        """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure.
+        """Request the next action for an operation in the state FAILED_TEMP.
 
-        After too many failures it is rolled back instead of retried, then failed. Tacker rolls back
-        only an instantiation or a scale-out; any other operation fails at once.
+        It has failed for the `failures`-th time. After too many failures it is rolled back instead
+        of retried, then failed. Tacker rolls back only an instantiation or a scale-out; any other
+        operation fails at once.
         """
         action = self.on_failure
         if action == "retry" and failures > _MAX_RETRIES:
@@ -331,7 +335,10 @@ def _find_free_name(
     *,
     needs_same_host: bool,
 ) -> str:
-    """Return the first recorded name of the VDU of a VNFC, not in `used` and on its host if needed, else ""."""
+    """Return the first recorded name of the VDU of a VNFC, not in `used`, else "".
+
+    The name is on the host of the VNFC if needed.
+    """
     for name, record in recorded.items():
         if record["vdu"] != vnfc.vdu or name in used:
             continue

@@ -138,7 +138,10 @@ class TackerProvider(FixedIdentity):
         return [Problem((), "unverified-server", detail, Severity.WARNING)]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return the problems of changes not supported by Tacker, each with the index of its request."""
+        """Return the problems of changes not supported by Tacker.
+
+        Each has the index of its request.
+        """
         return [
             (index, problem)
             for index, request in enumerate(requests)
@@ -366,10 +369,11 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]
     ) -> None:
-        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
+        """Run the healing of the VNFCs (VMs) to re-create.
 
-        The plan marks them (operation HEALED), without ids. Their ids are those of the last read;
-        Tacker may have removed some since.
+        It is skipped if an interrupted run of this step did it. The plan marks them (operation
+        HEALED), without ids. Their ids are those of the last read; Tacker may have removed some
+        since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
@@ -486,10 +490,11 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step, with the paths of the observed VNFCs (VMs), and a note (private data in state) with their ids.
+    """Return the attributes after a step, with paths and a note.
 
-    A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine
-    stays a prediction.
+    The paths are of the observed VNFCs (VMs). The note is private data in state with their ids. A
+    VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays
+    a prediction.
     """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
@@ -548,7 +553,10 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the user data class and its file as parameters for an operation; {} if there are none."""
+    """Return the user data class and its file as parameters for an operation.
+
+    They are {} if there are none.
+    """
     parameters = get_mapping(planned, "parameters")
     selected = {
         name: value

@@ -120,11 +120,12 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
 def _list_constraints(
     attributes: Mapping[str, Any], added_names: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the placement constraints of a grant request, one for each rule with several VNFCs (VMs) and a new one.
+    """Yield the placement constraints of a grant request.
 
-    As in Tacker, the first rule without them ends the list of its kind: later affinity rules, or
-    later anti-affinity rules, yield nothing. New VNFCs (`added_names`) are listed first, by their
-    grant; others are resources of the VIM.
+    There is one for each rule with several VNFCs (VMs) and a new one. As in Tacker, the first rule
+    without them ends the list of its kind: later affinity rules, or later anti-affinity rules,
+    yield nothing. New VNFCs (`added_names`) are listed first, by their grant; others are resources
+    of the VIM.
     """
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     # values of is_affinity.

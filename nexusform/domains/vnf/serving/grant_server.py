@@ -198,7 +198,10 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         self._send_json(HTTPStatus(status), answer, location)
 
     def _send_token(self) -> None:
-        """Send the token to a client with the token as its password (OAuth 2 client credentials)."""
+        """Send the token to a client with the token as its password.
+
+        This is OAuth 2 client credentials.
+        """
         token = self.server.token
         kind, _, credentials = self.headers.get("Authorization", "").partition(" ")
         try:
@@ -345,7 +348,10 @@ class VnfPackageFile(Struct, frozen=True):
 
 
 def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackageFile], list[str]]:
-    """Return the packages of a directory by descriptor_id, and the problems of unusable packages."""
+    """Return the packages of a directory by descriptor_id, and problems.
+
+    The problems are those of unusable packages.
+    """
     packages: dict[str, VnfPackageFile] = {}
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):

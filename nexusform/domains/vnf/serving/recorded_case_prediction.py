@@ -20,13 +20,14 @@ Body = dict[str, Any]
 
 
 def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
-    """Return `{operation, added, removed, constraints}` of the grant request of a plan with this operation alone.
+    """Return the parts of the grant request of a plan with this operation alone.
 
-    `added` and `removed` are numbers of VMs by VDU, `constraints` its rules. `snapshot` has the
-    text `vnfd`, `flavour_id`, `instantiation_level`, and the `scale_levels` (null before
-    instantiation). `request` has the `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has
-    `type`, `aspectId` and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError,
-    TypeError, ValueError and StopIteration if a case is incomplete.
+    They are `{operation, added, removed, constraints}`. `added` and `removed` are numbers of VMs by
+    VDU, `constraints` its rules. `snapshot` has the text `vnfd`, `flavour_id`,
+    `instantiation_level`, and the `scale_levels` (null before instantiation). `request` has the
+    `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId` and
+    `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and
+    StopIteration if a case is incomplete.
     """
     operation = request["operation"]
     levels = snapshot["scale_levels"]
@@ -79,7 +80,10 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:
-    """Build the attributes of a VNF at these scale levels, with placeholders for its name and locations."""
+    """Build the attributes of a VNF at these scale levels.
+
+    Its name and locations are placeholders.
+    """
     names = ("vnfd", "flavour_id", "instantiation_level")
     attributes = {
         "id": "s/v",

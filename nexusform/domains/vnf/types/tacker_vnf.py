@@ -279,7 +279,10 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
-    """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
+    """Build the problem of a rule.
+
+    It is contradicted by another one, or has too few locations for its VMs.
+    """
     rule = unmet_rule.rule
     other = unmet_rule.conflicting_rule
     path = get_document_path(rule.origin.file)
@@ -370,7 +373,10 @@ def compute_demand(
 
 
 def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
-    """Return the rule for pools; a pool is a VDU, and the name describes the other VMs of the rule."""
+    """Return the rule for pools.
+
+    A pool is a VDU, and the name describes the other VMs of the rule.
+    """
     return PlacementGroupRule(
         name=f"the other VMs of {rule.name} ({rule.origin})",
         is_affinity=rule.is_affinity,
@@ -440,7 +446,10 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VNFCs without a known machine (Tacker selected another zone), by VDU and number."""
+    """Return the VNFCs without a known machine, by VDU and number.
+
+    Tacker selected another zone.
+    """
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name}

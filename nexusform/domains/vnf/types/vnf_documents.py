@@ -1,4 +1,7 @@
-"""Documents of a tacker_vnf, parsed once per text, with findings as problems, and `vdu` blocks with size and role."""
+"""Documents of a tacker_vnf, parsed once per text.
+
+Findings are problems, and `vdu` blocks have size and role.
+"""
 
 from __future__ import annotations
 
