@@ -4,7 +4,7 @@ Only free ones: the variables of `for` expressions and directives, and the itera
 blocks, belong to the expression itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from nexusform.diagnostics.diagnostic import SourceFile
@@ -26,8 +26,8 @@ def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ..
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
     """Return the references of a body to names other than its own, in source order.
 
-    Of a `for` or `dynamic`. In JSON every string is parsed as a template: without a schema, other
-    texts cannot be distinguished.
+    Its own names are those of a `for` or `dynamic`. In JSON every string is parsed as a template:
+    without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
         return tuple(
@@ -86,6 +86,18 @@ def _list_repeated_parts(
     return (expression.value, *condition)
 
 
+def _list_item_expressions(
+    items: Iterable[tuple[syntax.ObjectKey, syntax.Expression]],
+) -> tuple[syntax.Expression, ...]:
+    """Return the keys with an expression and the values of an object, in source order."""
+    expressions: list[syntax.Expression] = []
+    for key, value in items:
+        if not (key.bare or key.is_ambiguous):
+            expressions.append(key.expression)
+        expressions.append(value)
+    return tuple(expressions)
+
+
 def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     """Return the direct child expressions, in source order.
 
@@ -99,11 +111,7 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
         case syntax.Call():
             return expression.value_arguments
         case syntax.ObjectCons(items=items):
-            pairs = [
-                (value,) if k.bare or k.is_ambiguous else (k.expression, value)
-                for k, value in items
-            ]
-            return tuple(chain.from_iterable(pairs))
+            return _list_item_expressions(items)
         case syntax.Conditional(condition=condition, then=then, otherwise=otherwise):
             return (condition, then, otherwise)
         case syntax.TemplateIf(condition=condition, then=then_parts, otherwise=else_parts):

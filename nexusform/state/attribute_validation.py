@@ -72,12 +72,10 @@ def _build_body_check(schema: BlockSchema) -> _Check:
         checks[name] = _build_block_check(block)
         if block.min_items:
             required_names.append(name)
-    labelled_blocks = [
-        name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP
-    ]
-    checks |= dict.fromkeys(
-        map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING))
-    )
+    check_order = _build_type_check(ListType(STRING))
+    for name, block in schema.blocks.items():
+        if block.nesting is Nesting.MAP:
+            checks[get_order_attribute(name)] = check_order
     # A body with a machine needs no more: a VM pinned to a missing machine has no rack and zone.
     names_with_machine = required_names
     return partial(_check_object, checks, required_names, names_with_machine)
