@@ -475,7 +475,7 @@ def _read_index(
 ) -> int | None:
     """Return the index of a snapshot in a label, else in its own name after the owner's name.
 
-    None if in neither.
+    The result is None if in neither.
     """
     label_index = parse_integer(snapshot.labels.get(label))
     return (
@@ -488,7 +488,7 @@ def _read_index(
 def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
     """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`.
 
-    None for others.
+    The result is None for others.
     """
     if not isinstance(name, str) or not name.startswith(owner):
         return None
@@ -513,8 +513,8 @@ AZURE_MANAGER: Final = "Azure Resource Manager"
 def find_external_manager(manifest: Manifest) -> str:
     """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`.
 
-    "" if unknown. Labels and annotations that name the managing object come first, then others with
-    the prefix of a tool.
+    The result is "" if unknown. Labels and annotations that name the managing object come first,
+    then others with the prefix of a tool.
     """
     kustomize = "kustomize.toolkit.fluxcd.io"
     helm = "helm.toolkit.fluxcd.io"

@@ -143,8 +143,8 @@ def _find_existing_object(
 ) -> tuple[str, Manifest | LiveWorkload] | None:
     """Return (owner, object) for an object on a cluster added without a placement.
 
-    None without one. For an object of a block, these are the block's address and the manifest; else
-    the owners' names and the observed workload.
+    The result is None without one. For an object of a block, these are the block's address and the
+    manifest; else the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(
         f"{object_id.namespace}/{object_id.kind}/{object_id.name}"

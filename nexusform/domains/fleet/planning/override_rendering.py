@@ -523,7 +523,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
 def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:
     """Return the mapping or list reached from a body by these steps of a patch path.
 
-    None if a step is missing.
+    The result is None if a step is missing.
     """
     target = body
     for step in steps:

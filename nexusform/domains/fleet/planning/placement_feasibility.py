@@ -371,7 +371,7 @@ def _find_pool(
 ) -> tuple[Address, PoolDemand] | None:
     """Return the address and demand of a cluster's pool.
 
-    None if the configuration has no count to change.
+    The result is None if the configuration has no count to change.
     """
     for vm_object in vms:
         demand = vm_object.request.demand
@@ -500,8 +500,8 @@ def _suggest_affinity_exclusions(
 def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
     """Return the policy block of a PickAll or of an existing PickN, to be extended by an affinity.
 
-    None for others. A new placement without a policy gets a block of type PickAll. A policy in a
-    manifest cannot be edited.
+    The result is None for others. A new placement without a policy gets a block of type PickAll. A
+    policy in a manifest cannot be edited.
     """
     kind = placement.spec.configuration.placement_type
     if kind is PlacementType.PICK_FIXED:

@@ -516,7 +516,7 @@ def find_stale_members(
 def _find_change_of_rejection(reason: str | None) -> Trigger | None:
     """Return the change of a member able to make its rejection obsolete.
 
-    None for reasons about other members.
+    The result is None for reasons about other members.
     """
     # The hub has not reported about the member yet.
     if reason is None:

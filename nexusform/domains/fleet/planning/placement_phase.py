@@ -296,7 +296,7 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
     """Return why tolerations owned by another manager cannot change, with the remedy.
 
-    "" for others.
+    The result is "" for others.
     """
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:

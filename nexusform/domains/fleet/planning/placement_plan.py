@@ -347,8 +347,8 @@ class PlacementPlan(Struct):
     ) -> RenderedResources | None:
         """Return the resources of a binding's cluster after a rollout to the clusters in `reached`.
 
-        None for none. Objects with another owner on the cluster are not among its manifests, but in
-        `conflicting_objects`.
+        The result is None for none. Objects with another owner on the cluster are not among its
+        manifests, but in `conflicting_objects`.
         """
         resources = self._compute_own_resources(binding, reached)
         # By object with another owner.
@@ -615,7 +615,7 @@ class PlacementPlan(Struct):
 def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     """Return the differences between predicted and observed clusters.
 
-    None if not in state or not on a hub.
+    The result is None if not in state or not on a hub.
     """
     if not spec.observed_attributes or spec.instance.prior is None:
         return HubMoves()

@@ -265,7 +265,7 @@ def list_cluster_objects(
 ) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the objects of a placement in state by cluster.
 
-    None if its private data (`note`) does not have them.
+    The result is None if its private data (`note`) does not have them.
     """
     if not note or SNAPSHOTS not in note:
         return None
@@ -405,7 +405,8 @@ def read_scheduling(
 ) -> SchedulingStatus | None:
     """Return the last scheduling status of an object in state, with its current bindings.
 
-    None without conditions. Only messages of unselected clusters are known, without their names.
+    The result is None without conditions. Only messages of unselected clusters are known, without
+    their names.
     """
     conditions = attributes.get("conditions")
     if not conditions:

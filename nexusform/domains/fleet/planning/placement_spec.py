@@ -150,7 +150,7 @@ class PlacementSpec(Struct, frozen=True):
     def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
         """Return the apply strategy on a cluster before the plan.
 
-        None if unknown, or with a binding in deletion.
+        The result is None if unknown, or with a binding in deletion.
         """
         # Not read from a hub: the same on all clusters.
         if not self.observed_attributes:

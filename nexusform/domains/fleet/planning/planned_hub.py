@@ -152,7 +152,7 @@ class PlannedHub(Struct, dict=True):
     def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
         """Return the disruption budget of a placement (its key), from this plan or existing.
 
-        None without one.
+        The result is None without one.
         """
         _instance, budget = self.budgets.get(placement, (None, None))
         return budget.budget if budget is not None else self._existing_budgets.get(placement)

@@ -183,7 +183,8 @@ def find_selector_problem(
 ) -> ResourceSelectorProblem | None:
     """Return the first error of a hub: a selected reserved namespace, or an object selected twice.
 
-    None without one. Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
+    The result is None without one. Source: KubeFleet
+    pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (
         selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED

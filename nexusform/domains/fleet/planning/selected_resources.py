@@ -234,7 +234,7 @@ def _get_captured_overrides(
 ) -> tuple[FleetOverride, ...] | None:
     """Return the overrides of a binding, given the names of their snapshots.
 
-    None if one was not captured.
+    The result is None if one was not captured.
     """
     is_captured = all(name in override_snapshots for name in names)
     return tuple(override_snapshots[name] for name in names) if is_captured else None

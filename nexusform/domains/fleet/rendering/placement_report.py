@@ -269,7 +269,7 @@ def _format_number(value: int | None) -> str:
 def _format_score_margin(cluster: ClusterExplanation) -> str:
     """Return the difference to the last pick: the first nonzero part of the scores.
 
-    "" without ranks.
+    The result is "" without ranks.
     """
     margin = cluster.margin
     if margin is None:

@@ -40,7 +40,7 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 def read_property(member: Member, name: str) -> PropertyValue:
     """Return a property of a member.
 
-    None if it has none, an error if KubeFleet would stop the scheduling cycle.
+    The result is None if it has none, an error if KubeFleet would stop the scheduling cycle.
     """
     # derived from the member's resource usage.
     if name.startswith(RESOURCE_PREFIX):
@@ -58,7 +58,8 @@ def read_property(member: Member, name: str) -> PropertyValue:
 def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     """Return the value of a property `total-cpu`, `available-memory`, ....
 
-    None if the member does not report the resource, an error if the name has another form.
+    The result is None if the member does not report the resource, an error if the name has another
+    form.
     """
     capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
@@ -127,7 +128,7 @@ class _PropertyBound(Struct, frozen=True):
 def find_contradictory_requirements(requirements: Iterable[PropertyRequirement]) -> str | None:
     """Return why the well-formed requirements on one property contradict each other.
 
-    None if they do not.
+    The result is None if they do not.
     """
     lower_bounds: list[_PropertyBound] = []
     upper_bounds: list[_PropertyBound] = []
@@ -171,7 +172,7 @@ def _explain_violated_bounds(
 ) -> str | None:
     """Return why the bounds exclude all values, or why the value of Eq (`equal`) violates a bound.
 
-    None if neither is true. Each of the three is None without such a requirement.
+    The result is None if neither is true. Each of the three is None without such a requirement.
     """
     if lower is not None and upper is not None:
         # 0 for equal bounds, negative for crossed ones.

@@ -231,7 +231,7 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
 def _explain_forbidden_path(path: str) -> str:
     """Return the first reason why a patch may not change the target of `path`, a JSON pointer.
 
-    "" if it may.
+    The result is "" if it may.
     """
     root, *remainder = path.removeprefix("/").split("/")
     is_other_metadata = root == "metadata" and remainder[:1] not in (["annotations"], ["labels"])

@@ -73,7 +73,7 @@ def _index_by_cluster(
 ) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the objects of a placement in state by cluster.
 
-    None if its private data (`note`) does not have them.
+    The result is None if its private data (`note`) does not have them.
     """
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 

@@ -195,8 +195,8 @@ def _check_pod_name(
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
     """Return a sentence about picked members with unknown nodes, so without predicted pods.
 
-    "" without any. Only the placements that match `pattern` count. Nodes are known for the clusters
-    in `fleet.pods.clusters`.
+    The result is "" without any. Only the placements that match `pattern` count. Nodes are known
+    for the clusters in `fleet.pods.clusters`.
     """
     cluster_ids = dict(fleet.pods.members)  # by member
     # members of this plan.

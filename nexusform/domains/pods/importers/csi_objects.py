@@ -128,7 +128,7 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
 def find_csi_provisioner(storage_class: Manifest | None) -> str:
     """Return the CSI driver of a class, also for an in-tree provisioner (replaced by a driver).
 
-    "" without a class.
+    The result is "" without a class.
     """
     name = get_text(storage_class.body, "provisioner") if storage_class is not None else ""
     return _MIGRATED_DRIVERS.get(name, name)

@@ -250,7 +250,7 @@ def _parse_counters(
 def _parse_attribute(value: Any) -> Attribute | None:
     """Return type and value of a device attribute, such as ("string", "a100").
 
-    None if its type is unknown.
+    The result is None if its type is unknown.
     """
     fields = get_mapping(value)
     return next(
@@ -276,7 +276,7 @@ def _parse_slice_nodes(
 ) -> tuple[NodeSelectorTerm, ...] | None:
     """Return the terms of the nodes with access to a slice or device.
 
-    None for all nodes, () for none.
+    The result is None for all nodes, () for none.
     """
     if fields.get("nodeName"):
         return (

@@ -66,7 +66,7 @@ def list_dump_errors(
 def _read_kubectl_error(path: str, context: ReadContext) -> str:
     """Return the first line of a file with kubectl's errors.
 
-    "" if it is missing, unreadable or empty.
+    The result is "" if it is missing, unreadable or empty.
     """
     try:
         text = context.files.read(path).decode("utf-8", "replace").strip()

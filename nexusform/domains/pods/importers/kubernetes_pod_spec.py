@@ -125,7 +125,7 @@ def collect_priority_classes(
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     """Return why the API server rejects the PriorityClass, priority or policy of a pod.
 
-    "" if accepted or unknown.
+    The result is "" if accepted or unknown.
     """
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name:

@@ -452,7 +452,7 @@ def _check_target_port(value: Any) -> str:
 def _check_pod_count_or_percentage(value: Any) -> str:
     """Return the rule broken by a number of pods such as 2 or "25%", as a clause.
 
-    "" if it is valid.
+    The result is "" if it is valid.
     """
     if isinstance(value, str):
         return (

@@ -375,7 +375,7 @@ def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
 def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
     """Return the CSI driver of a claim's volume, or of its class if the volume is not known.
 
-    "" without a driver.
+    The result is "" without a driver.
     """
     volume = _find_claim_volume(claim, storage)
     if volume is not None:
@@ -527,7 +527,7 @@ def _warn_unknown_nodes(
 def _find_claim_volume(claim: Manifest, storage: Storage) -> Manifest | None:
     """Return the volume named in a claim, else the one reserved for it (claimRef).
 
-    None for none, or an unread one.
+    The result is None for none, or an unread one.
     """
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     if volume_name:
@@ -544,9 +544,9 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     """Return why pods with this claim get no node, in the scheduler's words.
 
-    "" if they may get one. UNBOUND: the volume named in the claim is missing, too small, or
-    reserved for another claim. A missing volume counts only if kubectl has listed the claim and all
-    other objects: otherwise the volume may exist.
+    The result is "" if they may get one. UNBOUND: the volume named in the claim is missing, too
+    small, or reserved for another claim. A missing volume counts only if kubectl has listed the
+    claim and all other objects: otherwise the volume may exist.
     """
     metadata = read_silently(claim, "metadata")
     name = claim.name
@@ -616,8 +616,8 @@ def _build_unbound_claim(
 ) -> Claim | None:
     """Return a claim without a volume, with the nodes for its pods.
 
-    None if it excludes no node: every node can use the new volume, or nothing is known about the
-    volume (reported at `reference`).
+    The result is None if it excludes no node: every node can use the new volume, or nothing is
+    known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
     class_name = (

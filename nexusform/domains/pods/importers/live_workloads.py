@@ -445,7 +445,7 @@ def _list_owned_field_values(
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
     """Return the item of a list with these identifying fields.
 
-    None without one, or if the value is no list.
+    The result is None without one, or if the value is no list.
     """
     for item in list_mappings(value):
         # TCP is the default in the identity of a port.

@@ -136,7 +136,7 @@ def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
     """Return the manifest of a body changed by an override, at the original's position.
 
-    None without an identity.
+    The result is None without an identity.
     """
     return build_manifest(body, original.file, original.position)
 
@@ -265,7 +265,7 @@ def _explain_unselectable_object(
 ) -> str | None:
     """Return why a placement never selects an object created by each cluster itself.
 
-    None for other objects.
+    The result is None for other objects.
     """
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
@@ -312,7 +312,7 @@ class _ManifestReader:
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
         """Return the object of a document.
 
-        None if apiVersion, kind, name or metadata is invalid (reported).
+        The result is None if apiVersion, kind, name or metadata is invalid (reported).
         """
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
@@ -390,7 +390,7 @@ def get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
 def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
     """Return the namespace of an object.
 
-    "" if it is cluster-scoped, as are unknown kinds without a namespace.
+    The result is "" if it is cluster-scoped, as are unknown kinds without a namespace.
     """
     if kind in _CLUSTER_SCOPED:
         return ""

@@ -133,7 +133,7 @@ def _add_limit_range(
 def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
     """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes.
 
-    "" if none does.
+    The result is "" if none does.
     """
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
@@ -165,7 +165,7 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
 def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
     """Return why the overhead of a pod is not that of its RuntimeClass, so the pod is rejected.
 
-    "" if it is valid.
+    The result is "" if it is valid.
     """
     name = spec.get_text("runtimeClassName")
     overhead = _read_amounts(spec.data, "overhead")

@@ -104,7 +104,7 @@ class ClusterPodCapacity:
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
         """Return `running` plus the further pods of the only scalable workload.
 
-        None without one, or with claims.
+        The result is None without one, or with claims.
         """
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:

@@ -178,7 +178,7 @@ class PodPhase(PodsByCluster):
     ) -> list[ExistingPod]:
         """Return the observed Pending pods of a workload, numbered from `first_number`.
 
-        None if state has its own.
+        The result is None if state has its own.
         """
         observed = self._observed_clusters[cluster_id]
         # Pods with scheduling gates do not wait for a node.

@@ -308,7 +308,7 @@ def _has_labels(spec: PodSpec, workload: Workload) -> bool:
 def _get_scaled_workload(scaler: Manifest) -> str:
     """Return the key of the workload changed by an autoscaler of KEDA or VPA.
 
-    "" if its updateMode is Off.
+    The result is "" if its updateMode is Off.
     """
     target = get_mapping(scaler.body, "spec", _TARGETS[scaler.kind])
     is_off = get_value_at_path(scaler.body, "spec", "updatePolicy", "updateMode") == "Off"

@@ -103,7 +103,7 @@ def _find_newest_revision(
 ) -> str | None:
     """Return the revision of the pod started last: `age` increases with the time of start.
 
-    None without revisions.
+    The result is None without revisions.
     """
     return max(
         revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None

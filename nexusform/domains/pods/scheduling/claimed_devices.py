@@ -362,7 +362,7 @@ class DeviceAllocator:
     ) -> DeviceAllocation | None:
         """Return the devices for claims on a node with these pools.
 
-        None if not all claims can be allocated.
+        The result is None if not all claims can be allocated.
         """
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
@@ -651,7 +651,7 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
     """Return an attribute of a device by its full name (`domain/name`).
 
-    None if it has no such attribute.
+    The result is None if it has no such attribute.
     """
     attributes = candidate.device.attributes
     if name in attributes:

@@ -48,7 +48,7 @@ def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Return requirements of a pod unmet on every node, as sentences.
 
-    "" for none, or in a cluster without nodes.
+    The result is "" for none, or in a cluster without nodes.
     """
     if not nodes:
         # Every requirement would be unmet.

@@ -226,7 +226,7 @@ def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) ->
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
     """Return the outcome of Pending pods of a former template, and the required action.
 
-    "" without such pods.
+    The result is "" without such pods.
     """
     if not pods:
         return ""
@@ -577,7 +577,7 @@ def find_location_label_key(
 ) -> str:
     """Return a label key of the nodes with one value per location, and one location per value.
 
-    "" for none.
+    The result is "" for none.
     """
     # nodes with a known location.
     located_nodes = [node for node in nodes if get_location(node)]

@@ -200,7 +200,7 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     """Return the first reason why a node does not permit a pod, regardless of its usage.
 
-    None if it permits it.
+    The result is None if it permits it.
     """
     for rule in NODE_FILTERS:
         reason = rule.find_rejection(pod, node)

@@ -262,7 +262,7 @@ class SchedulerCache:
 def list_alternative_labels(selector: LabelSelector | None) -> list[tuple[str, str]] | None:
     """Return label pairs, exactly one of them on each selected object.
 
-    None if the selector requires no value.
+    The result is None if the selector requires no value.
     """
     if selector is None:
         # It selects nothing.

@@ -491,7 +491,7 @@ class SchedulingSession:
     def find_obstacle(self, spec: PodSpec, number: int) -> str:
         """Return why one more pod of a spec fits no node now.
 
-        "" if it fits, or may fit by preemption.
+        The result is "" if it fits, or may fit by preemption.
         """
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):

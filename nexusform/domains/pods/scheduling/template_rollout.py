@@ -367,7 +367,7 @@ class SurgeCapacityCheck:
     def find_obstacle(self, workload: Workload) -> str:
         """Return why one more pod of another template does not fit next to all existing pods.
 
-        "" if it may fit.
+        The result is "" if it may fit.
         """
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)

@@ -161,7 +161,7 @@ class VolumeBinder:
     def find_volume(self, claim: Claim) -> Volume | None:
         """Return the volume of a claim.
 
-        None if it is unbound, or provisioned without a record here.
+        The result is None if it is unbound, or provisioned without a record here.
         """
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
@@ -237,9 +237,9 @@ class VolumeBinder:
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
         """Return why a node (by position) has no volume for one of the claims of a pod.
 
-        "" if each claim gets one. Each claim takes the smallest free volume not taken by the claims
-        before it. Without such a volume, its class must be able to provision one for the node, and
-        the node must have the storage for it.
+        The result is "" if each claim gets one. Each claim takes the smallest free volume not taken
+        by the claims before it. Without such a volume, its class must be able to provision one for
+        the node, and the node must have the storage for it.
         """
         node = self._nodes[at]
         chosen_names: set[str] = set()

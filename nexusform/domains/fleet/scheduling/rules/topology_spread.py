@@ -129,7 +129,7 @@ def explain_rejection(
 ) -> str:
     """Return the text of the first hard constraint violated by the member at `position`.
 
-    "" without one.
+    The result is "" without one.
     """
     for constraint, members in evaluate_constraints(
         request, member_list, binding_masks

@@ -30,8 +30,8 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None:
     """Return the weighted number of pods in the node's domains (scoreForCount of kube-scheduler).
 
-    None if not scored. The weight is the logarithm of the number of domains. `sizes` is this
-    number, among the feasible nodes, per soft constraint.
+    The result is None if not scored. The weight is the logarithm of the number of domains. `sizes`
+    is this number, among the feasible nodes, per soft constraint.
     """
     if not counts.has_spread_score(node):
         return None
