@@ -148,7 +148,7 @@ class Step(Struct, frozen=True):
 class PlacementAction(StrEnum):
     """Action on a VM, binding or pod.
 
-    `lose_machine`: its host is removed. `forget`: it runs on, unmanaged.
+    `host_lost`: its host is removed. `forget`: it runs on, unmanaged.
     """
 
     PLACE = "place"
@@ -156,7 +156,7 @@ class PlacementAction(StrEnum):
     REMOVE = "remove"
     KEEP = "keep"
     UPDATE = "update"
-    LOSE = "lose_machine"
+    LOSE = "host_lost"
     FORGET = "forget"
 
 
@@ -202,18 +202,18 @@ class PlacementTotal(Struct, frozen=True):
     """Totals of all objects of a kind.
 
     Every object of `before` counts in exactly one of the next six fields. `after` is the number of
-    managed objects with a location: stays, moves, recreated and comes.
+    managed objects with a location: unchanged, moved, recreated and added.
     """
 
     kind: str
     before: int = 0
-    stays: int = 0
-    moves: int = 0
+    unchanged: int = 0
+    moved: int = 0
     recreated: int = 0
-    leaves: int = 0
-    loses_machine: int = 0
+    removed: int = 0
+    host_lost: int = 0
     forgotten: int = 0
-    comes: int = 0
+    added: int = 0
     after: int = 0
 
 

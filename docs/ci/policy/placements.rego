@@ -26,7 +26,7 @@ deny contains "the plan is in error" if input.errored
 # Deny VMs on removed machines.
 deny contains message if {
 	some row in input.placement_changes
-	row.action == "lose_machine"
+	row.action == "host_lost"
 	message := sprintf("%s: its machine is removed", [row.object])
 }
 

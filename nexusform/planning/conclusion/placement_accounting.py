@@ -1,8 +1,8 @@
 """Accounting of all objects.
 
-Every VM, binding and pod of the prior state is accounted for after the plan. Each of them stays,
-moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a plan are
-compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
+Every VM, binding and pod of the prior state is accounted for after the plan. Each of them is
+unchanged, moved, re-created in place, removed, forgotten, or its host is lost. The rows of a plan
+are compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
 rejected.
 """
 
@@ -80,8 +80,8 @@ def compute_totals(
     for kind in sorted(totals_by_kind, key=get_kind_order):
         counts = totals_by_kind[kind]
         # The plan shows no kind without objects.
-        if counts["before"] or counts["comes"]:
-            after = counts["stays"] + counts["moves"] + counts["recreated"] + counts["comes"]
+        if counts["before"] or counts["added"]:
+            after = counts["unchanged"] + counts["moved"] + counts["recreated"] + counts["added"]
             totals.append(PlacementTotal(kind, **counts, after=after))
     return AccountingResult(tuple(totals), tuple(mistakes))
 
@@ -123,7 +123,7 @@ def _add_object_to_totals(
     """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
-        totals["stays"] += before.total()
+        totals["unchanged"] += before.total()
         return
     after = collect_names(kind, resource_type, change.after)
     row_counts = _PlacementRowCounts()
@@ -136,14 +136,14 @@ def _add_object_to_totals(
         # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
     totals.update(row_counts.totals)
-    totals["comes"] += added.total()
-    totals["loses_machine"] += row_counts.lost_names.total()
+    totals["added"] += added.total()
+    totals["host_lost"] += row_counts.lost_names.total()
     if kind != VM:
         # observed pods and bindings exist, although state does not contain them.
         before |= existing
     totals["before"] += before.total()
     # existing objects without a row.
-    totals["stays"] += before.total() - existing.total()
+    totals["unchanged"] += before.total() - existing.total()
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
         has_too_many_rows = existing[name] > before[name]
@@ -183,20 +183,20 @@ class _PlacementRowCounts(Struct):
         self.existing[name] += 1
         if row.action in _REMOVAL_ACTIONS:
             self.removed[name] += 1
-            self.totals["leaves" if row.action is PlacementAction.REMOVE else "forgotten"] += 1
+            self.totals["removed" if row.action is PlacementAction.REMOVE else "forgotten"] += 1
         elif row.action is PlacementAction.LOSE:
             self.lost_names[name] += 1
         elif row.action is not PlacementAction.MOVE or effect is Effect.WAITING:
             # Also a pod that waits before and after.
-            self.totals["stays"] += 1
+            self.totals["unchanged"] += 1
         elif effect is Effect.RECREATED:
             self.totals["recreated"] += 1
         elif effect is Effect.PLACED and row.kind == VM:
             # A VM without a machine counts as new: `before` counts its name, so subtract it again.
-            self.totals["comes"] += 1
+            self.totals["added"] += 1
             self.totals["before"] -= 1
         else:
-            self.totals["moves"] += 1
+            self.totals["moved"] += 1
 
 
 def mark_waiting_pods(

@@ -372,7 +372,7 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
 
     changes = refresh_changes.build_unchanged_changes(request.state.instances)
     totals = compute_totals(changes, rows=(), types=request.registries.resource_types).totals
-    unchanged_count = sum(total.stays for total in totals)
+    unchanged_count = sum(total.unchanged for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))
 
@@ -423,7 +423,7 @@ def build_refresh_plan(
         planned_outputs=outputs.after,
         placements=tuple(rows),
         placement_totals=placement_totals.totals,
-        unchanged_count=sum(total.stays for total in placement_totals.totals),
+        unchanged_count=sum(total.unchanged for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         checks=(*variable_results.checks, *condition_results.checks),
         basis=evaluation.settings.reads.build_inputs(request.commit),

@@ -24,6 +24,7 @@ from msgspec.structs import fields
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.placement_kinds.placement_kind import get_location_classes
+from nexusform.plans.saved.earlier_names import EARLIER_FIELDS, EARLIER_VALUES
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -241,8 +242,10 @@ def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
     return data
 
 
-def _read_enum(members: Mapping[str, Enum], data: Any) -> Enum:
-    """Read a member of an enum from its value, a text."""
+def _read_enum(members: Mapping[str, Enum], earlier_values: Mapping[str, Enum], data: Any) -> Enum:
+    """Read a member of an enum from its value, or from its value in earlier versions."""
+    if data.__class__ is str and data in earlier_values:
+        return earlier_values[data]
     if data.__class__ is not str or data not in members:
         raise ConversionProblem(path=(), message=f"one of {', '.join(members)} expected")
     return members[data]
@@ -399,9 +402,11 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         )
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
     table = _TableConverter(kind, tuple(columns))
-    return Shape(
-        partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table
-    )
+    read = partial(_read_fields, kind, readers, required_names)
+    earlier_names = EARLIER_FIELDS.get(kind)
+    if earlier_names is not None:
+        read = partial(_read_renamed_fields, read, earlier_names)
+    return Shape(partial(_write_fields, writers), read, table)
 
 
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
@@ -437,6 +442,18 @@ def _read_fields(
     return kind(
         **{name: _read_with_path(name, readers[name], value) for name, value in data.items()}
     )
+
+
+def _read_renamed_fields(read: Read, earlier_names: Mapping[str, str], data: Any) -> Any:
+    """Read a record from an object that may have earlier names of its fields.
+
+    An object with both names of a field is invalid, and is read unchanged to report it.
+    """
+    if data.__class__ is dict and not data.keys().isdisjoint(earlier_names):
+        renamed = {earlier_names.get(name, name): value for name, value in data.items()}
+        if len(renamed) == len(data):
+            data = renamed
+    return read(data)
 
 
 def _read_location(data: Any) -> Any:
@@ -497,7 +514,8 @@ def get_annotation_shape(annotation: Any) -> Shape:
         )
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         members = {member.value: member for member in annotation}
-        return Shape(lambda member: member.value, partial(_read_enum, members))
+        earlier_values = EARLIER_VALUES.get(annotation, {})
+        return Shape(lambda member: member.value, partial(_read_enum, members, earlier_values))
     if isinstance(annotation, type):
         return _build_record_shape(annotation)
     raise TypeError(f"{annotation} cannot be written")

@@ -236,7 +236,7 @@ def create_placement_summary_event(plan: Plan, time: str) -> Event:
 
 
 _COUNTS_FORM: Final = RecordForm(
-    PlacementSummary, "place move remove keep update lose_machine=lose forget"
+    PlacementSummary, "place move remove keep update host_lost=lose forget"
 )
 
 

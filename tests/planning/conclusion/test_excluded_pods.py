@@ -73,7 +73,7 @@ def test_pods_lose_deleted_node_if_their_placement_is_not_selected() -> None:
     gone = {row.object for row in result.plan.placements if row.action is PlacementAction.REMOVE}
     assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
     totals = {total.kind: total for total in result.plan.placement_totals}
-    assert (totals["pod"].before, totals["pod"].loses_machine) == (
+    assert (totals["pod"].before, totals["pod"].host_lost) == (
         count_existing(state, "pod"),
         len(lost),
     )
@@ -123,7 +123,7 @@ def test_later_plans_without_the_pods_still_report_them_as_lost() -> None:
     assert [row.object for row in again] == lost != []
     assert {row.reason for row in again} == {"its node does not exist"}
     totals = {total.kind: total for total in second.plan.placement_totals}
-    assert (totals["pod"].before, totals["pod"].loses_machine) == (
+    assert (totals["pod"].before, totals["pod"].host_lost) == (
         count_existing(after, "pod"),
         len(lost),
     )
@@ -177,7 +177,7 @@ def test_refresh_only_lists_bindings_and_pods_of_missing_objects(
     totals = {total.kind: total for total in result.plan.placement_totals}
     for kind in kinds:
         assert totals[kind].before == count_existing(state, kind)
-        assert totals[kind].loses_machine == sum(row.kind == kind for row in lost)
+        assert totals[kind].host_lost == sum(row.kind == kind for row in lost)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -203,6 +203,6 @@ def test_totals_include_every_binding_and_pod_for_any_selection(
     for kind in KINDS:
         assert (totals[kind].before if kind in totals else 0) == count_existing(state, kind)
         if kind in totals and len(in_text) > 1:
-            assert in_text[kind].lose == totals[kind].loses_machine
-            assert in_text[kind].remove == totals[kind].leaves
-            assert in_text[kind].keep + in_text[kind].update == totals[kind].stays
+            assert in_text[kind].lose == totals[kind].host_lost
+            assert in_text[kind].remove == totals[kind].removed
+            assert in_text[kind].keep + in_text[kind].update == totals[kind].unchanged

@@ -59,9 +59,9 @@ def count_on_rack(state: State, rack: str) -> int:
 
 
 def is_balanced(figures: PlacementTotal) -> bool:
-    parts = (figures.stays, figures.moves, figures.recreated, figures.leaves)
-    before = sum(parts) + figures.loses_machine + figures.forgotten
-    after = figures.stays + figures.moves + figures.recreated + figures.comes
+    parts = (figures.unchanged, figures.moved, figures.recreated, figures.removed)
+    before = sum(parts) + figures.host_lost + figures.forgotten
+    after = figures.unchanged + figures.moved + figures.recreated + figures.added
     return (figures.before, figures.after) == (before, after)
 
 
@@ -80,7 +80,7 @@ def test_deleting_only_a_rack_is_rejected_with_a_row_per_vm(state: State) -> Non
     assert {row.trigger for row in lost} == {"machine_removed"}
     figures = get_total(result)
     assert is_balanced(figures)
-    assert (figures.before, figures.loses_machine) == (len(vms(state)), len(lost))
+    assert (figures.before, figures.host_lost) == (len(vms(state)), len(lost))
     (problem,) = list_errors(result)
     assert problem.id == STRANDED
     assert "-target='nexus_kubernetes_cluster.a'" in problem.detail
@@ -96,8 +96,8 @@ def test_plan_with_rack_and_clusters_moves_the_vms(state: State) -> None:
     figures = get_total(
         require_success(plan(remove_third_rack(TEXT), state, targets=tuple(targets)))
     )
-    assert figures.moves > 0
-    assert figures.loses_machine == 0
+    assert figures.moved > 0
+    assert figures.host_lost == 0
 
 
 def test_error_names_the_exclusion_stranding_vms(state: State) -> None:
@@ -119,7 +119,7 @@ def test_error_on_destroyed_rack_suggests_removal_from_configuration(state: Stat
 
 def test_vms_outside_the_selection_are_counted_as_unchanged(state: State) -> None:
     figures = get_total(require_success(plan(TEXT, state, targets=("nexus_site.s",))))
-    assert (figures.stays, figures.before) == (len(vms(state)), len(vms(state)))
+    assert (figures.unchanged, figures.before) == (len(vms(state)), len(vms(state)))
 
 
 def test_rack_missing_after_refresh_is_no_error(state: State) -> None:
@@ -128,7 +128,7 @@ def test_rack_missing_after_refresh_is_no_error(state: State) -> None:
     refreshed = require_success(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
     figures = get_total(refreshed)
     assert (
-        figures.loses_machine
+        figures.host_lost
         == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements)
         > 0
     )
@@ -144,7 +144,7 @@ def test_vms_of_forgotten_cluster_keep_running(state: State) -> None:
     )
     result = require_success(plan(text, state))
     figures = get_total(result)
-    assert (figures.forgotten, figures.leaves) == (8, 0)
+    assert (figures.forgotten, figures.removed) == (8, 0)
     assert {row.action for row in result.plan.placements} == {PlacementAction.FORGET}
 
 
@@ -231,7 +231,7 @@ def test_every_vm_is_counted_exactly_once(
     assert figures.before == len(vms(state))
     if result.plan.errored:
         return
-    assert figures.loses_machine == 0
+    assert figures.host_lost == 0
     after = state if mode is Mode.REFRESH_ONLY else build_state_after(result, state)
     assert figures.after == len(vms(after))
     gone = Counter(

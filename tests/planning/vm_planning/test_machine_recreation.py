@@ -76,7 +76,7 @@ def test_vms_of_replaced_rack_are_re_created_in_place(state: State) -> None:
     assert list_triggers(result) == expect_re_creation(names)
     assert is_re_created_in_place(result)
     figures = get_total(result)
-    assert (figures.recreated, figures.moves, figures.stays) == (
+    assert (figures.recreated, figures.moved, figures.unchanged) == (
         len(names),
         0,
         figures.before - len(names),
@@ -217,7 +217,7 @@ def test_replacing_rack_of_unselected_vms_is_rejected(
     assert "nexus_rack.r[0] is re-created with this plan" in problem.detail
     assert remedy in problem.detail
     figures = get_total(result)
-    assert figures.loses_machine > 0
+    assert figures.host_lost > 0
     assert figures.before == len(list_places(state))
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == (
         "moved:0",
@@ -226,4 +226,4 @@ def test_replacing_rack_of_unselected_vms_is_rejected(
 
 def test_destroyed_site_is_not_re_created(state: State) -> None:
     result = require_success(plan(TEXT, state, mode=Mode.DESTROY))
-    assert get_total(result).leaves == len(list_places(state))
+    assert get_total(result).removed == len(list_places(state))

@@ -66,7 +66,7 @@ def test_forgetting_a_targeted_rack_with_vms_is_rejected(state: State) -> None:
     assert "goes" not in problem.detail
     assert "Add -target='nexus_kubernetes_cluster.a'" in problem.detail
     assert list_triggers(result) == dict.fromkeys(
-        list_vms_on_last_rack(state), ("lose_machine", "machine_forgotten")
+        list_vms_on_last_rack(state), ("host_lost", "machine_forgotten")
     )
     require_success(plan(text, state, targets=("nexus_rack.last", "nexus_kubernetes_cluster.a")))
 
@@ -98,7 +98,7 @@ def test_vms_on_a_deleted_rack_cannot_be_forgotten(state: State) -> None:
     lost = {name for name, row in list_rows(result).items() if row.action is PlacementAction.LOSE}
     assert lost == list_vms_on_last_rack(state)
     figures = get_total(result)
-    assert (figures.loses_machine, figures.forgotten) == (len(lost), figures.before - len(lost))
+    assert (figures.host_lost, figures.forgotten) == (len(lost), figures.before - len(lost))
     both = TWO + FORGET.format("nexus_kubernetes_cluster.a") + FORGET.format("nexus_rack.last")
     assert get_total(require_success(plan(both, state))).forgotten == figures.before
 

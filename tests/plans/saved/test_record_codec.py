@@ -10,9 +10,10 @@ import pytest
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.plans.saved.record_codec import read_record, write_record
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTotal
+from nexusform.plans.saved.record_codec import get_annotation_shape, read_record, write_record
 from nexusform.plans.site_capacity.occupancy import PoolVms
-from nexusform.resources.address import Address
+from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 CLUSTER = Address((), "managed", "nexus_kubernetes_cluster", "c")
@@ -84,3 +85,56 @@ def test_invalid_columns_are_rejected(changes: dict[str, Any], message: str) -> 
 def test_invalid_tables_are_rejected(table: dict[str, Any]) -> None:
     with pytest.raises(ConversionProblem):
         read_record(PoolVms, {**write_record(build_pool(0)), "added": table})
+
+
+def test_totals_with_earlier_names_are_read() -> None:
+    earlier = {
+        "kind": "vm",
+        "before": 15,
+        "stays": 1,
+        "moves": 2,
+        "recreated": 3,
+        "leaves": 4,
+        "loses_machine": 5,
+        "comes": 6,
+        "after": 12,
+    }
+    total = read_record(PlacementTotal, earlier)
+    assert total == PlacementTotal(
+        "vm",
+        before=15,
+        unchanged=1,
+        moved=2,
+        recreated=3,
+        removed=4,
+        host_lost=5,
+        added=6,
+        after=12,
+    )
+    assert not {"stays", "moves", "leaves", "loses_machine", "comes"} & write_record(total).keys()
+
+
+def test_two_names_of_one_field_are_rejected() -> None:
+    with pytest.raises(ConversionProblem, match="not known"):
+        read_record(PlacementTotal, {"kind": "vm", "stays": 1, "unchanged": 1})
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_rows_with_an_earlier_action_are_read(count: int) -> None:
+    address = parse_address("nexus_kubernetes_cluster.a")
+    rows = tuple(
+        PlacementChange(
+            address=address,
+            kind="vm",
+            object=f"a-{number}",
+            action=PlacementAction.LOSE,
+            source=None,
+            target=None,
+            trigger="machine_removed",
+        )
+        for number in range(count)
+    )
+    text = json.dumps(get_annotation_shape(tuple[PlacementChange, ...]).write(rows))
+    earlier = json.loads(text.replace("host_lost", "lose_machine"))
+    assert earlier != json.loads(text)
+    assert get_annotation_shape(tuple[PlacementChange, ...]).read(earlier) == rows

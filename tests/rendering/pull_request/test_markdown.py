@@ -476,7 +476,7 @@ def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) ->
     row = next(row for row in plan.placements if row.action == "remove")
     for action, said in (
         ("forget", "1 VM to forget (it keeps"),
-        ("lose_machine", "1 VM loses its machine"),
+        ("host_lost", "1 VM loses its machine"),
     ):
         told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
         head = render_markdown(told, {}).split("\n\n")[0]

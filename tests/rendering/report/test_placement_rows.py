@@ -276,10 +276,7 @@ def test_counts_too_long_for_a_line_are_wrapped(plans: SimpleNamespace) -> None:
     assert [strip_colours(line) for line in painted] == lines
     told = create_placement_summary_event(changed, "")
     assert told["@message"] == " ".join(map(str.strip, lines[:2]))
-    assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (
-        3,
-        4,
-    )
+    assert (told["placements"]["all"]["host_lost"], told["placements"]["all"]["forget"]) == (3, 4)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ SITE: Final = RecordForm(
     PlannedSite,
     "name wave status=result.status reason=result.reason digest=result.digest level=result "
     "stake=result "
-    "placed=result.placed moved=result.moved removed=result.removed loses_machine=result.lost "
+    "placed=result.placed moved=result.moved removed=result.removed host_lost=result.lost "
     "forgotten=result.forgotten losses=result labels redundancy_lost=result.redundancy_lost "
     "after=dependencies "
     "diagnostics=result.diagnostics",

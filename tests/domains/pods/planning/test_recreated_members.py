@@ -91,7 +91,7 @@ def test_re_created_member_leaves_and_joins(state: State, how: str) -> None:
         )
         result = require_success(plan(text, state))
     assert count_placement_rows(result) == LEAVES_AND_JOINS
-    assert (find_total(result, "binding").leaves, find_total(result, "pod").leaves) == (1, 2)
+    assert (find_total(result, "binding").removed, find_total(result, "pod").removed) == (1, 2)
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == (
         "removed:0",
     )
@@ -111,15 +111,9 @@ def test_another_member_is_selected_during_re_creation() -> None:
 
 def test_untargeted_placement_is_updated_by_next_plan(state: State) -> None:
     alone = require_success(plan(ALL, state, replaces=(A,), targets=(A,)))
-    lost = {
-        ("binding", "lose_machine", "cluster_left"): 1,
-        ("pod", "lose_machine", "binding_removed"): 2,
-    }
+    lost = {("binding", "host_lost", "cluster_left"): 1, ("pod", "host_lost", "binding_removed"): 2}
     assert count_placement_rows(alone) == lost
-    assert (find_total(alone, "binding").loses_machine, find_total(alone, "pod").loses_machine) == (
-        1,
-        2,
-    )
+    assert (find_total(alone, "binding").host_lost, find_total(alone, "pod").host_lost) == (1, 2)
     assert list_broken_limits(apply_limits(alone.plan, parse_guard_rail_limits("moved:0"))) == (
         "moved:0",
     )
@@ -142,7 +136,7 @@ def test_pods_of_stuck_binding_are_lost_with_their_member() -> None:
     result = require_success(plan(without_a, state))
     assert count_placement_rows(result)["pod", "remove", "binding_removed"] == 2
     figures = find_total(result, "pod")
-    assert (figures.before, figures.leaves, figures.after) == (4, 2, 2)
+    assert (figures.before, figures.removed, figures.after) == (4, 2, 2)
 
 
 def test_replaced_hub_manifest_replaces_its_pods(state: State) -> None:
@@ -189,14 +183,14 @@ def test_forgotten_pods_are_lost_with_their_member(state: State) -> None:
     result = require_success(plan(without_a, state))
     assert count_placement_rows(result) == {
         ("binding", "forget", "placement_removed"): 1,
-        ("binding", "lose_machine", "cluster_left"): 1,
+        ("binding", "host_lost", "cluster_left"): 1,
         ("pod", "forget", "binding_removed"): 2,
-        ("pod", "lose_machine", "binding_removed"): 2,
+        ("pod", "host_lost", "binding_removed"): 2,
     }
     figures = find_total(result, "pod")
-    assert (figures.before, figures.loses_machine, figures.forgotten, figures.after) == (4, 2, 2, 0)
+    assert (figures.before, figures.host_lost, figures.forgotten, figures.after) == (4, 2, 2, 0)
     remade = require_success(plan(forgotten, state, replaces=("nexus_kubernetes_cluster.a",)))
-    assert count_placement_rows(remade)["pod", "lose_machine", "node_removed"] == 2
+    assert count_placement_rows(remade)["pod", "host_lost", "node_removed"] == 2
     assert count_placement_rows(remade)["binding", "forget", "placement_removed"] == 2
 
 
@@ -213,7 +207,7 @@ def test_pods_keep_running_on_forgotten_member(state: State) -> None:
         ("binding", "forget", "cluster_left"): 1,
         ("pod", "forget", "binding_removed"): 2,
     }
-    assert (find_total(result, "pod").forgotten, find_total(result, "pod").leaves) == (2, 0)
+    assert (find_total(result, "pod").forgotten, find_total(result, "pod").removed) == (2, 0)
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == (
         "removed:0",
     )
