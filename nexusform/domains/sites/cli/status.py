@@ -31,8 +31,8 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteStatus,
     select_results,
 )
+from nexusform.domains.sites.workflow import fleet_tasks
 from nexusform.domains.sites.workflow.fleet_tasks import (
-    RUNS_PER_PART,
     read_fleet_status,
     read_site_locks,
     release_locks,
@@ -63,8 +63,9 @@ def status(arguments: StatusArguments) -> int:
     if a state cannot be read, an apply was interrupted, or a site cannot be planned.
     """
     runs = arguments.samples
-    if runs > RUNS_PER_PART and runs % RUNS_PER_PART:
-        raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
+    part = fleet_tasks.RUNS_PER_PART
+    if runs > part and runs % part:
+        raise click.UsageError(f"-samples above {part} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
     fleet = sites.fleet
