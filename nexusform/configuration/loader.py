@@ -145,13 +145,14 @@ def read_root_variables(
     directory: str,
     confinement: Confinement = UNCONFINED,
     assignments_override: Sequence[Assignment] = (),
+    only_options: bool = False,
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Automatic
     variable files of the directory have lower precedence, the environment lower still;
-    `assignments_override` has the highest. Source lines of variable files are never displayed,
-    since they may contain secrets.
+    `assignments_override` has the highest. `only_options` ignores files and environment. Source
+    lines of variable files are never displayed, since they may contain secrets.
     """
     if not configuration.root.directory:
         # Its files have errors: the declarations are unknown.
@@ -163,6 +164,7 @@ def read_root_variables(
         directory=directory,
         confinement=confinement,
         assignments_override=assignments_override,
+        only_options=only_options,
     )
 
 
@@ -191,17 +193,21 @@ def read_given_variables(
     directory: str,
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
+    only_options: bool = False,
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value and origin of each of `variables`, and the problems.
 
     Values come from the environment, automatic files, `var_options` (-var and -var-file) and
-    `assignments_override`; later ones in this order win. A value in a place read only by Terraform
-    causes a warning.
+    `assignments_override`; later ones in this order win. With `only_options` the environment and
+    automatic files are ignored. A value in a place read only by Terraform causes a warning.
     """
     problems: list[Diagnostic] = []
-    automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
-    options = (*automatic_options, *var_options)
-    assignments = parse_environment_variables(environment)
+    options = tuple(var_options)
+    assignments: list[Assignment] = []
+    if not only_options:
+        automatic_files = list_automatic_variable_files(directory)
+        options = (*[("var-file", path) for path in automatic_files], *options)
+        assignments = parse_environment_variables(environment)
     # From the lowest precedence up: the last assignment of a variable counts.
     assignments += [
         *_list_option_assignments(options, confinement, problems),

@@ -435,7 +435,8 @@ class PlanInputs(Struct, frozen=True):
     configurations: lineage and serial by the address of the data block. `answers` are server
     responses to data sources, by question: re-planning uses the same. `evaluation` is None if
     unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
-    `ephemeral_variables` were set; apply needs them again.
+    `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with
+    values of variables, SHA-256 by path (None: not recorded).
     """
 
     commit: str = ""
@@ -446,6 +447,7 @@ class PlanInputs(Struct, frozen=True):
     evaluation: EvaluationEnvironment | None = None
     allowed_prefixes: tuple[str, ...] = ()
     ephemeral_variables: tuple[str, ...] = ()
+    variable_files: Mapping[str, str] | None = None
 
 
 class SeparationViolation(Struct, frozen=True):

@@ -398,17 +398,78 @@ def test_plan_of_another_state_is_rejected(nf: Callable[..., CommandResult]) -> 
     assert "Saved plan state mismatch" in err
 
 
-def test_other_variables_are_rejected(
-    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_values_by_flags_of_apply_are_rejected(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf, "-var=machines=3")
     code, _, err = nf("apply", "p.nfplan", "-var=machines=4")
     assert code == 1
     assert 'The variable "machines" has another value (-var)' in err
+    Path("four.nfvars.hcl").write_text("machines = 4\n")
+    code, _, err = nf("apply", "p.nfplan", "-var-file=four.nfvars.hcl")
+    assert code == 1
+    assert 'The variable "machines" has another value (four.nfvars.hcl)' in err
+    assert nf("apply", "p.nfplan", "-var=machines=3")[0] == 0
+
+
+def read_machine_counts() -> set[int]:
+    racks = [item for item in read_state()["resources"] if item["type"] == "nexus_rack"]
+    (rack,) = racks
+    return {item["attributes"]["machine_count"] for item in rack["instances"]}
+
+
+@pytest.mark.parametrize("weaker_source", ["nexusform.nfvars.hcl", "a.auto.nfvars.hcl", ""])
+def test_overridden_values_do_not_reject_plan(
+    weaker_source: str, nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if weaker_source:
+        Path(weaker_source).write_text("machines = 4\n")
+    else:
+        monkeypatch.setenv("NF_VAR_machines", "4")
+    Path("three.nfvars.hcl").write_text("machines = 3\n")
+    save_plan(nf, "-var-file=three.nfvars.hcl")
+    code, out, err = nf("apply", "-verify=replan", "p.nfplan")
+    assert code == 0, err
+    assert "changed since" not in out + err
+    assert read_machine_counts() == {3}
+
+
+def test_environment_of_apply_is_not_compared(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_plan(nf, "-var=machines=3")
     monkeypatch.setenv("NF_VAR_machines", "4")
-    assert "Saved plan variables mismatch" in nf("apply", "p.nfplan")[2]
-    monkeypatch.setenv("NF_VAR_machines", "3")
-    assert nf("apply", "p.nfplan")[0] == 0
+    code, _, err = nf("apply", "p.nfplan")
+    assert code == 0, err
+    assert read_machine_counts() == {3}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda: Path("v.auto.nfvars.hcl").write_text("machines = 9\n"), "changed"),
+        (lambda: Path("v.auto.nfvars.hcl").unlink(), "was removed, or cannot be read here"),
+        (lambda: Path("w.auto.nfvars.hcl").write_text("machines = 9\n"), "was added"),
+    ],
+)
+def test_changed_variable_file_warns_and_rejects_with_replan(
+    change: Callable[[], object], text: str, nf: Callable[..., CommandResult]
+) -> None:
+    Path("v.auto.nfvars.hcl").write_text("machines = 3\n")
+    save_plan(nf)
+    change()
+    code, out, err = nf("apply", "-verify=replan", "p.nfplan")
+    assert code == 1
+    assert f'auto.nfvars.hcl" {text}.' in join_lines(err)
+    assert "No changes were made." in join_lines(err)
+    assert not Path("state").exists()
+    code, out, err = nf("apply", "p.nfplan")
+    assert code == 0, err
+    assert f'auto.nfvars.hcl" {text}. The plan is applied with its own values.' in join_lines(out)
+    assert read_machine_counts() == {3}
+
+
+def join_lines(text: str) -> str:
+    """Join the lines of a boxed message."""
+    return " ".join(text.replace("│", " ").split())
 
 
 def test_planning_flags_with_saved_plan_are_rejected(nf: Callable[..., CommandResult]) -> None:

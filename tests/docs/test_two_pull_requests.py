@@ -70,7 +70,7 @@ class Repository:
             program.write_text(f"#!/bin/sh\n{command}\n")
             program.chmod(0o755)
 
-    def commit(self, workers: int) -> None:
+    def commit(self, workers: int | str) -> None:
         """Write the content of a pull request's branch, and of main after its merge."""
         text = CONFIGURATION.format(backend=self.backend, workers=workers)
         (self.place / "lab").mkdir(exist_ok=True)
@@ -175,6 +175,28 @@ def test_second_pull_request_keeps_placements_of_the_first(
     repository.commit(workers=5)
     assert "Placements: 1 to place, 0 to move, 0 to remove, 7 kept." in plan()
     assert "Apply complete! Resources: 0 added, 1 changed, 0 destroyed." in apply()
+    assert "No changes." in plan()
+
+
+@pytest.mark.of_domains("remote_state")
+@pytest.mark.parametrize("recipe", [build_github_jobs, build_gitlab_jobs])
+def test_plan_with_overridden_variable_file_is_applied(
+    recipe: Callable[[Repository], tuple[Callable[[], str], Callable[[], str]]],
+    tmp_path: Path,
+    http_variables: dict[str, str],
+) -> None:
+    arguments = {"ARGUMENTS": "-var-file=large.nfvars.hcl", "NF_VAR_workers": "1"}
+    repository = Repository(tmp_path, "http", {**http_variables, **arguments})
+    plan, apply = recipe(repository)
+    repository.commit("var.workers")
+    declaration = 'variable "workers" {\n  type = number\n}\n'
+    (tmp_path / "lab" / "variables.nf.hcl").write_text(declaration)
+    (tmp_path / "lab" / "nexusform.nfvars.hcl").write_text("workers = 2\n")
+    (tmp_path / "lab" / "large.nfvars.hcl").write_text("workers = 4\n")
+    assert "Placements: 7 to place, 0 to move, 0 to remove, 0 kept." in plan()
+    log = apply()
+    assert "Apply complete! Resources: 4 added, 0 changed, 0 destroyed." in log
+    assert "changed since" not in log
     assert "No changes." in plan()
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, Variable
 from nexusform.configuration.declarations.limits import PlanSizeLimits, merge_limits
 from nexusform.configuration.loader import (
+    list_automatic_variable_files,
     list_ignore_comments,
     load_configuration,
     read_given_variables,
@@ -407,12 +408,18 @@ def _read_constants(
     return {name: value for name, (value, _) in values.items()}, errors
 
 
+def list_variable_files(context: CommandContext) -> list[str]:
+    """Return the paths of the variable files: the automatic ones, then those of -var-file."""
+    option_files = [path for kind, path in context.variables if kind == "var-file"]
+    return [*list_automatic_variable_files(context.directory), *option_files]
+
+
 def read_project_variables(
-    context: CommandContext, configuration: Configuration
+    context: CommandContext, configuration: Configuration, *, only_options: bool = False
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Read the values of the input variables with their origins.
 
-    From flags, files and environment.
+    From flags, files and environment; with `only_options` from -var and -var-file.
     """
     return read_root_variables(
         configuration,
@@ -420,4 +427,5 @@ def read_project_variables(
         var_options=context.variables,
         directory=context.directory,
         confinement=context.confinement,
+        only_options=only_options,
     )

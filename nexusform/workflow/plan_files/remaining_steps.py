@@ -147,7 +147,13 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
     if project.configuration.file_texts != dict(remaining_steps.saved_plan.configuration_files):
         changed_input = "configuration"
     elif has_errors(
-        check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)
+        check_variables_unchanged(
+            project.context,
+            project.configuration,
+            remaining_steps.plan,
+            # A new plan would use the values of all sources.
+            only_options=False,
+        )
     ):
         changed_input = "variables"
     else:

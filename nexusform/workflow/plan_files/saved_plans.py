@@ -345,13 +345,14 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
 
 
 def check_variables_unchanged(
-    context: CommandContext, configuration: Configuration, plan: Plan
+    context: CommandContext, configuration: Configuration, plan: Plan, *, only_options: bool = True
 ) -> list[Diagnostic]:
     """Return errors for variables now set to another value than in the plan.
 
-    An unset one has the planned value.
+    An unset one has the planned value. Only -var and -var-file count: the plan may have replaced
+    values of automatic files or of the environment. Without `only_options` these count, too.
     """
-    variables, problems = read_project_variables(context, configuration)
+    variables, problems = read_project_variables(context, configuration, only_options=only_options)
     errors = [error for error in select_errors(problems) if error.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)

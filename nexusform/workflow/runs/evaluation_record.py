@@ -10,12 +10,16 @@ from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.regular_files import Confinement
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment
-from nexusform.workflow.opening.command_context import find_work_tree
+from nexusform.workflow.opening.command_context import (
+    CommandContext,
+    find_work_tree,
+    list_variable_files,
+)
 from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of the inputs of its evaluation.
+    """Return the plan with a record of its variable files and of the inputs of its evaluation.
 
     Files (with digests, and whether they are in the work tree), servers, programs, and variables of
     the environment by name, without their values.
@@ -42,9 +46,24 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     )
     # unconfined: any address.
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
-    return replace(
-        plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes)
-    )
+    basis = replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes)
+    if basis.variable_files is None:
+        # A plan that is applied keeps the files that it was made with.
+        basis = replace(basis, variable_files=_list_variable_files(context, accesses.files))
+    return replace(plan, basis=basis)
+
+
+def _list_variable_files(
+    context: CommandContext, accessed_files: Mapping[str, str]
+) -> dict[str, str]:
+    """List the digests of the variable files by path relative to the directory."""
+    digests: dict[str, str] = {}
+    for path in list_variable_files(context):
+        absolute_path = os.path.abspath(path)  # noqa: PTH100 - keeps links
+        digest = accessed_files.get(absolute_path)
+        if digest is not None:
+            digests[_format_relative(absolute_path, context.directory)] = digest
+    return digests
 
 
 def _list_evaluated_files(

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import nexusform
+from nexusform.configuration.loader import MAX_FILE_BYTES, list_automatic_variable_files
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     build_error,
@@ -33,8 +34,8 @@ from nexusform.plans.saved.plan_comparison import (
     remove_confidence,
 )
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.workflow.opening.command_context import load_project_configuration
-from nexusform.workflow.opening.system_io import find_commit
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.system_io import find_commit, read_file
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
 _INSTANCE_KEY: Final = re.compile(r'\["(?:[^"\\]|\\.)*"\]')
@@ -61,6 +62,7 @@ def check_saved_plan(
     if rejection is not None:
         return CheckedPlan(plan=None, diagnostics=(rejection,))
     diagnostics = _check_configuration(run, saved)
+    diagnostics += _check_variable_files(run.project.context, saved.plan, replan=replan)
     diagnostics += run.check_identities(saved.plan.providers)
     if has_errors(diagnostics):
         return CheckedPlan(plan=None, diagnostics=tuple(diagnostics))
@@ -403,6 +405,47 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]
+
+
+def _check_variable_files(context: CommandContext, plan: Plan, *, replan: bool) -> list[Diagnostic]:
+    """Return a warning if variable files differ from those of the plan; with `replan` an error.
+
+    The plan keeps its values: this only says that a new plan may have other ones.
+    """
+    # Not recorded in plans of earlier versions.
+    if plan.basis.variable_files is None:
+        return []
+    changes = _describe_variable_file_changes(context, plan.basis.variable_files)
+    if not changes:
+        return []
+    text = f"Since the plan, {format_first_items(changes, _MAX_NAMES)}."
+    if replan:
+        detail = f"{text} No changes were made. Plan again and review the new plan."
+        return [build_error("saved-plan-outdated", detail)]
+    detail = f"{text} The plan is applied with its own values. To use the new ones, plan again."
+    return [build_warning("variable-files-changed-since-plan", detail)]
+
+
+def _describe_variable_file_changes(
+    context: CommandContext, planned_digests: Mapping[str, str]
+) -> list[str]:
+    """Describe the variable files that changed, are new or cannot be read here."""
+    changes: list[str] = []
+    for path in dict.fromkeys(
+        (*planned_digests, *list_automatic_variable_files(context.directory))
+    ):
+        name = f'"{path}"'
+        if path not in planned_digests:
+            changes.append(f"{name} was added")
+            continue
+        try:
+            content = read_file(path, MAX_FILE_BYTES, context.directory_confinement)
+        except FileProblem:
+            changes.append(f"{name} was removed, or cannot be read here")
+            continue
+        if sha256(content).hexdigest() != planned_digests[path]:
+            changes.append(f"{name} changed")
+    return changes
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
