@@ -37,6 +37,7 @@ from nexusform.files.regular_files import (
     UNCONFINED,
     Confinement,
     OutsideConfinement,
+    remove_abandoned_temporary_files,
     write_file_atomically,
 )
 from nexusform.interfaces.state_storage import (
@@ -172,9 +173,15 @@ class LocalBackend:
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked.
 
-        Replace a holder that died on this host, and return a warning.
+        Replace a holder that died on this host, and return a warning. Then remove the files left by
+        killed runs.
         """
-        return self._lock.acquire(info)
+        warnings = self._lock.acquire(info)
+        self._lock.remove_abandoned_files()
+        self._journal.remove_if_merged(self.read)
+        for suffix in ("", ".backup"):
+            remove_abandoned_temporary_files(_build_sibling_path(self._path, suffix), minimum_age=0)
+        return warnings
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock."""

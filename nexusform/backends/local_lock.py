@@ -9,6 +9,7 @@ other one gets it later and detects that the file at the path is another one.
 
 import errno
 import os
+import re
 import sys
 from contextlib import suppress
 from enum import Enum
@@ -111,6 +112,15 @@ class LocalLockFile:
         finally:
             self._release_file_lock()
 
+    def remove_abandoned_files(self) -> None:
+        """Remove temporary lock files of killed processes: those without a flock."""
+        name = re.compile(re.escape(self._path.name) + r"\.[0-9a-f]{16}\.tmp")
+        with suppress(OSError):
+            paths = [path for path in self._path.parent.iterdir() if name.fullmatch(path.name)]
+            for path in paths:
+                with suppress(OSError, NotRegularFile):
+                    _remove_unlocked_file(path)
+
     def break_lock(self, lock_id: str) -> None:
         """Remove the lock of another process."""
         locks.check_breakable(lock_id, self.read_holder())
@@ -146,7 +156,7 @@ class LocalLockFile:
                     # Another process was faster.
                     return False
         finally:
-            temporary_path.unlink()
+            temporary_path.unlink(missing_ok=True)
         self._descriptor = descriptor
         return True
 
@@ -229,6 +239,19 @@ class LocalLockFile:
             while self._created_directories:
                 self._created_directories.pop().rmdir()
         self._created_directories = []
+
+
+def _remove_unlocked_file(path: Path) -> None:
+    """Remove a temporary lock file, unless a process has the flock.
+
+    Raises OSError.
+    """
+    descriptor = open_regular_file(path, follow=False)
+    try:
+        if _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
 
 def _write_lock_file(path: Path, info: LockInfo) -> int:

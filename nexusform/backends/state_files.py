@@ -76,6 +76,15 @@ class JournalFile:
                 self._path.unlink()
                 sync_directory(self._path.parent)
 
+    def remove_if_merged(self, document: Callable[[], bytes | None]) -> None:
+        """Remove the file of a killed run if the document has all its lines.
+
+        Only the holder of the lock calls it. A problem is left to the next read of the journal.
+        """
+        with suppress(BackendProblem):
+            if os.path.lexists(self._path) and not self.list_pending(document):
+                self.remove()
+
     def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
         """Return complete lines not in the document yet; `document` reads it if needed.
 

@@ -16,7 +16,8 @@ PUBLIC = {
     "refactoring_blocks": "build_address_pattern",
     "prepared_body": "build_missing_argument_error PreparedBody EvaluationResult",
     "reference_checks": (
-        "check_expression check_references Declaration build_dependencies check_provider_names"
+        "check_expression check_references Declaration build_dependencies check_provider_names "
+        "format_wrong_type"
     ),
     "settings_block": "decode_encryption_block UNENCRYPTED",
     "reference_graph": "find_dependent_outputs list_modules",

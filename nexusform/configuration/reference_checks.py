@@ -32,8 +32,9 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.parser import sort_by_position
-from nexusform.language.references import list_traversals
+from nexusform.language.references import list_traversals, parse_traversal
 from nexusform.language.syntax.syntax_nodes import (
+    Body,
     Expression,
     Step,
     Traversal,
@@ -68,6 +69,8 @@ _FIXED_ATTRIBUTES: Final = {
     "each": ("key", "value"),
 }
 _FOREIGN_ROOTS = ("terraform", "tofu")
+# Local values that refer to each other are reported elsewhere.
+_MAXIMUM_LOCALS: Final = 16
 
 
 def check_references(
@@ -91,6 +94,8 @@ def check_references(
             *_check_replacement_triggers(module),
         ]:
             problems.setdefault((problem.id, problem.subject), problem)
+    for problem in _check_object_references(configuration, managed):
+        problems.setdefault((problem.id, problem.subject), problem)
     return sort_by_position(problems.values())
 
 
@@ -194,6 +199,70 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
                     "another value, set it in an argument of a resource, and use that resource."
                 )
                 yield build_error("invalid-trigger", detail, expression.span, block=block.header)
+
+
+def _check_object_references(
+    configuration: Configuration, managed: Mapping[str, BlockSchema]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each argument with the id of an object of a wrong type.
+
+    The argument is a reference to an id, or a local value that is one. Other values are checked by
+    the plan.
+    """
+    for module in list_modules(configuration.root):
+        for block in module.resources.values():
+            schema = managed.get(block.type)
+            # Without a schema the type is unknown. In JSON the plan checks the values.
+            if schema is not None and isinstance(block.body, Body):
+                yield from _check_object_ids(block, block.body, schema, module, managed)
+
+
+def _check_object_ids(
+    block: ResourceBlock,
+    body: Body,
+    schema: BlockSchema,
+    module: Module,
+    managed: Mapping[str, BlockSchema],
+) -> Iterator[Diagnostic]:
+    """Yield the errors of the arguments of one block."""
+    for attribute in body.attributes:
+        attribute_schema = schema.attributes.get(attribute.name)
+        reference = attribute_schema.refers_to if attribute_schema is not None else None
+        if reference is None or reference.by != "id":
+            continue
+        object_type = _find_type_of_id(attribute.expression, module)
+        if object_type in managed and object_type not in reference.types:
+            detail = format_wrong_type(attribute.name, object_type, reference.types)
+            yield build_error("wrong-reference", detail, attribute.span, block=block.header)
+
+
+def format_wrong_type(argument: str, object_type: str, types: tuple[str, ...]) -> str:
+    """Return the message about an argument with the id of an object of a wrong type."""
+    examples = " or ".join(f"{name}.NAME.id" for name in types)
+    return (
+        f'"{argument}" takes an id of type {" or ".join(types)}, not {object_type}. Write a '
+        f"reference such as {examples}."
+    )
+
+
+def _find_type_of_id(expression: Expression, module: Module) -> str:
+    """Return the resource type in a reference to an id, "" if it is none."""
+    for _ in range(_MAXIMUM_LOCALS):
+        traversal = parse_traversal(expression)
+        if traversal is None:
+            return ""
+        local_value = module.locals.get(traversal.first_name)
+        if traversal.root.name != "local" or local_value is None or len(traversal.steps) > 1:
+            return _get_type_of_id(traversal.remove_resource_prefix())
+        expression = local_value.expression
+    return ""
+
+
+def _get_type_of_id(traversal: Traversal) -> str:
+    """Return the root of TYPE.NAME.id or TYPE.NAME[KEY].id, "" of any other traversal."""
+    last = traversal.steps[-1] if traversal.steps else None
+    is_id = isinstance(last, TraverseAttribute) and last.name == "id" and len(traversal.steps) > 1
+    return traversal.root.name if is_id else ""
 
 
 class _ReferenceChecker:

@@ -11,7 +11,7 @@ PUBLIC = {
         "Confinement create_file NotRegularFile open_regular_file open_regular_to_read "
         "OutsideConfinement PRIVATE "
         "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
-        "write_file_atomically"
+        "write_file_atomically remove_abandoned_temporary_files"
     ),
     "access_record": (
         "get_recorded_accesses record_file_access record_server_access start_access_record "

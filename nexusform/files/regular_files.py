@@ -199,7 +199,7 @@ def write_file_atomically(
     temporary = _build_temporary_path(path)
     # Caches need no durability, and their folders take long to scan.
     if durable:
-        _remove_abandoned_temporary_files(path)
+        remove_abandoned_temporary_files(path)
     # A temporary second name of the earlier file.
     old_file: Path | None = None
     try:
@@ -213,7 +213,7 @@ def write_file_atomically(
             os.close(descriptor)
         _copy_file_mode(path, temporary)
         if backup is not None:
-            _remove_abandoned_temporary_files(backup)
+            remove_abandoned_temporary_files(backup)
             old_file = _link_old_file(path, backup)
         temporary.replace(path)
         if backup is not None and old_file is not None:
@@ -260,8 +260,11 @@ def _build_temporary_path(path: Path) -> Path:
 _LEFTOVER_SECONDS: Final = 60
 
 
-def _remove_abandoned_temporary_files(path: Path) -> None:
-    """Remove partial files of terminated processes for this path."""
+def remove_abandoned_temporary_files(path: Path, minimum_age: int = _LEFTOVER_SECONDS) -> None:
+    """Remove partial files of terminated processes for this path.
+
+    The holder of a lock passes 0 seconds as `minimum_age`: no other machine writes the path.
+    """
     # Process number, random digits.
     name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")
     with suppress(OSError), os.scandir(path.parent) as entries:
@@ -270,7 +273,7 @@ def _remove_abandoned_temporary_files(path: Path) -> None:
             if match is None or not entry.is_file(follow_symlinks=False):
                 # Not a temporary file of ours.
                 continue
-            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
+            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime >= minimum_age
             # A live process of this machine may be slow; one of another machine is not visible, but
             # its files are new.
             if is_old and not is_process_alive(int(match[1])):

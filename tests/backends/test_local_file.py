@@ -1,8 +1,11 @@
 """Tests of files of the local backend, in addition to the tests of all backends."""
 
+import fcntl
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -342,3 +345,52 @@ def test_workspace_is_deleted_completely_or_not_at_all(
     backend.select_workspace("w").write(b"two")
     backend.delete_workspace("w")
     assert backend.list_workspaces() == ["default"]
+
+
+TEMPORARY_FILES = (
+    "s.nfstate.lock.info.0123456789abcdef.tmp",
+    ".s.nfstate.PID-0123456789abcdef.tmp",
+    ".s.nfstate.backup.PID-0123456789abcdef.tmp",
+)
+
+
+def test_next_lock_removes_the_files_of_a_killed_run(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = find_dead_process()
+    backend.write(b"one")
+    backend.append(b"first")
+    # Killed after the write of the document, before the removal of the journal.
+    monkeypatch.setattr(backend._journal, "remove", lambda: None)
+    backend.write_merged_state(b"two")
+    for name in TEMPORARY_FILES:
+        (path.parent / name.replace("PID", str(dead))).write_text("x")
+    again = LocalBackend(str(path))
+    assert again.read_journal() == []
+    again.lock(build_lock_info())
+    assert list_names(path) == ["s.nfstate", "s.nfstate.backup", "s.nfstate.lock.info"]
+    again.unlock("mine")
+    assert list_names(path) == ["s.nfstate", "s.nfstate.backup"]
+
+
+def test_lock_keeps_pending_records_and_files_of_live_processes(
+    backend: LocalBackend, path: Path
+) -> None:
+    backend.write(b"one")
+    backend.append(b"first")
+    names = [name.replace("PID", str(os.getpid())) for name in TEMPORARY_FILES]
+    for name in names:
+        (path.parent / name).write_text("x")
+    with (path.parent / names[0]).open() as competitor:
+        fcntl.flock(competitor, fcntl.LOCK_EX)
+        again = LocalBackend(str(path))
+        again.lock(build_lock_info())
+    assert again.read_journal() == [b"first"]
+    assert set(names) < set(list_names(path))
+
+
+def find_dead_process() -> int:
+    """Return the number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid

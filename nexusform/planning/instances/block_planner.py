@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
+from nexusform.configuration.reference_checks import format_wrong_type
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
@@ -53,6 +54,7 @@ from nexusform.resources.address import (
     ModulePath,
     compute_address_order,
     compute_key_sort_key,
+    parse_address,
 )
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import Machine
@@ -348,6 +350,9 @@ class BlockPlanner:
         if not evaluation.is_every_condition_met(instance.lifecycle.preconditions, scope):
             instance.is_invalid = instance.is_rejected = True
             problems = []
+        wrong_sites = list(self._check_site_type(instance))
+        problems += wrong_sites
+        instance.is_invalid |= bool(wrong_sites)
         self._evaluated += 1
         expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
@@ -370,6 +375,25 @@ class BlockPlanner:
         ]
         instance.is_invalid |= bool(unknown)
         return problems
+
+    def _check_site_type(self, instance: Instance) -> Iterator[Diagnostic]:
+        """Yield an error for each argument with the id of a site of a wrong type.
+
+        Racks and clusters of Nexus are on no OpenStack: its scheduler knows only its hosts.
+        """
+        if instance.is_invalid:
+            return
+        for name, attribute in instance.type.schema.attributes.items():
+            reference = attribute.refers_to
+            site_id = get_mapping(instance.config).get(name) if reference is not None else None
+            if reference is None or not isinstance(site_id, str):
+                continue
+            site_address = self.inventory.addresses_by_name.get(("site", "", site_id))
+            site_type = parse_address(site_address).type if site_address is not None else ""
+            accepts_sites = any(name.endswith("_site") for name in reference.types)
+            if accepts_sites and site_type and site_type not in reference.types:
+                detail = format_wrong_type(name, site_type, reference.types)
+                yield instance.build_diagnostic(Problem((name,), "wrong-reference", detail))
 
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
         """Evaluate, decide and add the instances of a block of a type without VMs.

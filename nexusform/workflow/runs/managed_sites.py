@@ -1,7 +1,7 @@
-"""Warning about sites to create that another workspace of the backend manages."""
+"""Warnings about sites to create that another workspace of the backend manages, or may manage."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -9,6 +9,12 @@ from nexusform.plans.plan import Action, Change, Plan
 from nexusform.workflow.opening.stored_state import read_stored_state
 
 _SITE_SUFFIX: Final = "_site"
+# By type and id.
+SiteChanges: TypeAlias = Mapping[tuple[str, str], Change]
+
+
+class UnreadableWorkspace(Exception):
+    """Workspace whose state cannot be read; the message is the reason."""
 
 
 def list_managed_site_warnings(
@@ -16,7 +22,7 @@ def list_managed_site_warnings(
 ) -> list[Diagnostic]:
     """Return a warning for each site to create that another workspace has in its state.
 
-    Workspaces that cannot be read are left out.
+    A workspace that cannot be read gets a warning too: it may manage a site.
     """
     sites = {
         (change.address.type, change.id): change
@@ -26,30 +32,37 @@ def list_managed_site_warnings(
     if not sites:
         return []
     try:
-        others = [name for name in backend.list_workspaces() if name != workspace]
-    except BackendProblem:
-        return []
+        names = [name for name in backend.list_workspaces() if name != workspace]
+    except BackendProblem as problem:
+        return [_build_unknown_owner_warning(sites, "The other workspaces", str(problem))]
     warnings: list[Diagnostic] = []
-    for name in others:
-        for key in _list_objects(backend, name):
-            # One warning for each site.
-            change = sites.pop(key, None)
-            if change is not None:
-                warnings.append(_build_site_warning(change, name))
-        if not sites:
-            break
+    # The first workspace of each site.
+    owners: dict[tuple[str, str], str] = {}
+    for name in names:
+        try:
+            for key in _list_objects(backend, name):
+                owners.setdefault(key, name)
+        except UnreadableWorkspace as problem:
+            subject = f'The workspace "{name}"'
+            warnings.append(_build_unknown_owner_warning(sites, subject, str(problem)))
+    warnings += [
+        _build_site_warning(change, owners[key]) for key, change in sites.items() if key in owners
+    ]
     return warnings
 
 
 def _list_objects(backend: StateBackend, workspace: str) -> Iterator[tuple[str, str]]:
-    """Yield type and id of the objects in the state of a workspace."""
+    """Yield type and id of the objects in the state of a workspace.
+
+    Raises UnreadableWorkspace.
+    """
     try:
         workspace_backend = backend.select_workspace(workspace)
-    except BackendProblem:
-        return
-    stored, _ = read_stored_state(workspace_backend, checks_objects=False)
+    except BackendProblem as problem:
+        raise UnreadableWorkspace(str(problem)) from None
+    stored, problems = read_stored_state(workspace_backend, checks_objects=False)
     if stored is None:
-        return
+        raise UnreadableWorkspace(" ".join(problem.detail for problem in problems))
     for address, current in stored.state.list_current_objects():
         yield address.type, str(current.attributes.get("id"))
 
@@ -62,3 +75,16 @@ def _build_site_warning(change: Change, workspace: str) -> Diagnostic:
         f"nexusform workspace select {workspace}"
     )
     return build_warning("site-managed-elsewhere", detail, change.source, block=change.block)
+
+
+def _build_unknown_owner_warning(sites: SiteChanges, subject: str, reason: str) -> Diagnostic:
+    """Build the warning about workspaces without a readable state."""
+    first = next(iter(sites.values()))
+    ids = ", ".join(object_id for _, object_id in sites)
+    noun = "site" if len(sites) == 1 else "sites"
+    detail = (
+        f"{subject} cannot be read, and may manage {noun} {ids}. This workspace has no state, so "
+        f"the plan starts from an empty site. Repair the state, or check it before you apply. "
+        f"Reason: {reason}"
+    )
+    return build_warning("site-owner-unknown", detail, first.source, block=first.block)

@@ -641,3 +641,52 @@ def test_inventory_of_another_shape_is_rejected(
     Path("main.nf.hcl").write_text(text.replace("SETTINGS", ""))
     assert run_command_line(["plan"]) == 1
     assert "The inventory is not one of data openstack_inventory" in read_output(capfd)
+
+
+NEXUS_BLOCKS = {
+    "nexus_rack": "machine_count = 1",
+    "nexus_virtual_machine": "cpu_cores = 2\nmemory_gib = 4\ndisk_gib = 10",
+    "nexus_kubernetes_cluster": """control_plane {
+      count       = 1
+      vm_sku_name = "NC_G12_56_v1"
+    }
+    agent_pool "p" {
+      count       = 1
+      vm_sku_name = "NC_P46_224_v1"
+    }""",
+}
+SITE_IDS = {
+    "reference": "openstack_site.o.id",
+    "local": "local.site",
+    "variable": "var.site",
+    "text": '"o"',
+}
+
+
+@pytest.mark.parametrize("kind", NEXUS_BLOCKS)
+@pytest.mark.parametrize("source", SITE_IDS)
+def test_nexus_objects_are_on_no_openstack_site(
+    capfd: pytest.CaptureFixture[str], kind: str, source: str
+) -> None:
+    block = f"""
+resource "{kind}" "k" {{
+  site_id = {SITE_IDS[source]}
+  name    = "k"
+  {NEXUS_BLOCKS[kind]}
+}}
+locals {{
+  site = openstack_site.o.id
+}}
+variable "site" {{
+  default = "o"
+}}
+"""
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", "") + block)
+    is_reference = source in ("reference", "local")
+    assert run_command_line(["validate"]) == (1 if is_reference else 0)
+    validation = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert run_command_line(["plan"]) == 1
+    plan = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    expected = '"site_id" takes an id of type nexus_site, not openstack_site.'
+    assert (expected in validation) is is_reference
+    assert expected in plan

@@ -201,6 +201,7 @@ class HttpBackend:
                 raise StateLocked(holder)
         self._lock_id = info.id
         self._checked_at = locks.read_monotonic_clock()
+        self._journal.remove_if_merged(self.read)
         return []
 
     def unlock(self, lock_id: str) -> None:

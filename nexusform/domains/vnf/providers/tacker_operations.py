@@ -5,6 +5,7 @@ Each operation is sent once and followed to its end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -12,11 +13,10 @@ from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
-from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_user_data
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_text
 
 COMPLETED: Final = "COMPLETED"
 _ROLLED_BACK: Final = "ROLLED_BACK"
@@ -24,6 +24,13 @@ _FAILED: Final = "FAILED"
 _ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
 _MAX_RETRIES: Final = 3
 _FIRST_PAUSE: Final = 0.2
+_INSTANTIATED: Final = "INSTANTIATED"
+_INSTANTIATION_STATES: Final = (_INSTANTIATED, "NOT_INSTANTIATED")
+_INFO: Final = "instantiatedVnfInfo"
+# SOL003 has no limit; this one is that of a 32-bit integer.
+_MAXIMUM_LEVEL: Final = 2**31 - 1
+# Characters of an invalid value in a message.
+_MAXIMUM_TEXT: Final = 60
 # Keys of the instance's metadata: the mark of its owner, and the id of its object.
 OWNER_KEY: Final = "nexusform"
 OBJECT_KEY: Final = "nexusform_object"
@@ -245,13 +252,16 @@ class VnfInstance(Struct, frozen=True):
 
 
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
-    """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
-    info = get_mapping(document, "instantiatedVnfInfo")
-    is_instantiated = document.get("instantiationState") == "INSTANTIATED"
+    """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs.
+
+    Raises TackerProblem for values that the interface does not allow.
+    """
+    state = document.get("instantiationState")
+    if state not in _INSTANTIATION_STATES:
+        expected = " or ".join(_INSTANTIATION_STATES)
+        raise _build_invalid_value_problem(document, ("instantiationState",), state, expected)
     owner = get_text(document, "metadata", OWNER_KEY)
-    scale_levels: dict[str, int] = {}  # by aspect
-    for row in list_mappings(info, "scaleStatus"):
-        scale_levels[str(row.get("aspectId"))] = parse_whole_number(row.get("scaleLevel")) or 0
+    is_instantiated = state == _INSTANTIATED
     return VnfInstance(
         id=get_text(document, "id"),
         name=get_text(document, "vnfInstanceName"),
@@ -260,20 +270,48 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         # A mark of earlier versions is ID#CREATION.
         object_id=get_text(document, "metadata", OBJECT_KEY) or owner.rpartition("#")[0],
         is_instantiated=is_instantiated,
-        scale_levels=scale_levels,
-        vnfcs=tuple(_list_vnfcs(info)) if is_instantiated else (),
+        scale_levels=_parse_scale_levels(document) if is_instantiated else {},
+        vnfcs=tuple(_list_vnfcs(document)) if is_instantiated else (),
     )
 
 
-def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
+def _parse_scale_levels(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the scale levels by aspect.
+
+    Raises TackerProblem with the position of an invalid value.
+    """
+    levels: dict[str, int] = {}
+    for path, row in _list_rows(document, "scaleStatus"):
+        aspect = row.get("aspectId")
+        if not isinstance(aspect, str) or aspect in levels:
+            aspect_path = (*path, "aspectId")
+            expected = "the id of one aspect"
+            raise _build_invalid_value_problem(document, aspect_path, aspect, expected)
+        level: Any = row.get("scaleLevel")
+        is_whole_number = isinstance(level, int) and not isinstance(level, bool)
+        if not is_whole_number or not 0 <= level <= _MAXIMUM_LEVEL:
+            level_path = (*path, "scaleLevel")
+            expected = f"a whole number from 0 to {_MAXIMUM_LEVEL}"
+            raise _build_invalid_value_problem(document, level_path, level, expected)
+        levels[aspect] = level
+    return levels
+
+
+def _list_vnfcs(document: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
     """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation.
 
-    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none.
+    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none. Raises
+    TackerProblem with the position of an invalid value.
     """
     ids = {
-        row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")
+        row.get("vnfcResourceInfoId"): str(row.get("id"))
+        for _, row in _list_rows(document, "vnfcInfo")
     }  # by resource
-    for row in list_mappings(info, "vnfcResourceInfo"):
+    for path, row in _list_rows(document, "vnfcResourceInfo"):
+        for name in ("id", "vduId"):
+            if not get_text(row, name):
+                expected = "a text of at least one character"
+                raise _build_invalid_value_problem(document, (*path, name), row.get(name), expected)
         metadata = get_mapping(row, "metadata")
         index = metadata.get("vdu_idx")
         yield ObservedVnfc(
@@ -282,6 +320,35 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
             zone=str(row.get("zoneId") or metadata.get("zone") or ""),
             order=(index if isinstance(index, int) else 0, get_text(metadata, "creation_time")),
         )
+
+
+def _list_rows(document: Mapping[str, Any], name: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the path and content of each row in a list of an instantiated VNF.
+
+    An omitted list is empty. Raises TackerProblem if it is no list of objects.
+    """
+    info = document.get(_INFO)
+    if not isinstance(info, Mapping):
+        raise _build_invalid_value_problem(document, (_INFO,), info, "an object")
+    rows = info.get(name, [])
+    if not isinstance(rows, list):
+        raise _build_invalid_value_problem(document, (_INFO, name), rows, "a list")
+    for index, row in enumerate(rows):
+        path: Path = (_INFO, name, index)
+        if not isinstance(row, Mapping):
+            raise _build_invalid_value_problem(document, path, row, "an object")
+        yield path, row
+
+
+def _build_invalid_value_problem(
+    document: Mapping[str, Any], path: Path, value: Any, expected: str
+) -> TackerProblem:
+    """Build the problem of a value that the interface does not allow at this path."""
+    text = json.dumps(value)[:_MAXIMUM_TEXT]
+    return TackerProblem(
+        f"Tacker reports an invalid VNF instance {get_text(document, 'id')}: {format_path(path)} "
+        f"is {text}, not {expected}. Check the VNF in Tacker."
+    )
 
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:

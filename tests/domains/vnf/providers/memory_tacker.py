@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, ClassVar
@@ -133,7 +134,7 @@ class MemoryTacker(TackerClient):
             identifier = self.add_instance(
                 body["vnfInstanceName"], body.get("metadata", {}), is_instantiated=False
             )
-            return ApiResponse(201, {}, f'{{"id": "{identifier}"}}'.encode())
+            return ApiResponse(201, {}, json.dumps(self.instances[identifier]).encode())
         _, _, identifier, *action = path.split("/")
         instance = self.instances.get(identifier)
         if instance is None:

@@ -48,12 +48,9 @@ class RecordingClient(TackerClient):
     def read(self, path: str) -> Mapping[str, Any] | None:
         if path.startswith("/vnf_lcm_op_occs"):
             return self.operation
-        return {
-            "id": "i",
-            "instantiationState": "INSTANTIATED"
-            if "POST /vnf_instances/i/instantiate" in self.sent
-            else "NOT",
-        }
+        if "POST /vnf_instances/i/instantiate" in self.sent:
+            return {"id": "i", "instantiationState": "INSTANTIATED", "instantiatedVnfInfo": {}}
+        return {"id": "i", "instantiationState": "NOT_INSTANTIATED"}
 
     def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
         self.sent.setdefault(f"GET {path}", query)
@@ -62,7 +59,9 @@ class RecordingClient(TackerClient):
     def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
         self.sent[f"{method} {path}"] = body
         return ApiResponse(
-            202, {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"}, b'{"id": "i"}'
+            202,
+            {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"},
+            b'{"id": "i", "instantiationState": "NOT_INSTANTIATED"}',
         )
 
 
