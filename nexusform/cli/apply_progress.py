@@ -78,7 +78,9 @@ class ApplyReporter(TextReporter):
             # All steps are done; the error, such as an unsaved state, is reported as a diagnostic.
             return
         if mode is Mode.DESTROY:
-            line = progress_text.format_destroy_complete(applied.destroyed, self._paint)
+            line = progress_text.format_destroy_complete(
+                applied.destroyed, self._paint, forgotten=applied.forgotten
+            )
         else:
             line = progress_text.format_apply_complete(
                 applied.added,

@@ -27,10 +27,15 @@ def version(arguments: VersionArguments) -> int:
         from json import dumps
         from platform import machine, system
 
+        from nexusform.rendering.json.json_diagnostics import TERRAFORM_VERSION
+
         document = {
             "nexusform_version": nexusform.__version__,
+            # Wrappers compare it with their minimum: JSON output is that of this version.
+            "terraform_version": TERRAFORM_VERSION,
             "platform": f"{system()}_{machine()}".lower(),
             "provider_selections": {},
+            "terraform_outdated": False,
         }
         click.echo(dumps(document, indent=2))
     else:

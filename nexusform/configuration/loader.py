@@ -237,8 +237,12 @@ def read_given_variables(
         new_problems = [
             problem for problem in new_problems if problem.id != "no-value-for-required-variable"
         ]
-    # assigned no value or null.
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
+    # Assigned no value or null; one without a default is an error that says so.
+    defaulted = [
+        name
+        for name, (_, origin) in values.items()
+        if origin.is_default and variables[name].default is not None
+    ]
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]

@@ -89,9 +89,11 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
         return None
     parts = unpack_result(decode_body(block.body, VARIABLE_SCHEMA), problems)
     arguments = parts.attributes
+    type_problems: list[Diagnostic] = []
     variable_type = _decode_type(
-        arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)
+        arguments.get("type"), type_problems, is_json=isinstance(block.body, JsonBody)
     )
+    problems.extend(type_problems)
     nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
     validations = decode_condition_blocks(parts.blocks, "validation", problems)
     for validation in validations:
@@ -106,12 +108,14 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
             )
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
+    default = _decode_default(arguments.get("default"), variable_type, problems, nullable=nullable)
+    if default is None and has_errors(type_problems):
+        # No second error about a required variable.
+        default = NULL
     return Variable(
         name=label.value,
         type=variable_type,
-        default=_decode_default(
-            arguments.get("default"), variable_type, problems, nullable=nullable
-        ),
+        default=default,
         description=evaluate_text(arguments.get("description"), problems),
         sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,

@@ -6,7 +6,7 @@ language/evaluation_run.py and exported again here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -74,9 +74,10 @@ class VmHandlers(Struct, frozen=True):
     number, as recorded in their attributes. `build_computed_attributes(attributes, context, placed,
     unplaced)` -> the computed attributes with the placements (`nodes`, `machine`, ...); it gets the
     arguments and, for an existing object, its earlier computed attributes. `check_skus(attributes,
-    names)` -> a problem for every SKU in the arguments that is not among the names, for checks
-    without a plan. `describe_node(attributes, vm, cluster)` -> the node properties of one of its
-    VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
+    numa_cells)` -> a problem for every SKU in the arguments that is unknown or unsuitable, for
+    checks without a plan; `numa_cells` has the NUMA cells of each known SKU by name.
+    `describe_node(attributes, vm, cluster)` -> the node properties of one of its VMs; `cluster`
+    are the attributes of the cluster of a separate pool, else its own.
     """
 
     build_demand: Callable[
@@ -86,8 +87,8 @@ class VmHandlers(Struct, frozen=True):
     build_computed_attributes: Callable[
         [Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]
     ]
-    check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = (
-        lambda _values, _names: []
+    check_skus: Callable[[Mapping[str, Any], Mapping[str, int]], list[Problem]] = (
+        lambda _values, _numa_cells: []
     )
     describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = (
         _describe_plain_node

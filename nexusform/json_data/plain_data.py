@@ -58,18 +58,23 @@ Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
 class ConversionProblem(Exception):
     """Value that does not fit a type.
 
-    `path` leads to the part at fault; `message` is a clause without a full stop, such as `string
-    required`.
+    `path` leads to the part at fault, and `place` is its text, such as `[0].ports["http"]`.
+    `message` is a clause without a full stop, such as `string required`.
     """
 
-    def __init__(self, path: Path, message: str) -> None:
+    def __init__(self, path: Path, message: str, place: str = "") -> None:
         super().__init__(message)
         self.path = path
         self.message = message
+        self.place = place
 
-    def prepend_step(self, step: PathStep) -> ConversionProblem:
+    def prepend_step(self, step: PathStep, *, is_map_key: bool = False) -> ConversionProblem:
         """Return the same problem with this step before its path."""
-        return ConversionProblem((step, *self.path), self.message)
+        if isinstance(step, str) and step.isidentifier() and not is_map_key:
+            step_text = f".{step}"
+        else:
+            step_text = f"[{step}]" if isinstance(step, int) else f'["{step}"]'
+        return ConversionProblem((step, *self.path), self.message, step_text + self.place)
 
 
 # Classes of raw values that are plain data, too.

@@ -87,10 +87,9 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
 def describe_problem(problem: ConversionProblem) -> str:
     """Return the problem as a clause with the path inside the value.
 
-    `attribute "a": string required`.
+    `[0].ports["http"]: a number is required`.
     """
-    steps = [f"element {s}" if isinstance(s, int) else f'attribute "{s}"' for s in problem.path]
-    return ": ".join([*steps, problem.message])
+    return f"{problem.place}: {problem.message}" if problem.place else problem.message
 
 
 def _convert_string_to_number(raw: str) -> Any:
@@ -131,7 +130,7 @@ _PRIMITIVE_CONVERTERS: Final[dict[tuple[Type, Type], Callable[[Any], Any]]] = {
 }
 
 
-def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
+def _convert_part(step: PathStep, part: Value, target: Type, *, is_map_key: bool = False) -> Value:
     """Convert a part of a value.
 
     Raises ConversionProblem with the step to it.
@@ -139,7 +138,7 @@ def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
     try:
         return convert_value(part, target)
     except ConversionProblem as problem:
-        raise problem.prepend_step(step) from None
+        raise problem.prepend_step(step, is_map_key=is_map_key) from None
 
 
 def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
@@ -166,7 +165,10 @@ def _convert_and_unify_elements(
     if not isinstance(from_type, TupleType | ObjectType):
         # Also without elements; parts of a tuple or object are checked below.
         _require_convertible(from_type, target)
-    elements = [_convert_part(step, part, element_type) for step, part in parts]
+    has_keys = isinstance(target, MapType)
+    elements = [
+        _convert_part(step, part, element_type, is_map_key=has_keys) for step, part in parts
+    ]
     if not has_dynamic(element_type):
         return remove_optional_attributes(element_type), elements
     # None to unify: the element type comes from the type of the value.
@@ -382,13 +384,15 @@ def _require_convertible_to_collection(
             if isinstance(from_type, TupleType)
             else from_type.attributes
         )
-        _require_convertible_parts(parts, [target.element] * len(from_type.parts))
+        _require_convertible_parts(
+            parts, [target.element] * len(from_type.parts), has_keys=isinstance(target, MapType)
+        )
     else:
         _require_convertible(from_type.element, target.element)
 
 
 def _require_convertible_parts(
-    parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]
+    parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type], *, has_keys: bool = False
 ) -> None:
     """Require each part to be convertible to its type in `types`.
 
@@ -398,4 +402,4 @@ def _require_convertible_parts(
         try:
             _require_convertible(part, target)
         except ConversionProblem as problem:
-            raise problem.prepend_step(step) from None
+            raise problem.prepend_step(step, is_map_key=has_keys) from None

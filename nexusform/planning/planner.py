@@ -24,6 +24,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner, find_instances_without_block
 from nexusform.planning.modules.configuration_validation import (
     check_move_blocks,
+    remove_errors_of_rejected_references,
     validate_configuration,
 )
 from nexusform.planning.modules.root_outputs import (
@@ -155,7 +156,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
         ),
         *condition_problems,
         *remove_consequential_errors(
-            phase_diagnostics,
+            remove_errors_of_rejected_references(phase_diagnostics, start.diagnostics),
             start.order,
             has_earlier_errors=start.is_flawed or has_errors(outcome.evaluation.diagnostics),
             has_rejected_values=bool(outcome.evaluation.rejected_values)

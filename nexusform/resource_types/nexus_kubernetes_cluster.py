@@ -1,6 +1,6 @@
 """nexus_kubernetes_cluster: an NKS cluster, its control plane and its agent pools."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from nexusform.resource_types.nks_pools import (
     build_node_reader,
     build_nodes,
     build_pool_demand,
+    check_control_plane_sku,
     check_pool_name,
     check_upgrade_settings,
     compute_capacity,
@@ -240,15 +241,20 @@ def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return get_mapping(attributes, "agent_pool")
 
 
-def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
-    """Return the problems of unknown VM SKUs of the control plane and the pools."""
-    plane = get_known_blocks(attributes, "control_plane")
-    sku_names: list[tuple[Path, Any]] = [
-        (("control_plane", "vm_sku_name"), plane.get("vm_sku_name"))
-    ]
+def find_unsuitable_skus(
+    attributes: Mapping[str, Any], numa_cells: Mapping[str, int]
+) -> list[Problem]:
+    """Return the problems of unknown VM SKUs, and of one that no control plane can have."""
+    plane_sku = get_known_blocks(attributes, "control_plane").get("vm_sku_name")
+    sku_names: list[tuple[Path, Any]] = [(("control_plane", "vm_sku_name"), plane_sku)]
     for name, pool in get_known_blocks(attributes, "agent_pool").items():
         sku_names.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
-    return check_skus(sku_names, known_skus)
+    problems = check_skus(sku_names, numa_cells)
+    if isinstance(plane_sku, str):
+        problems += check_control_plane_sku(
+            plane_sku, numa_cells.get(plane_sku, 1), ("control_plane",)
+        )
+    return problems
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
@@ -304,7 +310,7 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
         compute_demand,
         list_existing_vms,
         build_computed_attributes,
-        find_unknown_skus,
+        find_unsuitable_skus,
         build_node_reader(_get_pools),
         list_unplaced_nodes,
     ),

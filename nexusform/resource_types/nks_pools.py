@@ -191,6 +191,17 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     ]
 
 
+def check_control_plane_sku(name: str, numa_cells: int, path: Path) -> list[Problem]:
+    """Return the problem of a SKU for a control plane that spans several NUMA cells."""
+    if numa_cells <= 1:
+        return []
+    detail = (
+        f"{name} spans {numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P "
+        "SKU."
+    )
+    return [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
+
+
 def build_pool_demand(
     cluster: str,
     pool: str,
@@ -210,12 +221,10 @@ def build_pool_demand(
         return None, [
             build_unknown_sku_problem(name, (*path, "vm_sku_name"), context.list_sku_names())
         ]
-    if pool == CONTROL_PLANE and sku.numa_cells > 1:
-        detail = (
-            f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take "
-            "a G or P SKU."
-        )
-        return None, [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
+    if pool == CONTROL_PLANE:
+        problems = check_control_plane_sku(name, sku.numa_cells, path)
+        if problems:
+            return None, problems
     sku = add_vfs_to_sku(sku, values)
     settings = get_mapping(values, "upgrade_settings")
     numbers = tuple(range(count))

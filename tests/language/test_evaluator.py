@@ -133,12 +133,7 @@ def get_subject_text(text: str, found: Diagnostic) -> str:
         ("upper(1, 2)", "Too many function arguments", "2", "expects only 1 argument"),
         ("upper([])", "Invalid function argument", "[]", '"str" parameter: string required'),
         ("upper(null)", "Invalid function argument", "null", "must not be null"),
-        (
-            'join(",", [1, []])',
-            "Invalid function argument",
-            "[1, []]",
-            "element 1: string required",
-        ),
+        ('join(",", [1, []])', "Invalid function argument", "[1, []]", "[1]: string required"),
         ("max(null...)", "Invalid expanding argument value", "null", "must not be null"),
         ("max(1...)", "Invalid expanding argument value", "1", "tuple, list, or set"),
         (

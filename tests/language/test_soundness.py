@@ -348,7 +348,7 @@ class _RecordingRun(ExpressionRun):
 class _KnownRun(_RecordingRun):
     """Record errors once all values are known, and expressions never known.
 
-    Example: `format("%d", null)`.
+    Example: `timestamp()`.
     """
 
     def __init__(self, names: _VariableScope) -> None:

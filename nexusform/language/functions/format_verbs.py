@@ -30,7 +30,6 @@ from nexusform.schemas.value_types import (
     TupleType,
 )
 from nexusform.values.typed_value import (
-    DYNAMIC_UNKNOWN,
     UNKNOWN,
     Value,
     build_prefix,
@@ -65,21 +64,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `format`: the text, or its known prefix while arguments are unknown."""
     if not all(a.is_wholly_known for a in arguments):
         return Value(STRING, UNKNOWN, refinement=build_prefix(pattern.raw.partition("%")[0]))
-    try:
-        return Value(STRING, format_pattern(pattern.raw, arguments))
-    except FunctionProblem:
-        if _has_untyped_null(arguments):
-            # No error, as in Terraform.
-            return DYNAMIC_UNKNOWN
-        raise
-
-
-def _has_untyped_null(arguments: Sequence[Value]) -> bool:
-    """Check for a null without a type.
-
-    As in Terraform, it is no error for `%d` or `%s`: the text is unknown.
-    """
-    return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
+    return Value(STRING, format_pattern(pattern.raw, arguments))
 
 
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
@@ -346,9 +331,6 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
                 Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN)
             )
         except FunctionProblem as problem:
-            if _has_untyped_null(arguments):
-                # No error, as in Terraform.
-                return DYNAMIC_UNKNOWN
             message = f"error on format iteration {iteration}: {problem.message}"
             raise FunctionProblem(message, problem.argument) from None
     return Value(_STRINGS, tuple(texts))

@@ -562,15 +562,18 @@ def _validate_plan(
         for instance in forgotten
         if instance.type.add_to_inventory is not None
     ]
-    failures = placement_fit.collect_fit_failures(objects, blocks.outside_targets, forgotten_hosts)
+    failures = placement_fit.collect_fit_failures(
+        objects, blocks.outside_targets, forgotten_hosts, has_targets=bool(blocks.selection.targets)
+    )
+    lacks_capacity = has_errors(failures.diagnostics)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic
         for diagnostic in all_diagnostics
-        if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
+        if diagnostic.id != UNKNOWN_PLACEMENT or not lacks_capacity
     )
     # Else risks of running pods are not known.
-    is_complete = not has_other_errors and not failures.unplaced
+    is_complete = not has_other_errors and not lacks_capacity
     domain_findings = [
         domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions
     ]

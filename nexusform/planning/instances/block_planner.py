@@ -34,7 +34,6 @@ from nexusform.planning.name_resolution.name_evaluation import (
     Evaluation,
     ResourceKey,
     build_resource_key,
-    build_unknown_repetition_error,
 )
 from nexusform.planning.name_resolution.repetition import (
     INVALID_EXPANSION,
@@ -109,7 +108,7 @@ class BlockPlanner:
         # By module, type and name, then by the key of count or for_each.
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         # racks and machines left out by -target or -exclude, with changes.
-        self.outside_targets: list[str] = []
+        self.outside_targets: list[Instance] = []
         # ids of sites, racks and machines.
         self._replaced_hosts: set[str] = set()
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
@@ -139,7 +138,9 @@ class BlockPlanner:
             if expansion.unknown:
                 if may_wait:
                     return None
-                diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
+                diagnostics.append(
+                    evaluation.build_unknown_repetition_error(expansion.unknown, block, module)
+                )
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
             # Its count, for_each or type is invalid.
@@ -227,7 +228,7 @@ class BlockPlanner:
             if before is None or any(
                 before.get(name) != value for name, value in set_values.items()
             ):
-                self.outside_targets.append(str(instance.address))
+                self.outside_targets.append(instance)
 
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]

@@ -3,8 +3,9 @@
 Values that depend on unset variables, on repetition or on resources are unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
 )
 from nexusform.configuration.reference_checks import check_references
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances import argument_evaluation
@@ -48,7 +49,8 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     configuration = request.configuration
     registries = request.registries
     schemas = registries.schemas
-    problems = check_references(configuration, schemas["managed"], schemas["data"])
+    reference_problems = check_references(configuration, schemas["managed"], schemas["data"])
+    problems = list(reference_problems)
     _, cycles = compute_planning_order(configuration, registries.resource_types)
     if cycles:
         return [*problems, *cycles]
@@ -58,23 +60,61 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     # The evaluation below reports invalid expressions.
     problems += check_move_blocks(request, Evaluation(settings))
     evaluation = Evaluation(settings)
-    skus = _find_known_skus(request, evaluation)
+    skus = _find_numa_cells_of_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
         # A placeholder for every instance of the module, with unknown variables.
         instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
         problems += _ModuleValidator(
             instance, registries, bodies, evaluation, skus, is_plan
         ).validate()
-    return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
+    problems += bodies.diagnostics
+    problems += remove_errors_of_rejected_references(evaluation.diagnostics, reference_problems)
+    return problems
 
 
-def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
-    """Return all SKU names.
+def remove_errors_of_rejected_references(
+    diagnostics: Iterable[Diagnostic], reference_problems: Iterable[Diagnostic]
+) -> list[Diagnostic]:
+    """Return the diagnostics of evaluation without those inside a reference with a wrong key.
+
+    A missing or unexpected key is one error, reported before evaluation.
+    """
+    rejected_spans = [
+        problem.context or problem.subject
+        for problem in reference_problems
+        if problem.id in _INSTANCE_KEY_ERRORS
+    ]
+    return [
+        diagnostic
+        for diagnostic in diagnostics
+        if not any(_is_inside(diagnostic.subject, span) for span in rejected_spans)
+        or diagnostic.id in _INSTANCE_KEY_ERRORS
+    ]
+
+
+_INSTANCE_KEY_ERRORS: Final = frozenset({"missing-instance-key", "unexpected-instance-key"})
+
+
+def _is_inside(inner: Span | None, outer: Span | None) -> bool:
+    """Return whether a range of a file is a part of another one; False without a range."""
+    return (
+        inner is not None
+        and outer is not None
+        and inner.filename == outer.filename
+        and outer.start <= inner.start
+        and inner.end <= outer.end
+    )
+
+
+def _find_numa_cells_of_skus(
+    request: PlanRequest, evaluation: Evaluation
+) -> Mapping[str, int] | None:
+    """Return the NUMA cells of every SKU by name; 1 if unknown.
 
     None if the configuration declares a SKU with a name unknown before planning.
     """
     catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
-    names = set(catalogue_skus)
+    numa_cells = {name: sku.numa_cells for name, sku in catalogue_skus.items()}
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
             if (
@@ -93,8 +133,9 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
             # several names, or one not known yet.
             if not isinstance(name, str) or _has_count_or_for_each(block):
                 return None
-            names.add(name)
-    return frozenset(names)
+            own_cells = values.get("numa_cells")
+            numa_cells[name] = own_cells if isinstance(own_cells, int) else 1
+    return numa_cells
 
 
 def mark_unset_variables_unknown(
@@ -117,12 +158,13 @@ def mark_unset_variables_unknown(
 
 
 class _ModuleValidator(Struct, frozen=True):
-    # Validator of one module; `skus` are the names of all VM SKUs, None if not all are known.
+    # Validator of one module; `skus` has the NUMA cells of all VM SKUs by name, None if
+    # not all names are known.
     instance: ModuleInstance
     registries: PluginRegistries
     bodies: PreparedBodyCache
     evaluation: Evaluation
-    skus: frozenset[str] | None
+    skus: Mapping[str, int] | None
     is_plan: bool
 
     def validate(self) -> list[Diagnostic]:

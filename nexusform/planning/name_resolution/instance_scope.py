@@ -107,6 +107,10 @@ class NameResolver(Protocol):
         """Settings shared by all passes of the plan."""
 
     @property
+    def root(self) -> ModuleInstance:
+        """The root module."""
+
+    @property
     def rejected_values(self) -> Mapping[tuple[ModulePath, str], Value]:
         """Values rejected by the validation of their variables, by module and name."""
 

@@ -220,19 +220,42 @@ class Evaluation:
         if expansion is None:
             expansion, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            self._check_repetition(expansion, call)
+            self._check_repetition(expansion, call, parent)
             self._module_shapes[key] = expansion
         return expansion
 
     def _check_repetition(
-        self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall
+        self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall, instance: ModuleInstance
     ) -> None:
         """Report an unknown count or for_each, unless the evaluation is tentative.
 
         It is repeated with known values.
         """
         if expansion.unknown and not self.settings.is_tentative:
-            self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
+            self.diagnostics.append(
+                self.build_unknown_repetition_error(expansion.unknown, block, instance)
+            )
+
+    def build_unknown_repetition_error(
+        self, argument: str, block: ModuleCall | ResourceBlock, instance: ModuleInstance
+    ) -> Diagnostic:
+        """Build the error for a count or for_each that stays unknown.
+
+        `instance` is the module instance of the block.
+        """
+        # Loaded on first use.
+        from nexusform.planning.name_resolution.value_origins import describe_unknown_origin
+
+        expression: Expression = getattr(block, argument)
+        origin = describe_unknown_origin(self.create_reporting_copy(), expression, instance)
+        return build_error(
+            UNKNOWN_REPETITION[argument],
+            f'The "{argument}" value is known only after apply, so the instances cannot be '
+            f"planned. {origin}{' ' if origin else ''}Use values that are known in the plan: "
+            "literals, variables, or attributes that nexusform computes.",
+            expression.span,
+            block=get_header(block),
+        )
 
     def build_scope(
         self,
@@ -260,11 +283,17 @@ class Evaluation:
         return expand_repetition(
             block.count,
             block.for_each,
-            lambda expression: self.evaluate_expression(expression, scope),
+            lambda expression: self._evaluate_in_block(expression, scope, get_header(block)),
             get_header(block),
             maximum,
             enabled=block.enabled,
         )
+
+    def _evaluate_in_block(self, expression: Expression, scope: Scope, header: str) -> Value | None:
+        """Return a value like `evaluate_expression`; its problems name the block."""
+        value, problems = evaluate_expression(expression, scope)
+        self.diagnostics += [replace(problem, block=header) for problem in problems]
+        return None if has_errors(problems) else value
 
     def list_repetitions(
         self, instance: ModuleInstance, block: ModuleCall | ResourceBlock
@@ -357,7 +386,8 @@ class Evaluation:
                 return convert_value(value, declared.type)
             except ConversionProblem as problem:
                 kind = "invalid-value-for-input-variable"
-                detail = f"The given value is not suitable for the {subject}: {problem}."
+                reason = describe_problem(problem)
+                detail = f"The given value is not suitable for the {subject}: {reason}."
         self.diagnostics.append(build_error(kind, detail, span, block=get_header(instance.call)))
         return build_unknown(declared.type)
 
@@ -534,7 +564,7 @@ class Evaluation:
         if prepared is None:
             # Its instances are unknown.
             return ResourceView(shape="")
-        self._check_repetition(expansion, block)
+        self._check_repetition(expansion, block, instance)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]
         for repetition in expansion.repetitions:
@@ -609,19 +639,6 @@ def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
     else:
         return []
     return [build_error(kind, detail, output.expression.span, block=f'output "{output.name}"')]
-
-
-def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:
-    """Build the error for a count or for_each that stays unknown."""
-    return build_error(
-        UNKNOWN_REPETITION[argument],
-        f'The "{argument}" value is known only after apply, so the instances cannot be planned. '
-        "Use "
-        "values that are known in the plan: literals, variables, or attributes that nexusform "
-        "computes.",
-        getattr(block, argument).span,
-        block=get_header(block),
-    )
 
 
 def build_resource_key(address: ConfigAddress, path: ModulePath) -> ResourceKey:

@@ -12,8 +12,11 @@ from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.evaluator import EvaluationTrace, trace_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.value_descriptions import format_traversal
-from nexusform.planning.name_resolution.instance_scope import ModuleInstance
-from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.name_resolution.instance_scope import (
+    InstanceScope,
+    ModuleInstance,
+    NameResolver,
+)
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData
 from nexusform.resources.address import ConfigAddress, Key, Mode
 from nexusform.values.typed_value import UNKNOWN, Value
@@ -41,7 +44,9 @@ class ValueOriginTracer:
     `sources` hold the text of every file it may lead to.
     """
 
-    def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
+    def __init__(
+        self, evaluation: NameResolver, sources: Mapping[str, SourceFile], own: str
+    ) -> None:
         self._evaluation = evaluation
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         # file name of the traced expression itself.
@@ -56,9 +61,14 @@ class ValueOriginTracer:
     ) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
         root = self._evaluation.root
-        trace, problems = trace_expression(expression, self._evaluation.build_scope(root))
+        trace, problems = trace_expression(expression, self._build_scope(root))
         self._fails = trace.has_failed
         return self._build_part(trace, root, hidden=False), problems
+
+    def _build_scope(
+        self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE
+    ) -> InstanceScope:
+        return InstanceScope(self._evaluation, instance, repetition, this=None)
 
     def _build_parts(
         self, traces: Iterable[EvaluationTrace], instance: ModuleInstance, *, hidden: bool
@@ -103,7 +113,7 @@ class ValueOriginTracer:
         if definition is not None and not is_repeated:
             # A second use does not repeat its parts.
             self._followed.add(definition.key)
-            scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+            scope = self._build_scope(definition.instance, definition.repetition)
             definition_trace, _ = trace_expression(definition.expression, scope)
             parts.append(self._build_part(definition_trace, definition.instance, hidden=hidden))
         span = expression.span
@@ -144,6 +154,26 @@ class ValueOriginTracer:
             # Such as timestamp().
             if value.raw is UNKNOWN and not expression.arguments:
                 yield f"unknown: {expression.name}() is known after apply"
+
+    def find_unknown_parts(
+        self, expression: syntax.Expression, instance: ModuleInstance
+    ) -> list[syntax.Expression]:
+        """Return the first unknown part of an expression, then the parts that make it unknown.
+
+        Each is from the definition of the one before it. [] if the value is known.
+        """
+        parts: list[syntax.Expression] = []
+        definition: _Definition | None = _Definition("", expression, instance)
+        while definition is not None and definition.key not in self._followed:
+            self._followed.add(definition.key)
+            scope = self._build_scope(definition.instance, definition.repetition)
+            trace, _ = trace_expression(definition.expression, scope)
+            part = _find_innermost_unknown(trace)
+            if part is None:
+                break
+            parts.append(part)
+            definition = self._find_definition(part, definition.instance)
+        return parts
 
     def _find_definition(
         self, traversal: syntax.Expression, instance: ModuleInstance
@@ -266,6 +296,45 @@ class ValueOriginTracer:
             yield f"unknown: {address} does not exist yet; known after apply"
         else:
             yield f"unknown: {format_traversal(traversal)} is known after apply"
+
+
+def describe_unknown_origin(
+    evaluation: NameResolver, expression: syntax.Expression, instance: ModuleInstance
+) -> str:
+    """Return a sentence with the unknown part of an expression, and where it comes from.
+
+    "" if no part can be named.
+    """
+    tracer = ValueOriginTracer(evaluation, sources={}, own="")
+    parts = tracer.find_unknown_parts(expression, instance)
+    names = [_format_part(part) for part in parts]
+    if not parts or not names[0]:
+        return ""
+    origin = parts[-1].span
+    location = f"{origin.filename}:{origin.start.line}"
+    if len(parts) == 1 or not names[-1]:
+        return f"The unknown part is {names[0]} ({location})."
+    return f"The unknown part is {names[0]}. Its value comes from {names[-1]} ({location})."
+
+
+def _find_innermost_unknown(trace: EvaluationTrace) -> syntax.Expression | None:
+    """Return the first innermost part of an evaluation with an unknown value."""
+    if trace.has_failed or trace.value.is_wholly_known:
+        return None
+    for part in trace.parts:
+        innermost = _find_innermost_unknown(part)
+        if innermost is not None:
+            return innermost
+    return trace.expression
+
+
+def _format_part(expression: syntax.Expression) -> str:
+    """Return a reference or a call as in the configuration; "" for other expressions."""
+    if isinstance(expression, syntax.Traversal):
+        return format_traversal(expression)
+    if isinstance(expression, syntax.Call):
+        return f"{expression.name}({'...' if expression.arguments else ''})"
+    return ""
 
 
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:

@@ -21,7 +21,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import get_part
+from nexusform.json_data.plain_data import get_mapping, get_part
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
@@ -53,6 +53,7 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, NoFitReason, Placement
 
 MAXIMUM_NAMED = 5
 DOES_NOT_FIT = "insufficient-capacity"
+MISSING_TARGETS = "new-machines-outside-targets"
 PINNED_DOES_NOT_FIT = "insufficient-pinned-machine"
 VIOLATED_GROUP = "placement-group-violation"
 
@@ -89,12 +90,15 @@ class PlacementFitFailures(Struct, frozen=True):
 
 def collect_fit_failures(
     objects: Iterable[VmObject],
-    outside_targets: Sequence[str] = (),
+    outside_targets: Sequence[Instance] = (),
     forgotten_hosts: Sequence[str] = (),
+    *,
+    has_targets: bool = False,
 ) -> PlacementFitFailures:
     """Return one error per pool without enough capacity, and warnings of pinned VMs.
 
-    A placement rule rejects these VMs.
+    A placement rule rejects these VMs. With -target (`has_targets`), all pools of sites with new
+    racks outside the plan share one error, and are no failures: nothing is known of their capacity.
 
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not
     managed after the plan.
@@ -102,10 +106,12 @@ def collect_fit_failures(
     # "" without such racks and machines.
     hint = enclose(
         " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
-        format_first_items(outside_targets, MAXIMUM_NAMED),
+        format_first_items([str(host.address) for host in outside_targets], MAXIMUM_NAMED),
         ".",
     )
     hint += _format_forgotten_hosts(forgotten_hosts)
+    new_hosts = [host for host in outside_targets if has_targets and host.prior is None]
+    waiting: list[tuple[VmObject, PoolShortage]] = []
     diagnostics: list[Diagnostic] = []
     shortages = []
     for vm_object in objects:
@@ -122,10 +128,51 @@ def collect_fit_failures(
             ]
             if failures:
                 shortage = _build_unplaced_pool(vm_object, pool)
+                if any(_may_be_on_site(host, shortage.site_id) for host in new_hosts):
+                    waiting.append((vm_object, shortage))
+                    continue
                 shortages.append(shortage)
                 # The reason is the one of the first VM.
                 diagnostics.append(_build_capacity_error(vm_object, shortage, failures[0], hint))
+    if waiting:
+        diagnostics.insert(0, _build_missing_targets_error(waiting, new_hosts))
     return PlacementFitFailures(tuple(diagnostics), tuple(shortages))
+
+
+def _may_be_on_site(host: Instance, site_id: str) -> bool:
+    """Return whether a rack or machine is of this site; True if its site is unknown."""
+    host_site = get_mapping(host.config).get("site_id")
+    return not isinstance(host_site, str) or host_site == site_id
+
+
+def _build_missing_targets_error(
+    waiting: Sequence[tuple[VmObject, PoolShortage]], new_hosts: Sequence[Instance]
+) -> Diagnostic:
+    """Build the error of all VMs without capacity while -target leaves out new racks or machines.
+
+    `waiting` are their objects and pools.
+    """
+    first_object = waiting[0][0].instance
+    objects = dict.fromkeys(str(vm_object.instance.address) for vm_object, _ in waiting)
+    hosts = [
+        host
+        for host in new_hosts
+        if any(_may_be_on_site(host, shortage.site_id) for _, shortage in waiting)
+    ]
+    blocks = dict.fromkeys(str(host.address.config_address) for host in hosts)
+    missing = format_count(sum(shortage.missing_count for _, shortage in waiting), "VM")
+    verb = select_word_form(len(objects), "needs", "need")
+    host_names = format_first_items([str(host.address) for host in hosts], MAXIMUM_NAMED)
+    flags = " ".join(f"-target={block}" for block in blocks)
+    return build_error(
+        MISSING_TARGETS,
+        f"{format_first_items(list(objects), MAXIMUM_NAMED)} {verb} machines that -target leaves "
+        f"out of this plan: {host_names}. Add {flags}.",
+        first_object.block.header_span if first_object.block is not None else None,
+        address=str(first_object.address),
+        block=first_object.block_header,
+        headline=f"-target leaves out new machines: no place for {missing}",
+    )
 
 
 def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:

@@ -264,7 +264,7 @@ def create_apply_summary_event(
     )
     if destroy:
         operation = "destroy"
-        message = format_destroy_complete(destroyed)
+        message = format_destroy_complete(destroyed, forgotten=forgotten)
     return create_event("change_summary", message, time, changes={**counts, "operation": operation})
 
 

@@ -140,12 +140,13 @@ def format_apply_complete(
     return paint(f"Apply complete! Resources: {counts}.", "bold", "green")
 
 
-def format_destroy_complete(destroyed: int, paint: Painter = PLAIN) -> str:
-    """Return `Destroy complete! Resources: D destroyed.`.
+def format_destroy_complete(destroyed: int, paint: Painter = PLAIN, *, forgotten: int = 0) -> str:
+    """Return `Destroy complete! Resources: D destroyed.`, with the forgotten ones if any.
 
     Tools parse this line.
     """
-    return paint(f"Destroy complete! Resources: {destroyed} destroyed.", "bold", "green")
+    counts = f"{destroyed} destroyed{enclose(', ', forgotten, ' forgotten')}"
+    return paint(f"Destroy complete! Resources: {counts}.", "bold", "green")
 
 
 def format_nothing_sent(provider: str = "simulated") -> str:

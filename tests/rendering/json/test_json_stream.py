@@ -142,6 +142,8 @@ def test_apply_and_destroy_have_summaries() -> None:
     assert done["changes"]["operation"] == "apply"
     gone = json_stream.create_apply_summary_event(0, 0, 3, NOW, destroy=True)
     assert gone["@message"] == "Destroy complete! Resources: 3 destroyed."
+    left = json_stream.create_apply_summary_event(0, 0, 3, NOW, destroy=True, forgotten=2)
+    assert left["@message"] == "Destroy complete! Resources: 3 destroyed, 2 forgotten."
 
 
 def test_placements_equal_those_of_documents(plans: SimpleNamespace) -> None:

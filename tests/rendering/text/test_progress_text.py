@@ -90,6 +90,10 @@ def test_closing_lines_are_rendered() -> None:
         "Apply complete! Resources: 2 imported, 0 added, 0 changed, 0 destroyed, 1 forgotten."
     )
     assert format_destroy_complete(5) == "Destroy complete! Resources: 5 destroyed."
+    assert (
+        format_destroy_complete(5, forgotten=1)
+        == "Destroy complete! Resources: 5 destroyed, 1 forgotten."
+    )
     assert format_nothing_sent() == (
         'No site was changed: provider "simulated" only recorded this.'
     )
