@@ -215,6 +215,7 @@ _ALL: Final = (
             "older-property-name": DiagnosticTraits("advice", "block"),
             "corrected-manifest": DiagnosticTraits("note", "document"),
             "empty-resource-selection": DiagnosticTraits(cause="block"),
+            "object-without-namespace": DiagnosticTraits(cause="document"),
             "staged-run-awaiting-approval": _NOTE,
         },
     ),

@@ -41,6 +41,7 @@ from nexusform.domains.fleet.planning.foreign_field_merge import (
     build_merged_placement,
     find_field_owner,
 )
+from nexusform.domains.fleet.planning.hub_content_warnings import warn_objects_without_namespace
 from nexusform.domains.fleet.planning.placement_iterations import (
     plan_after_staged_runs,
     run_iterations,
@@ -141,6 +142,7 @@ def plan_placements(
         _finish_instance(instance, by_address.get(instance.address), blocks, evaluation)
     record_processed_members(members.values(), blocks.instances)
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
+    diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_abandon_policy(blocks.instances.values())
     rejections = (
         iterations.list_rejections(placements) if blocks.request.includes_rejections else {}

@@ -189,7 +189,9 @@ def _render_documents(
         # applied to a cluster, not to the hub.
         if attributes.get("cluster_id"):
             return
-        manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
+        manifests = parse_manifests(
+            "yaml_body", get_text(attributes, "yaml_body"), get_text(attributes, "namespace")
+        ).manifests
         for hub_object in sorted(
             manifests, key=lambda item: not item.is_namespace
         ):  # namespaces first

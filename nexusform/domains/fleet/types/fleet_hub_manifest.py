@@ -39,6 +39,10 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
 from nexusform.values.typed_value import UNKNOWN
 
+_TEXT: Final = "yaml_body"
+_WRITE_ONLY: Final = "yaml_body_wo"
+_VERSION: Final = "yaml_body_wo_version"
+_NAMESPACE: Final = "namespace"
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<hash of the objects' names>"),
@@ -46,6 +50,10 @@ _SCHEMA: Final = BlockSchema(
             "One or more Kubernetes YAML documents. With yaml_body_wo: its names and labels.",
             computed=True,
             displayed_in=("objects", "workloads"),
+        ),
+        "namespace": make_text(
+            "Namespace of the objects without one, as kubectl apply -n. Cluster-scoped objects "
+            "keep none."
         ),
         "yaml_body_wo": make_text(
             (
@@ -80,12 +88,12 @@ _SCHEMA: Final = BlockSchema(
 
 
 @lru_cache(maxsize=256)
-def _parse_body(body: str) -> ParsedManifests:
-    return parse_manifests("yaml_body", body)
+def _parse_body(body: str, namespace: str) -> ParsedManifests:
+    return parse_manifests(_TEXT, body, namespace)
 
 
 @lru_cache(maxsize=256)
-def _validate_objects(body: str) -> tuple[Problem, ...]:
+def _validate_objects(body: str, namespace: str) -> tuple[Problem, ...]:
     """Return the errors of the API server.
 
     Schema errors of each object, and controller requirements of valid workloads. References between
@@ -97,7 +105,7 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
     problems: list[Problem] = []
     valid: list[Manifest] = []
     invalid: list[Manifest] = []
-    for manifest in _parse_body(body).manifests:
+    for manifest in _parse_body(body, namespace).manifests:
         object_problems = [*list_schema_problems(manifest)]
         problems += object_problems
         group = invalid if _filter_errors(object_problems) else valid
@@ -113,11 +121,6 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
 
 def _filter_errors(findings: Iterable[Problem]) -> list[Problem]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
-
-
-_TEXT: Final = "yaml_body"
-_WRITE_ONLY: Final = "yaml_body_wo"
-_VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -153,8 +156,9 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     if secret is UNKNOWN:
         return {_TEXT: UNKNOWN}, []
     # Only the ids and lines of findings are reported: their texts could show parts of the body.
-    reading = parse_manifests(_WRITE_ONLY, secret)
-    findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
+    namespace = read_text(attributes, _NAMESPACE)
+    reading = parse_manifests(_WRITE_ONLY, secret, namespace)
+    findings = [*_filter_errors(reading.findings), *_validate_objects(secret, namespace)]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     unsupported = [manifest for manifest in reading.manifests if not _can_be_write_only(manifest)]
     problems += [
@@ -217,7 +221,9 @@ def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
 def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
     return (
-        _parse_body(body) if isinstance(body, str) else ParsedManifests(manifests=(), findings=())
+        _parse_body(body, read_text(attributes, _NAMESPACE))
+        if isinstance(body, str)
+        else ParsedManifests(manifests=(), findings=())
     )
 
 
@@ -247,7 +253,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     findings = list(reading.findings)
     # write-only bodies were validated by the reader.
     if isinstance(body, str) and attributes.get(_VERSION) is None:
-        findings += _validate_objects(body)
+        findings += _validate_objects(body, read_text(attributes, _NAMESPACE))
     for manifest in reading.manifests:
         findings += _check_fleet_object(manifest)
     problems = build_line_problems(findings, "yaml_body")

@@ -35,9 +35,10 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_fleet_group,
     list_envelope_problems,
     parse_manifests,
+    resolve_namespaces,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
-from nexusform.json_data.plain_data import Path, get_list
+from nexusform.json_data.plain_data import Path, get_list, get_text
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
@@ -100,6 +101,12 @@ _SCHEMA: Final = BlockSchema(
             "Files, instead of directory.",
             "Correct known mistakes of printed manifests. Set it next to each manifest too.",
         ),
+        "namespace": AttributeSchema(
+            STRING,
+            "Namespace of objects without one, as kubectl apply -n. Cluster-scoped objects "
+            "keep none.",
+            optional=True,
+        ),
         **{
             attribute: make_computed(
                 _TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}."
@@ -140,11 +147,13 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 class ManifestReader:
     """Reader of manifest files.
 
-    With `is_observed`, objects of a hub may include generated ones and duplicates.
+    With `is_observed`, objects of a hub may include generated ones and duplicates. `namespace` is
+    that of objects without one.
     """
 
-    def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
+    def __init__(self, *, lenient: bool, is_observed: bool = False, namespace: str = "") -> None:
         self.lenient = lenient
+        self.namespace = namespace
         # read from a hub: objects created by the hub itself are allowed.
         self.is_observed = is_observed
         self.manifests: list[Manifest] = []
@@ -161,6 +170,12 @@ class ManifestReader:
         self.report_findings(reading.findings, argument_path)
         for manifest in reading.manifests:
             self.report_findings(self._check_manifest(manifest), argument_path)
+
+    def resolve_namespaces(self, argument_path: Path) -> None:
+        """Set the namespaces of the objects of all files, since any of them may define a kind."""
+        resolved = resolve_namespaces(self.manifests, self.namespace)
+        self.manifests = list(resolved.manifests)
+        self.report_findings(resolved.findings, argument_path)
 
     def report_findings(self, findings: Iterable[Problem], path: Path) -> None:
         """Report findings about a file at the path of its argument."""
@@ -217,7 +232,9 @@ def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
 
 def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files and sort their objects by kind."""
-    reader = ManifestReader(lenient=attributes.get("lenient") is True)
+    reader = ManifestReader(
+        lenient=attributes.get("lenient") is True, namespace=get_text(attributes, "namespace")
+    )
     argument = read_files(
         reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}."
     )
@@ -259,6 +276,7 @@ def read_files(
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
+    reader.resolve_namespaces(argument_path)
     if not reader.manifests and not reader.problems:
         text = f"No object found in {build_id(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument_path, INVALID, text))

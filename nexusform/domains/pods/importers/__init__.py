@@ -9,7 +9,8 @@ PUBLIC = {
         "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope "
         "is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
-        "find_selection_exclusion list_services parse_manifests unwrap_envelopes"
+        "find_selection_exclusion list_services parse_manifests unwrap_envelopes "
+        "DEFAULT_NAMESPACE lacks_namespace resolve_namespaces"
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",

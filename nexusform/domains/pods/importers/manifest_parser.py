@@ -8,7 +8,7 @@ is a finding, not a crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import TextPosition, YamlDocument, build_problem, parse_yaml
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.kubernetes.quantity import MAX_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"
@@ -47,6 +47,9 @@ _CLUSTER_SCOPED: Final = frozenset(
         "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
     }
 )  # fmt: skip
+DEFAULT_NAMESPACE: Final = "default"
+_CLUSTER: Final = "Cluster"
+_CRD: Final = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _FLEET_GROUPS: Final = (
     "placement.kubernetes-fleet.io",
     "cluster.kubernetes-fleet.io",
@@ -120,17 +123,78 @@ class ParsedManifests(Struct, frozen=True):
     findings: tuple[Problem, ...]
 
 
-def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
-    """Parse all objects of a YAML text like `kubectl apply`.
+def parse_manifests(file: str, content: str | bytes, namespace: str = "") -> ParsedManifests:
+    """Parse all objects of a YAML text like `kubectl apply -n NAMESPACE`.
 
-    All findings are errors, and name the text by `file`.
+    All findings are errors, and name the text by `file`. "": no namespace is set.
     """
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
     for document in stream.documents:
         reader.add_document(document)
-    return ParsedManifests(tuple(reader.manifests), tuple(findings))
+    resolved = resolve_namespaces(reader.manifests, namespace)
+    return replace(resolved, findings=(*findings, *resolved.findings))
+
+
+def read_custom_scopes(manifests: Iterable[Manifest]) -> dict[tuple[str, str], str]:
+    """Return the scope of custom kinds by group and kind: Namespaced or Cluster.
+
+    The CustomResourceDefinitions among the objects define them.
+    """
+    scopes: dict[tuple[str, str], str] = {}
+    for definition in manifests:
+        if (definition.group, definition.kind) == _CRD:
+            spec = get_mapping(definition.body, "spec")
+            kind = get_text(get_mapping(spec, "names"), "kind")
+            scopes[get_text(spec, "group"), kind] = get_text(spec, "scope")
+    return scopes
+
+
+def resolve_namespaces(manifests: Sequence[Manifest], namespace: str = "") -> ParsedManifests:
+    """Return the objects with their namespaces, and the findings, like `kubectl apply -n`.
+
+    Objects without a namespace get `namespace`, and in another namespace they are an error.
+    Cluster-scoped objects have none. CustomResourceDefinitions among the objects give the scope of
+    their kinds. A kind of unknown scope counts as namespaced if `namespace` is set.
+    """
+    scopes = read_custom_scopes(manifests)
+    if not scopes and not namespace:
+        return ParsedManifests(tuple(manifests), ())
+    objects: list[Manifest] = []
+    findings: list[Problem] = []
+    for manifest in manifests:
+        scope = scopes.get((manifest.group, manifest.kind), "")
+        if not scope and is_cluster_scoped(manifest.group, manifest.kind):
+            scope = _CLUSTER
+        own_namespace = get_text(get_mapping(manifest.body, "metadata"), "namespace")
+        if scope == _CLUSTER:
+            objects.append(replace(manifest, namespace=""))
+        elif not namespace:
+            resolved_namespace = own_namespace or (DEFAULT_NAMESPACE if scope else "")
+            objects.append(replace(manifest, namespace=resolved_namespace or manifest.namespace))
+        elif own_namespace in ("", namespace):
+            objects.append(_set_namespace(manifest, namespace))
+        else:
+            detail = (
+                f'{manifest.title}: metadata.namespace is "{own_namespace}", but namespace = '
+                f'"{namespace}" is set. Remove one of them.'
+            )
+            position = manifest.find_position("metadata", "namespace")
+            findings.append(build_problem(manifest.file, position, INVALID, detail))
+            objects.append(manifest)
+    return ParsedManifests(tuple(objects), tuple(findings))
+
+
+def lacks_namespace(manifest: Manifest) -> bool:
+    """Return whether a namespaced object names no namespace, so that it is in default."""
+    written = get_mapping(manifest.body, "metadata").get("namespace")
+    return manifest.namespace == DEFAULT_NAMESPACE and not written
+
+
+def _set_namespace(manifest: Manifest, namespace: str) -> Manifest:
+    metadata = {**get_mapping(manifest.body, "metadata"), "namespace": namespace}
+    return replace(manifest, namespace=namespace, body={**manifest.body, "metadata": metadata})
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:
@@ -392,11 +456,19 @@ def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
 
     The result is "" if it is cluster-scoped, as are unknown kinds without a namespace.
     """
-    if kind in _CLUSTER_SCOPED:
+    if is_cluster_scoped(group, kind):
         return ""
-    # Groups of Kubernetes itself: "apps", "networking.k8s.io".
-    is_built_in = "." not in group or group.endswith(".k8s.io")
-    return namespace or ("default" if is_built_in else "")
+    return namespace or (DEFAULT_NAMESPACE if _is_built_in_group(group) else "")
+
+
+def is_cluster_scoped(group: str, kind: str) -> bool:
+    """Return whether a kind of Kubernetes or of the fleet is cluster-scoped."""
+    return kind in _CLUSTER_SCOPED and (_is_built_in_group(group) or is_fleet_group(group))
+
+
+def _is_built_in_group(group: str) -> bool:
+    """Return whether a group is of Kubernetes itself: "apps", "networking.k8s.io"."""
+    return "." not in group or group.endswith(".k8s.io")
 
 
 _EMPTY: Final[Mapping[str, Any]] = {}

@@ -51,9 +51,13 @@ _MAX_LISTED: Final = 5
 
 
 @lru_cache(maxsize=256)
-def parse_objects(body: str) -> tuple[Manifest, ...]:
-    """Parse the objects of a YAML text, with envelopes unwrapped."""
-    return unwrap_envelopes(parse_manifests("yaml_body", body).manifests).manifests
+def _parse_objects(body: str, namespace: str) -> tuple[Manifest, ...]:
+    return unwrap_envelopes(parse_manifests("yaml_body", body, namespace).manifests).manifests
+
+
+def parse_objects(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
+    """Parse the objects of a manifest's attributes, with envelopes unwrapped."""
+    return _parse_objects(get_text(attributes, "yaml_body"), get_text(attributes, "namespace"))
 
 
 def list_prior_pods(
@@ -81,7 +85,7 @@ def list_prior_pods(
             continue
         cluster_id = _get_cluster_id(current.attributes)
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
-            manifests = parse_objects(get_text(current.attributes, "yaml_body"))
+            manifests = parse_objects(current.attributes)
             yield PriorPods(str(address), cluster_id, workloads, manifests)
         if resource_type.list_applied_objects is None:
             continue  # no placement
@@ -114,7 +118,7 @@ def _collect_hub_objects(
             continue
         # Else it is applied to this cluster alone.
         if not current.attributes.get("cluster_id"):
-            objects += parse_objects(get_text(current.attributes, "yaml_body"))
+            objects += parse_objects(current.attributes)
     return tuple(objects)
 
 
@@ -300,7 +304,8 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
         body = get_value_at_path(instance.config, "yaml_body")
         # Else it is unknown until the apply.
         if isinstance(body, str):
-            by_cluster.setdefault(cluster_id, []).append((instance, parse_objects(body)))
+            manifests = parse_objects(get_mapping(instance.config))
+            by_cluster.setdefault(cluster_id, []).append((instance, manifests))
     values: dict[Address, Any] = {}
     for cluster_id, cluster_instances in by_cluster.items():
         # New objects follow the existing ones.

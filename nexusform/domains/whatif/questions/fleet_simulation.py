@@ -68,7 +68,7 @@ from nexusform.domains.whatif.questions.fleet_edits import (
 )
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, ClusterObservations
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -527,7 +527,7 @@ def _build_pods(
     for address, instance in snapshot.instances.items():
         cluster_id = get_text(instance.before, "cluster_id")
         if instance.type.kind is PlanningKind.MANIFEST and cluster_id:
-            objects = parse_objects(get_text(instance.before, "yaml_body"))
+            objects = parse_objects(get_mapping(instance.before))
             direct_objects.setdefault(cluster_id, []).append((str(address), objects))
     for cluster_id, own_objects in direct_objects.items():
         pods.place_objects(cluster_id, own_objects)

@@ -15,11 +15,7 @@ from nexusform.domains.fleet.planning.placement_records import list_cluster_obje
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    parse_manifests,
-    unwrap_envelopes,
-)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
 from nexusform.domains.pods.importers.pod_admission import (
     collect_pod_disruption_budgets,
     collect_resource_quotas,
@@ -31,6 +27,7 @@ from nexusform.domains.pods.planning.cluster_observation import (
     match_cluster_snapshot,
     merge_observed_pods,
 )
+from nexusform.domains.pods.planning.manifest_blocks import parse_objects
 from nexusform.domains.pods.planning.node_clusters import (
     NodeCluster,
     build_node,
@@ -210,10 +207,7 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
         # Of a manifest; "": applied on the hub.
         target = str(site_object.attributes.get("cluster_id") or "")
         if site_object.address.type == MANIFEST_TYPE:
-            text = get_text(site_object.attributes, "yaml_body")
-            manifests = unwrap_envelopes(
-                parse_manifests(str(site_object.address), text).manifests
-            ).manifests
+            manifests = parse_objects(site_object.attributes)
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
         for cluster_id, workloads in _list_placed_workloads(

@@ -1,0 +1,85 @@
+"""Warnings about hub objects that no placement selects because of their namespace."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.pods.importers.manifest_parser import (
+    DEFAULT_NAMESPACE,
+    Manifest,
+    lacks_namespace,
+)
+from nexusform.planning.instances.instance import Instance
+
+NO_NAMESPACE: Final = "object-without-namespace"
+_MAX_NAMES: Final = 3
+
+
+def warn_objects_without_namespace(
+    hub: PlannedHub, placements: Sequence[PlacementPlan]
+) -> Iterator[Diagnostic]:
+    """Yield one warning about the hub objects in default that only lack a namespace.
+
+    Without placements nothing is selected anyway. A placement may select them in default.
+    """
+    selected = {
+        manifest.identity for placement in placements for manifest in placement.selection.manifests
+    }
+    affected: list[tuple[Instance, Sequence[Manifest]]] = []
+    for instance, manifests in hub.configured_objects:
+        unselected = [
+            manifest
+            for manifest in manifests
+            if lacks_namespace(manifest) and manifest.identity not in selected
+        ]
+        if unselected:
+            affected.append((instance, unselected))
+    if affected and placements:
+        namespaces = _collect_selected_namespaces(placements)
+        yield _build_namespace_warning(affected, sorted(namespaces - {DEFAULT_NAMESPACE}))
+
+
+def _collect_selected_namespaces(placements: Iterable[PlacementPlan]) -> set[str]:
+    """Return the namespaces whose objects placements select, or that they name."""
+    namespaces: set[str] = set()
+    for placement in placements:
+        configuration = placement.spec.configuration
+        if configuration.namespace:
+            namespaces.add(configuration.namespace)
+        namespaces |= {
+            selector.name
+            for selector in configuration.selectors
+            if selector.is_namespace and selector.name
+        }
+        namespaces |= collect_namespace_names(placement.selection.manifests)
+    return namespaces
+
+
+def _build_namespace_warning(
+    affected: Sequence[tuple[Instance, Sequence[Manifest]]], namespaces: Sequence[str]
+) -> Diagnostic:
+    """Build the warning about objects without a namespace, at the first of their blocks."""
+    instance, manifests = affected[0]
+    count = sum(len(objects) for _instance, objects in affected)
+    verb = "has" if count == 1 else "have"
+    names = format_list(namespaces, _MAX_NAMES)
+    selection = f"placements select {names}" if namespaces else "no placement selects it"
+    if len(namespaces) == 1:
+        selection = f"the placement selects {names}"
+    name = namespaces[0] if len(namespaces) == 1 else "NAME"
+    fact = f"{format_count(count, 'object')} {verb} no namespace: read as {DEFAULT_NAMESPACE}"
+    text = f'{fact}; {selection}. Set namespace = "{name}".'
+    return instance.build_diagnostic(
+        Problem(
+            ("yaml_body",),
+            NO_NAMESPACE,
+            f"yaml_body:{manifests[0].line}: {text}",
+            Severity.WARNING,
+            brief=text,
+            line=manifests[0].line,
+        )
+    )
