@@ -3,6 +3,7 @@
 import ipaddress
 import signal
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Final
@@ -10,13 +11,14 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_text_flag
+from nexusform.cli.arguments import declare_flag_group, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
-from nexusform.files.regular_files import read_regular
+from nexusform.files.regular_files import Confinement, read_regular
+from nexusform.plans.saved.plan_file import SavedPlan
 
 _MAX_TOKEN_BYTES: Final = 4096
 _LAST_PORT: Final = 65_535
@@ -33,6 +35,9 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     tls_key: str = declare_text_flag("Use this private key (PEM)", metavar="FILE")
     token_file: str = declare_text_flag("Require the token in this file", metavar="FILE")
     packages: str = declare_text_flag("Serve the CSAR files of DIR", metavar="DIR")
+    verify: tuple[str, ...] = declare_repeatable_text(
+        "Reject a plan without this signature", metavar="key:FILE"
+    )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -42,14 +47,16 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
     A request of the plan is granted with the zone of each VNFC; any other is rejected with the
     reason. Granted requests are written to FILE.grants before the answer, so a restart gives the
-    same answers. Without a certificate and a token only loopback addresses are allowed. SIGTERM and
-    Ctrl-C end the server.
+    same answers. Several servers of one plan never grant an operation twice. -verify checks the
+    signature of the plan, as in apply. Without a certificate and a token only loopback addresses
+    are allowed. SIGTERM and Ctrl-C end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
     from nexusform.workflow.opening.system_io import ConfinedFileAccess
     from nexusform.workflow.plan_files.saved_plans import read_plan
 
+    key_files = _parse_key_files(arguments.verify)
     host, port = _parse_address(arguments.listen)
     context = create_context()
     own_files = {
@@ -72,6 +79,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
         )
     screen = arguments.view.create_screen()
     saved, diagnostics = read_plan(arguments.plan, context)
+    if saved is not None:
+        diagnostics += _check_signatures(saved, arguments.plan, key_files, context.confinement)
     screen.print_diagnostics(tuple(diagnostics), sources={})
     if saved is None or has_errors(diagnostics):
         # The reason is printed.
@@ -83,6 +92,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
             list_packages(arguments.packages, files) if arguments.packages else ({}, [])
         )  # by id
         journal = GrantJournal(arguments.plan, saved.digest)
+        # An unreadable journal is reported at the start.
+        journal.read_records()
         server = GrantServer((host, port), planned, journal, packages, token, tls)
     except OSError as problem:
         # Of the folder, of FILE.grants or of the address.
@@ -124,6 +135,38 @@ def _parse_address(text: str) -> tuple[str, int]:
             f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.'
         )
     return host, number
+
+
+def _check_signatures(
+    saved: SavedPlan, path: str, key_files: Sequence[str], confinement: Confinement
+) -> list[Diagnostic]:
+    """Return errors unless a plan and its statement are signed with each key, as for an apply."""
+    from nexusform.workflow.plan_files.plan_signing import verify_signature
+    from nexusform.workflow.plan_files.plan_statement import check_plan_statement
+
+    problems: list[Diagnostic] = []
+    for key_file in key_files:
+        problems += verify_signature(saved.signature, saved.signed_digest, key_file, confinement)
+        if not has_errors(problems):
+            problems += check_plan_statement(saved.digest, path, key_file)
+    return problems
+
+
+def _parse_key_files(values: Sequence[str]) -> list[str]:
+    """Return the key files of -verify=key:FILE.
+
+    Raises UsageError.
+    """
+    key_files: list[str] = []
+    for text in values:
+        kind, _, path = text.partition(":")
+        if kind != "key" or not path:
+            raise click.UsageError(
+                f'-verify: invalid value "{text}". Use -verify=key:FILE. A server does not plan '
+                "again."
+            )
+        key_files.append(path)
+    return key_files
 
 
 def _read_token(path: str) -> str:

@@ -136,11 +136,18 @@ class TackerClient:
             if not marker:
                 return rows
 
-    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
+    def write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        check_before_retry: Callable[[], None] = lambda: None,
+    ) -> ApiResponse:
         """Send a change.
 
         Send it again after conflicts, for a limited time: Tacker reports the end of an operation
-        before it unlocks the VNF. Raises TackerProblem.
+        before it unlocks the VNF. `check_before_retry` raises an exception if another client
+        changed the VNF. Raises TackerProblem.
         """
         ends_at = self.timing.read_clock() + _UNLOCK_SECONDS
         while True:
@@ -150,6 +157,7 @@ class TackerClient:
                 if problem.status != _CONFLICT or self.timing.read_clock() > ends_at:
                     raise
             self.timing.sleep(_FIRST_WAIT)
+            check_before_retry()
 
     def create_instance(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Create a VNF instance and return it.

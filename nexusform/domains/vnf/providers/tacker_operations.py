@@ -6,8 +6,9 @@ Each operation is sent once and followed to its end.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeGuard
 
@@ -47,6 +48,13 @@ class OperationFailed(ProviderProblem):
         self.is_rolled_back = is_rolled_back
 
 
+class VnfChanged(OperationFailed):
+    """VNF changed by another client since the plan: nothing more is sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, is_rolled_back=False)
+
+
 class OperationRunner(Struct, frozen=True):
     """Runner of the operations of one step.
 
@@ -72,11 +80,20 @@ class OperationRunner(Struct, frozen=True):
         operations = self.client.read_list("/vnf_lcm_op_occs", query)
         return max(operations, key=lambda row: get_text(row, "startTime"), default=None)
 
-    def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
+    def run(
+        self,
+        instance_id: str,
+        action: str,
+        body: Mapping[str, Any],
+        find_difference: Callable[[VnfInstance], str],
+    ) -> None:
         """Start an operation and follow it.
 
-        Raises OperationFailed, TackerProblem, StepPending.
+        `find_difference` compares the VNF with the values that the step started from, and returns a
+        message, or "" if they are equal. It is called before each request. Raises VnfChanged,
+        OperationFailed, TackerProblem, StepPending.
         """
+        check = partial(self.check_unchanged, instance_id, find_difference)
         # The NFVO grants failed operations again if their ids are named.
         failed_operations = self._list_last_failed_operations(instance_id)
         failed_ids = [
@@ -88,12 +105,40 @@ class OperationRunner(Struct, frozen=True):
         if failed_ids and action != "terminate":
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
+        check()
         with _defer_during_outage("It may have started the operation. "):
-            answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
+            answer = self.client.write(
+                "POST", f"/vnf_instances/{instance_id}/{action}", body, check_before_retry=check
+            )
         operation_id = answer.headers.get("location", "").rpartition("/")[2]
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow_operation(operation_id)
+
+    def delete_instance(self, instance_id: str) -> None:
+        """Delete an instance that is not instantiated.
+
+        Raises VnfChanged, TackerProblem.
+        """
+        check = partial(self.check_unchanged, instance_id, find_running_vnf)
+        self.client.write("DELETE", f"/vnf_instances/{instance_id}", check_before_retry=check)
+
+    def check_unchanged(
+        self, instance_id: str, find_difference: Callable[[VnfInstance], str]
+    ) -> None:
+        """Raise VnfChanged if another client changed the VNF, or changes it now.
+
+        An absent VNF is left to the request.
+        """
+        instance = self.read_instance(instance_id)
+        if instance is None:
+            return
+        difference = find_difference(instance)
+        if difference:
+            raise VnfChanged(difference)
+        latest = self.find_latest_operation(instance_id)
+        if is_running(latest):
+            raise VnfChanged(describe_other_operation(latest))
 
     def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
         """Return the latest operation of an instance if it failed.
@@ -200,6 +245,25 @@ def _defer_during_outage(consequence: str = "") -> Iterator[None]:
 def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an operation has not ended."""
     return operation is not None and str(operation.get("operationState")) not in _ENDED
+
+
+def describe_other_operation(operation: Mapping[str, Any]) -> str:
+    """Return the message about an operation of another client in progress."""
+    name = f"{operation.get('operation')} ({operation.get('operationState')})"
+    return (
+        f"Another operation of the VNF is in progress in Tacker: {name}, id "
+        f"{operation.get('id')}. Plan again once it has ended."
+    )
+
+
+def find_running_vnf(instance: VnfInstance) -> str:
+    """Return the message about a VNF that must not be instantiated, "" if it is not."""
+    if not instance.is_instantiated:
+        return ""
+    return (
+        f"{instance.name} is instantiated in Tacker; this step started from a VNF instance that "
+        "is not. Plan again."
+    )
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.vnf.importers.vnf_records import Vnf
@@ -15,10 +17,18 @@ from nexusform.domains.vnf.providers.tacker_operations import (
     OWNER_KEY,
     OperationFailed,
     OperationRunner,
+    VnfChanged,
     VnfInstance,
+    describe_other_operation,
+    find_running_vnf,
     is_running,
     match_vnfcs,
     parse_instance,
+)
+from nexusform.domains.vnf.providers.vnf_start import (
+    VnfStart,
+    find_level_difference,
+    find_vnf_difference,
 )
 from nexusform.domains.vnf.types.tacker_vnf import HEALED
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -165,10 +175,13 @@ class TackerProvider(FixedIdentity):
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
-                runner.run(instance.id, "instantiate", _build_instantiate_request(planned))
+                request_body = _build_instantiate_request(planned)
+                runner.run(instance.id, "instantiate", request_body, find_running_vnf)
+            except VnfChanged:
+                raise
             except OperationFailed as problem:
                 if problem.is_rolled_back:
-                    self._client.write("DELETE", f"/vnf_instances/{instance.id}")
+                    runner.delete_instance(instance.id)
                     raise
                 kept = (
                     f"The VNF instance {instance.id} stays in Tacker; the next apply instantiates "
@@ -176,8 +189,10 @@ class TackerProvider(FixedIdentity):
                 )
                 raise ProviderProblem(f"{problem} {kept}") from None
             instance = _require_instance(runner, instance.id)
+        # Those of its instantiation.
+        start = VnfStart(compute_target_levels({**planned, "scale_levels": None}))
         try:
-            self._change_levels(runner, instance, planned)
+            self._change_levels(runner, instance, planned, start)
         except OperationFailed as problem:
             observed = _add_observed_vnfcs(
                 {**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id)
@@ -196,13 +211,15 @@ class TackerProvider(FixedIdentity):
         runner = self._build_runner(request)
         instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
+        start = VnfStart(compute_target_levels(request.prior_attributes))
+        if request.resumed_operation is None:
+            start = replace(start, vnfc_ids=_find_vnfcs_to_heal(planned, request.private_note))
+        final = request.final_attributes or planned
         try:
-            self._change_levels(
-                runner, instance, request.final_attributes or planned, only_in=request.is_release
-            )
+            self._change_levels(runner, instance, final, start, only_in=request.is_release)
             if request.is_release:
                 return ChangeResult(planned)
-            self._recreate_vnfcs(runner, instance, planned)
+            self._recreate_vnfcs(runner, instance, planned, start)
         except OperationFailed as problem:
             current = _require_instance(runner, instance_id)
             observed = _add_observed_vnfcs(request.prior or planned, current, request.private_note)
@@ -223,8 +240,14 @@ class TackerProvider(FixedIdentity):
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:
             kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
-            runner.run(instance_id, "terminate", {"terminationType": kind})
-        self._client.write("DELETE", f"/vnf_instances/{instance_id}")
+            start = VnfStart(compute_target_levels(request.prior_attributes))
+            vnfcs = request.prior_attributes.get("vnfcs")
+            # An interrupted termination has removed some.
+            if vnfcs is not None and request.resumed_operation is None:
+                start = replace(start, vnfc_count=len(vnfcs))
+            find_difference = partial(find_vnf_difference, start, {})
+            runner.run(instance_id, "terminate", {"terminationType": kind}, find_difference)
+        runner.delete_instance(instance_id)
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
         """Read a VNF by its instance id.
@@ -326,12 +349,7 @@ class TackerProvider(FixedIdentity):
         if is_running(latest):
             # No earlier run started this step.
             if request.resumed_operation is None:
-                name = f"{latest.get('operation')} ({latest.get('operationState')})"
-                raise ProviderProblem(
-                    f"Another operation of the VNF is in progress in Tacker: {name}, id "
-                    f"{latest.get('id')}. Plan again "
-                    "once it has ended."
-                )
+                raise ProviderProblem(describe_other_operation(latest))
             runner.follow_operation(str(latest["id"]))
         return _require_instance(runner, instance.id)
 
@@ -340,21 +358,23 @@ class TackerProvider(FixedIdentity):
         runner: OperationRunner,
         instance: VnfInstance,
         planned: Mapping[str, Any],
+        start: VnfStart,
         *,
         only_in: bool = False,
     ) -> None:
-        """Scale each aspect from its observed to its planned level: first in, then out.
+        """Scale each aspect from its start to its planned level: first in, then out.
 
-        `only_in`: scale none out.
+        `only_in`: scale none out. Raises OperationFailed, also if Tacker has other levels before or
+        after it.
         """
         targets = compute_target_levels(planned)
-        steps = {
-            aspect: target - instance.scale_levels.get(aspect, 0)
-            for aspect, target in targets.items()
-        }
-        for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
-            difference = steps[aspect]
-            if difference == 0 or (only_in and difference > 0):
+        find_difference = partial(find_vnf_difference, start, targets)
+        runner.check_unchanged(instance.id, find_difference)
+        for aspect in sorted(targets, key=lambda name: (start.find_step(name, targets) > 0, name)):
+            difference = start.find_step(aspect, targets)
+            level = _require_instance(runner, instance.id).scale_levels.get(aspect)
+            is_done = difference == 0 or level == targets[aspect]
+            if is_done or (only_in and difference > 0):
                 # At its level, or scaled out in a later step.
                 continue
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
@@ -364,10 +384,20 @@ class TackerProvider(FixedIdentity):
                 "numberOfSteps": abs(difference),
             }
             body |= _build_user_data(planned)
-            runner.run(instance.id, "scale", body)
+            runner.run(instance.id, "scale", body, find_difference)
+            # They may be removed by Tacker's choice.
+            find_difference = partial(find_vnf_difference, replace(start, vnfc_ids={}), targets)
+        if not only_in:
+            result = find_level_difference(_require_instance(runner, instance.id), targets)
+            if result:
+                raise VnfChanged(result)
 
     def _recreate_vnfcs(
-        self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]
+        self,
+        runner: OperationRunner,
+        instance: VnfInstance,
+        planned: Mapping[str, Any],
+        start: VnfStart,
     ) -> None:
         """Run the healing of the VNFCs (VMs) to re-create.
 
@@ -375,14 +405,14 @@ class TackerProvider(FixedIdentity):
         HEALED), without ids. Their ids are those of the last read; Tacker may have removed some
         since.
         """
-        existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
-        ids = get_mapping(planned, "vnfc_ids")
-        vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
-        names = [
-            name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids
-        ]
-        healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
+        targets = compute_target_levels(planned)
+        vnfc_ids = _find_vnfcs_to_heal(planned, runner.request.private_note)
+        is_scaled_in = any(start.find_step(aspect, targets) < 0 for aspect in targets)
+        if is_scaled_in or runner.request.resumed_operation is not None:
+            # Tacker may have removed or healed some.
+            existing = {vnfc.id for vnfc in _require_instance(runner, instance.id).vnfcs}
+            vnfc_ids = {name: vnfc for name, vnfc in vnfc_ids.items() if vnfc in existing}
+        healed_ids = list(vnfc_ids.values())
         latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
             # Nothing to heal any more.
@@ -390,7 +420,24 @@ class TackerProvider(FixedIdentity):
         # Journaled before the request: a later operation is then the one of this step.
         marker = f"{_BEFORE}{get_text(latest, 'id')}"
         runner.request.report_progress(StepProgress(operation=marker, message="healing"))
-        runner.run(instance.id, "heal", {"vnfcInstanceId": healed_ids, **_build_user_data(planned)})
+        start = replace(start, vnfc_ids=vnfc_ids)
+        find_difference = partial(find_vnf_difference, start, targets)
+        body = {"vnfcInstanceId": healed_ids, **_build_user_data(planned)}
+        runner.run(instance.id, "heal", body, find_difference)
+
+
+def _find_vnfcs_to_heal(
+    planned: Mapping[str, Any], private_note: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the recorded id of each VNFC (VM) that the plan marks to re-create, by name."""
+    recorded: Mapping[str, str] = get_mapping(private_note, _IDS_KEY)
+    ids = get_mapping(planned, "vnfc_ids")
+    vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
+    return {
+        name: recorded[name]
+        for name, vnfc in vnfcs.items()
+        if vnfc.get("came") == HEALED and name not in ids and recorded.get(name)
+    }
 
 
 _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=None, planned=None)

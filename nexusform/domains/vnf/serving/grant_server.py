@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hmac
 import io
 import json
 import os
 import re
 import ssl
+import sys
+import time
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -93,11 +96,14 @@ class GrantServer(ThreadingHTTPServer):
         return f"{self.scheme}://{self.server_address[0]!s}:{self.server_port}"
 
     def decide_request(self, request: Any) -> tuple[int, Mapping[str, Any]]:
-        """Decide on a request, and write a new grant to the journal first."""
-        with self.lock:
-            decision = decide_grant(request, self.planned, self.journal.records)
+        """Decide on a request, and write a new grant to the journal first.
+
+        Another server of the plan may have written to it, so it is locked and read again.
+        """
+        with self.lock, self.journal.lock_file() as descriptor:
+            decision = decide_grant(request, self.planned, self.journal.read_records())
             if decision.record is not None:
-                self.journal.add(decision.record)
+                self.journal.add(decision.record, descriptor)
         return decision.status, decision.body
 
 
@@ -265,38 +271,81 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
 
 
 _MAX_BYTES: Final = 64 << 20
+_LOCK_SECONDS: Final = 10.0
+_LOCK_PAUSE: Final = 0.02
 
 
 class GrantJournal:
-    """Records of the plan with this digest; those of other plans stay in the file."""
+    """Records of the plan with this digest; those of other plans stay in the file.
+
+    Several servers of one plan may use it: each locks the file for a decision.
+    """
 
     def __init__(self, plan_file: str, digest: str) -> None:
-        """Read the records of grants for the plan with this digest."""
+        """Keep the path of the journal of a plan file, and the digest of the plan."""
         self.path = Path(f"{plan_file}.grants")
         self.digest = digest
-        self.records: list[GrantRecord] = []
+
+    @contextmanager
+    def lock_file(self) -> Iterator[int]:
+        """Lock the file, and return its descriptor.
+
+        Raises OSError, also if another process keeps the lock for too long.
+        """
+        descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            _lock_descriptor(descriptor)
+            yield descriptor
+        finally:
+            # It also releases the lock.
+            os.close(descriptor)
+
+    def read_records(self) -> list[GrantRecord]:
+        """Return the records of the plan in the file.
+
+        Raises OSError.
+        """
         if not self.path.exists():
             # Nothing was granted yet.
-            return
+            return []
+        records: list[GrantRecord] = []
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
             # A line cut off by the end of an earlier process.
             with suppress(msgspec.DecodeError):
                 entry = msgspec.json.decode(line, type=_JournalEntry)
                 # others are of earlier plans in the same file.
-                if entry.plan == digest:
-                    self.records.append(entry.record)
+                if entry.plan == self.digest:
+                    records.append(entry.record)
+        return records
 
-    def add(self, record: GrantRecord) -> None:
-        """Append a record to the journal file, synced to disk, and to `records`."""
+    def add(self, record: GrantRecord, descriptor: int) -> None:
+        """Append a record to the locked file, synced to disk."""
         # The first newline ends a line cut off by the end of an earlier process.
         text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
-        descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        write_all_bytes(descriptor, text)
+        os.fsync(descriptor)
+
+
+def _lock_descriptor(descriptor: int) -> None:
+    """Lock an open file within a few seconds.
+
+    Raises OSError.
+    """
+    # Without flocks only one server of a plan may run.
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    ends_at = time.monotonic() + _LOCK_SECONDS
+    while True:
         try:
-            write_all_bytes(descriptor, text)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        self.records.append(record)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > ends_at:
+                raise OSError(errno.EAGAIN, "another server of the plan holds its lock") from None
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return
 
 
 class _JournalEntry(msgspec.Struct, frozen=True):

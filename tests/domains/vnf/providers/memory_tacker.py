@@ -125,7 +125,15 @@ class MemoryTacker(TackerClient):
         field, _, value = query["filter"].strip("()").removeprefix("eq,").partition(",")
         return [row for row in self.operations.values() if row.get(field) == value]
 
-    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        query: Mapping[str, str],
+        **_options: Any,
+    ) -> ApiResponse:
+        assert not query
         for call in list(self.before_write):
             call(f"{method} {path}")
         self.changes.append(f"{method} {path}")
@@ -139,6 +147,9 @@ class MemoryTacker(TackerClient):
         instance = self.instances.get(identifier)
         if instance is None:
             raise TackerProblem("no instance", status=404)
+        is_instantiated = instance["instantiationState"] == "INSTANTIATED"
+        if is_instantiated is (not action or action == ["instantiate"]):
+            raise TackerProblem("not in this state", status=409)
         if not action:
             del self.instances[identifier]
             return ApiResponse(204, {}, b"")
@@ -152,9 +163,17 @@ class MemoryTacker(TackerClient):
             self._instantiate(instance)
         elif action == "scale":
             info = instance["instantiatedVnfInfo"]
-            assert body["type"] == "SCALE_OUT"
-            info["scaleStatus"][0]["scaleLevel"] += body["numberOfSteps"]
-            self._add_vnfcs(info, body["numberOfSteps"])
+            steps = body["numberOfSteps"]
+            if body["type"] == "SCALE_OUT":
+                self._add_vnfcs(info, steps)
+            else:
+                steps = -steps
+                del info["vnfcResourceInfo"][steps:]
+            info["scaleStatus"][0]["scaleLevel"] += steps
+        elif action == "heal":
+            for row in instance["instantiatedVnfInfo"]["vnfcInfo"]:
+                if row["id"] in body["vnfcInstanceId"]:
+                    row["id"] = f"{row['id']}-healed"
         elif action == "terminate":
             instance["instantiationState"] = "NOT_INSTANTIATED"
             del instance["instantiatedVnfInfo"]

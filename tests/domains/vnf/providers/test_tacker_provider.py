@@ -56,7 +56,9 @@ class RecordingClient(TackerClient):
         self.sent.setdefault(f"GET {path}", query)
         return []
 
-    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
+    def write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: Any
+    ) -> ApiResponse:
         self.sent[f"{method} {path}"] = body
         return ApiResponse(
             202,

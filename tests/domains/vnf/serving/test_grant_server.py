@@ -6,6 +6,7 @@ Grants are identical after a restart.
 from __future__ import annotations
 
 import base64
+import fcntl
 import io
 import json
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -34,6 +36,7 @@ from nexusform.domains.vnf.serving.grant_server import (
 )
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.planning.harness import plan, require_success
+from tests.trust.test_plan_confinement import create_key_pair
 
 VNFD = """tosca_definitions_version: tosca_simple_yaml_1_2
 topology_template:
@@ -219,6 +222,39 @@ def test_restart_gives_same_answer_and_no_second_grant(tmp_path: Path) -> None:
         assert "was granted before" in answer["detail"]
 
 
+def test_two_servers_of_one_plan_grant_an_operation_once(tmp_path: Path) -> None:
+    planned = build_planned_grants()
+    with (
+        run_grant_server(tmp_path, planned) as first,
+        run_grant_server(tmp_path, planned) as second,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        requests = [
+            ((first, second)[number % 2], build_grant_request(f"o{number}")) for number in range(16)
+        ]
+        answers = list(pool.map(lambda request: request[0].grant(request[1])[0], requests))
+        assert sorted(answers) == [201, *[403] * 15]
+        granted = answers.index(201)
+        # Either server repeats the answer.
+        request = build_grant_request(f"o{granted}")
+        assert first.grant(request) == second.grant(request)
+        assert first.grant(request)[0] == 201
+
+
+def test_server_does_not_wait_forever_for_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server._LOCK_SECONDS", 0.1)
+    with (
+        run_grant_server(tmp_path, build_planned_grants()) as client,
+        (tmp_path / "p.nfplan.grants").open("a") as journal,
+    ):
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        status, answer = client.grant(build_grant_request())
+        assert status == 500
+        assert "another server of the plan holds its lock. Nothing was granted" in answer["detail"]
+
+
 def test_retry_of_failed_operation_is_granted_again(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         first = client.grant(build_grant_request())[1]
@@ -339,6 +375,47 @@ def test_package_symlink_outside_sandbox_is_not_served(
     flags = ["-plan=p.nfplan", "-packages=packages", "-confine" if confined else "-confine=false"]
     assert run_command_line(["serve", "sol003", *flags]) == 1
     assert served == ([] if confined else [DESCRIPTOR])
+
+
+def reject_listening(*_: object) -> GrantServer:
+    raise OSError(98, "Address already in use")
+
+
+@pytest.mark.parametrize("key", ["public", "other", "missing"])
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_plan_without_the_required_signature_is_not_served(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    key: str,
+    *,
+    is_signed: bool,
+) -> None:
+    private_key, public_key = create_key_pair(tmp_path)
+    (tmp_path / "more").mkdir()
+    _, other_key = create_key_pair(tmp_path / "more")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    Path("vnfd.yaml").write_text(VNFD)
+    sign = [f"-sign={private_key}", "-confine=false"] if is_signed else []
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *sign]) == 0
+    # The end of a server that verified its plan.
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", reject_listening)
+    path = {"public": public_key, "other": other_key, "missing": "no.pem"}[key]
+    capfd.readouterr()
+    assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-verify=key:{path}"]) == 1
+    error = capfd.readouterr().err
+    is_valid = is_signed and key == "public"
+    assert ("Address already in use" in error) is is_valid
+    assert ("Saved plan not verified" in error) is not is_valid
+
+
+@pytest.mark.parametrize("value", ["replan", "key:", "other"])
+def test_only_keys_verify_a_served_plan(value: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-verify={value}"]) == 1
+    assert "Use -verify=key:FILE" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("port", ["²", "9" * 5000, "65536", "-1", ""])

@@ -180,7 +180,7 @@ def test_failed_operation_is_resumed_as_planned(
         bed.heat.failures += ["No valid host was found. "]
         assert run_command_line(["apply", path]) == 1
         assert run_command_line(["apply", "-resume", "-auto-approve"]) == 0
-        assert len({record.number for record in server.journal.records}) == 1
+        assert len({record.number for record in server.journal.read_records()}) == 1
         (instance,) = [i for i in bed.list_instances() if i["vnfInstanceName"] == spec.name]
         body = {"type": "SCALE_OUT", "aspectId": "worker_scale", "numberOfSteps": 1}
         bed.post(f"/vnf_instances/{instance['id']}/scale", body)
@@ -358,7 +358,7 @@ def apply_and_check_grants(
     path = story.plan(*flags)
     with story.serve(path) as server:
         assert run_command_line(["apply", path]) == 0
-    granted = [(record.address, record.number) for record in server.journal.records]
+    granted = [(record.address, record.number) for record in server.journal.read_records()]
     assert sorted(granted) == sorted(
         (grant.address, grant.number) for grant in server.planned.grants
     )
