@@ -16,6 +16,7 @@ from nexusform.cli.arguments import (
     declare_optional_positional,
     declare_repeatable_text,
     declare_switch_flag,
+    declare_text_flag,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
@@ -30,6 +31,7 @@ from nexusform.cli.shared_flags import (
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
+    parse_max_age,
 )
 from nexusform.cli.terminal_screen import is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
@@ -48,6 +50,7 @@ from nexusform.workflow.plan_files.plan_execution import (
     apply_plan,
     apply_remaining_steps,
 )
+from nexusform.workflow.plan_files.plan_revocations import check_not_withdrawn
 from nexusform.workflow.plan_files.plan_signing import verify_signature
 from nexusform.workflow.plan_files.plan_statement import check_plan_statement
 from nexusform.workflow.plan_files.remaining_steps import (
@@ -59,6 +62,7 @@ from nexusform.workflow.plan_files.remaining_steps import (
     open_remaining_steps,
 )
 from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_saved_plan, read_plan
+from nexusform.workflow.runs.plan_origin import PlanRequirements, check_plan_place
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -104,7 +108,11 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     resume: bool = declare_switch_flag("Continue an interrupted or failed apply")
     discard: bool = declare_switch_flag("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = declare_repeatable_text(
-        "Reject an outdated plan, or one without this signature", metavar="replan|key:FILE"
+        "Reject an outdated plan, or one without this signature", metavar="replan|ancestor|key:FILE"
+    )
+    max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
+    revocations: tuple[str, ...] = declare_repeatable_text(
+        "Reject plans withdrawn in this file (sign -withdraw)", metavar="FILE"
     )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     flags: ApplyFlags = declare_flag_group(ApplyFlags)
@@ -120,9 +128,19 @@ def apply(arguments: ApplyArguments) -> int:
     """
     # names, to report the first one.
     planning_flags = arguments.planning.list_flags_set()
-    verification = parse_verification(arguments.verify)
-    if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
-        raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")
+    verification = replace(
+        parse_verification(arguments.verify),
+        max_age=parse_max_age(arguments.max_age),
+        revocation_files=arguments.revocations,
+    )
+    for name in ("verify", "max_age", "revocations"):
+        if getattr(arguments, name) and (
+            arguments.planfile is None or arguments.resume or arguments.discard
+        ):
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"-{flag} needs a plan file and excludes -resume and -discard.")
+    if arguments.revocations and not verification.key_files:
+        raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume and -discard cannot be combined.")
     if arguments.discard:
@@ -147,11 +165,20 @@ def apply(arguments: ApplyArguments) -> int:
 class SignatureRequirements(Struct, frozen=True):
     """The checks of -verify: `key_files` must all have signed the plan.
 
-    `replan`: a new plan must be equal.
+    `replan`: a new plan must be equal. `is_ancestor`: its commit must be an ancestor. `max_age` is
+    the maximum age in seconds (None: as saved), `revocation_files` list withdrawn plans.
     """
 
     key_files: tuple[str, ...] = ()
     replan: bool = False
+    is_ancestor: bool = False
+    max_age: float | None = None
+    revocation_files: tuple[str, ...] = ()
+
+    @property
+    def plan_requirements(self) -> PlanRequirements:
+        """The requirements besides signatures."""
+        return PlanRequirements(bool(self.key_files), self.replan, self.is_ancestor, self.max_age)
 
 
 def parse_verification(values: Sequence[str]) -> SignatureRequirements:
@@ -164,11 +191,14 @@ def parse_verification(values: Sequence[str]) -> SignatureRequirements:
         kind, _, value = text.partition(":")
         if kind == "key" and value:
             key_files.append(value)
-        elif text != "replan":
+        elif text not in ("replan", "ancestor"):
             raise click.UsageError(
-                f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.'
+                f'-verify: invalid value "{text}". Use -verify=replan, -verify=ancestor or '
+                "-verify=key:FILE."
             )
-    return SignatureRequirements(tuple(key_files), replan="replan" in values)
+    return SignatureRequirements(
+        tuple(key_files), replan="replan" in values, is_ancestor="ancestor" in values
+    )
 
 
 class _ApplyCommandRun(Struct, frozen=True):
@@ -355,10 +385,17 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
             problems += (
                 check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
             )
+        for revocation_file in verification.revocation_files:
+            problems += check_not_withdrawn(
+                saved.digest, revocation_file, verification.key_files, context.confinement
+            )
         if not has_errors(problems):
             opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
-    job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
-    if saved is None or opened.project is None:
+    problems += opened.diagnostics
+    if saved is not None and opened.project is not None:
+        problems += check_plan_place(opened.project, saved.plan, verification.plan_requirements)
+    job.reporter.report_diagnostics(problems, opened.sources)
+    if saved is None or opened.project is None or has_errors(problems):
         return 1
     if verification.key_files:
         job.reporter.report_notice(
@@ -392,9 +429,7 @@ def _check_and_apply(
     if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(f"{complete_notice} Recorded its end.")
         return 0
-    verdict = check_saved_plan(
-        run, saved, replan=verification.replan, is_verified=bool(verification.key_files)
-    )
+    verdict = check_saved_plan(run, saved, verification.plan_requirements)
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1

@@ -613,13 +613,13 @@ _FLAG_SECTIONS: Final[Mapping[str, str]] = {
         "destroy refresh-only refresh target target-file exclude exclude-file replace var "
         "var-file samples"
     ),
-    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
+    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on max-age",
     "Output": (
         "details placements report diff source-url json compat no-color concise show-sensitive"
     ),
     "Apply options": (
-        "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism "
-        "input"
+        "auto-approve resume discard fail-fast verify revocations take-ownership allow-other-hub "
+        "parallelism input"
     ),
     "State and backend": "state lock lock-timeout backup backend-config",
     "Confinement": "confine allow-remote limit",

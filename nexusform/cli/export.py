@@ -4,6 +4,7 @@ A saved plan in another tool's format, and its signature.
 """
 
 import sys
+from shlex import quote
 
 import click
 from msgspec import Struct
@@ -14,6 +15,7 @@ from nexusform.cli.arguments import (
     declare_optional_positional,
     declare_output_path_flag,
     declare_positional,
+    declare_switch_flag,
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
@@ -74,14 +76,17 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 
     planfile: str | None = declare_optional_positional(None)
     key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    withdraw: bool = declare_switch_flag("Withdraw the plan instead of signing it")
+    revocations: str = declare_text_flag("Add the withdrawn plan to this file", metavar="FILE")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign the approved plan PLANFILE.
+    """Sign the approved plan PLANFILE, or withdraw it.
 
-    Replaces an existing signature.
+    Replaces an existing signature. With -withdraw, adds the plan to a signed file of withdrawn
+    plans: that of -revocations, else PLANFILE.revocations.json. `apply -revocations=FILE` reads it.
 
     The plan does not change. It must be from a sandboxed run (-confine), unless -confine=false is
     typed. Writes the provenance to PLANFILE.intoto.jsonl. `apply -verify=key:FILE` accepts only
@@ -91,7 +96,14 @@ def sign(arguments: SignArguments) -> int:
         raise click.UsageError(
             "Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE."
         )
-    from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
+    if arguments.revocations and not arguments.withdraw:
+        raise click.UsageError("-revocations needs -withdraw.")
+    if arguments.withdraw:
+        return _withdraw(arguments, arguments.planfile)
+    from nexusform.rendering.report.plan_sentences import (
+        describe_plan_evaluation,
+        describe_plan_origin,
+    )
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
@@ -105,6 +117,25 @@ def sign(arguments: SignArguments) -> int:
     if saved is None or has_errors(problems):
         return 1
     screen.print_text(
-        f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}"
+        f"Signed: {arguments.planfile}\nPlan of: {describe_plan_origin(saved.plan)}\n"
+        f"Evaluation: {describe_plan_evaluation(saved.plan)}"
+    )
+    return 0
+
+
+def _withdraw(arguments: SignArguments, planfile: str) -> int:
+    """Withdraw a plan and return the exit code."""
+    from nexusform.workflow.plan_files.plan_revocations import withdraw_plan
+
+    screen = arguments.view.create_screen()
+    revocation_file, problems = withdraw_plan(
+        planfile, arguments.key, arguments.revocations, create_context()
+    )
+    screen.print_diagnostics(problems, sources={})
+    if has_errors(problems):
+        return 1
+    screen.print_text(
+        f"Withdrawn: {planfile}\nRead it at apply: "
+        f"nexusform apply -verify=key:FILE -revocations={quote(revocation_file)} PLANFILE"
     )
     return 0

@@ -28,6 +28,7 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
     is_confinement_disabled,
+    parse_max_age,
 )
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 # exit code of -detailed-exitcode.
 _EXIT_CHANGES: Final = 2
+# seconds.
+_AUTOMATION_MAX_AGE: Final = 7 * 24 * 3600
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -70,6 +73,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     previous: str = declare_text_flag("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: tuple[str, ...] = declare_repeatable_text(
         "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
+    max_age: str = declare_text_flag(
+        "Let apply reject the saved plan after this time", metavar="DURATION"
     )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
@@ -219,6 +225,7 @@ def plan(arguments: PlanArguments) -> int:
         # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
+    max_age = _choose_max_age(arguments.max_age, context)
     if arguments.check_with:
         # raises its usage errors before the plan.
         _parse_checker_programs(arguments.check_with, context)
@@ -239,8 +246,24 @@ def plan(arguments: PlanArguments) -> int:
         context,
         options,
         locking,
-        lambda plan: compare(apply_limits(plan, limits)),
+        lambda plan: compare(apply_limits(_set_max_age(plan, max_age), limits)),
     )
+
+
+def _choose_max_age(text: str, context: CommandContext) -> float:
+    """Return the maximum age of the saved plan in seconds: of -max-age, else a week in automation.
+
+    0 for none. Raises a usage error.
+    """
+    max_age = parse_max_age(text)
+    if max_age is not None:
+        return max_age
+    return _AUTOMATION_MAX_AGE if context.environment.get("NF_IN_AUTOMATION") else 0
+
+
+def _set_max_age(plan: Plan, max_age: float) -> Plan:
+    """Return the plan with its maximum age in seconds."""
+    return replace(plan, basis=replace(plan.basis, max_age=max_age))
 
 
 def _run_plan(

@@ -11,6 +11,7 @@ from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, 
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
+from nexusform.documents.times import parse_duration as parse_age
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     detect_confinement_source,
@@ -121,6 +122,19 @@ def create_context(
         take_ownership=take_ownership,
         allow_other_hub=allow_other_hub,
     )
+
+
+def parse_max_age(text: str) -> float | None:
+    """Parse -max-age in seconds; None for "".
+
+    Raises a usage error.
+    """
+    if not text:
+        return None
+    age = parse_age(text)
+    if not age:
+        raise click.UsageError(f'-max-age: "{text}" is not a duration. Examples: 12h, 7d.')
+    return age.total_seconds()
 
 
 def is_confinement_disabled() -> bool:

@@ -4,5 +4,8 @@
 PUBLIC = {
     "document_cipher": "PLAN read_encryption_purpose DocumentCipher EncryptedBackend",
     "key_providers": "EncryptionProblem",
-    "signatures": "check_signature sign_digest sign_statement check_statement",
+    "signatures": (
+        "check_signature sign_digest sign_statement check_statement PLAN_PURPOSE "
+        "REVOCATIONS_PURPOSE"
+    ),
 }

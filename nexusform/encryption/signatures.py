@@ -24,19 +24,22 @@ if TYPE_CHECKING:
     )
 
 ALGORITHM: Final = "ed25519"
-# Prevents reuse of other signatures for a plan.
-_PURPOSE: Final = b"nexusform plan, version 1\n"
+# Prevent reuse of a signature for another kind of document.
+PLAN_PURPOSE: Final = b"nexusform plan, version 1\n"
+REVOCATIONS_PURPOSE: Final = b"nexusform revocations, version 1\n"
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
-def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
+def sign_digest(
+    digest: str, key: bytes, name: str, purpose: bytes = PLAN_PURPOSE
+) -> dict[str, str]:
     """Return the signature of a digest by a private key in PEM; `name` is its file.
 
     Raises EncryptionProblem.
     """
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
-        signature = private_key.sign(_PURPOSE + digest.encode())
+        signature = private_key.sign(purpose + digest.encode())
         return {
             "algorithm": ALGORITHM,
             "key": _compute_fingerprint(private_key.public_key()),
@@ -45,7 +48,11 @@ def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
 
 
 def check_signature(
-    signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str
+    signature: Mapping[str, Any] | None,
+    digest: str,
+    key: bytes,
+    name: str,
+    purpose: bytes = PLAN_PURPOSE,
 ) -> None:
     """Raise EncryptionProblem unless the signature is of this digest by this `key`.
 
@@ -72,7 +79,7 @@ def check_signature(
             )
         try:
             content = base64.b64decode(str(signature.get("signature")), validate=True)
-            public_key.verify(content, _PURPOSE + digest.encode())
+            public_key.verify(content, purpose + digest.encode())
         except (InvalidSignature, binascii.Error):
             raise EncryptionProblem(
                 "Its signature is invalid: the plan was changed after it was signed."

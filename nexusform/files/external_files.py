@@ -142,6 +142,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("~/.config/dask", "settings of workers", form=_HOME),
     ExternalFile("-backend-config", "settings of the backend", _LIMITED, _FLAG),
     ExternalFile("-verify", "public key of signers", form=_FLAG),
+    ExternalFile("-revocations", "withdrawn plans", form=_FLAG),
     ExternalFile("-key", "private key of a signer", form=_FLAG),
     ExternalFile("-sign", "private key of a signer", form=_FLAG),
     ExternalFile("-tls-cert", "certificate of `serve`", form=_FLAG),

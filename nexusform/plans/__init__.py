@@ -11,6 +11,7 @@ PUBLIC = {
         "select_stopped_vms Upgrade"
     ),
     "plan_checks": (
+        "PlanOrigin "
         "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck "
         "PreviousPlanDifferences"
     ),

@@ -16,6 +16,7 @@ from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,
     GuardRailResult,
+    PlanOrigin,
     PreviousPlanDifferences,
     ProgramCheck,
 )
@@ -436,7 +437,8 @@ class PlanInputs(Struct, frozen=True):
     responses to data sources, by question: re-planning uses the same. `evaluation` is None if
     unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
     `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with
-    values of variables, SHA-256 by path (None: not recorded).
+    values of variables, SHA-256 by path (None: not recorded). `origin` is None in plans of earlier
+    versions. `max_age` is the maximum age at apply in seconds, 0 for none.
     """
 
     commit: str = ""
@@ -448,6 +450,8 @@ class PlanInputs(Struct, frozen=True):
     allowed_prefixes: tuple[str, ...] = ()
     ephemeral_variables: tuple[str, ...] = ()
     variable_files: Mapping[str, str] | None = None
+    origin: PlanOrigin | None = None
+    max_age: float = 0
 
 
 class SeparationViolation(Struct, frozen=True):

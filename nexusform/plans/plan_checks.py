@@ -1,4 +1,4 @@
-"""Evaluation of a plan for reviewers, and results of its checks.
+"""Place and evaluation of a plan for reviewers, and results of its checks.
 
 Guard rails, earlier plan, real programs.
 """
@@ -31,6 +31,21 @@ class EvaluationEnvironment(Struct, frozen=True):
     origins: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     environment_read: tuple[str, ...] = ()
+
+
+class PlanOrigin(Struct, frozen=True):
+    """Place that a plan was made for.
+
+    `repository` is host and path of the Git remote, `directory` the path in the work tree.
+    `backend` is the kind of the backend, and `location` that of the state in it. `commit` is the
+    checked-out one. "none" means that there is none, "" that it is unknown.
+    """
+
+    repository: str
+    directory: str
+    backend: str
+    location: str
+    commit: str
 
 
 class GuardRailResult(Struct, frozen=True):

@@ -64,6 +64,9 @@ def test_output_file_in_work_tree_is_rejected(
     if entry.form is PathValueForm.FLAG:
         commands = {
             "-verify": ["apply", "-verify=key:evil", "reviewed.plan"],
+            "-revocations": [
+                *("apply", "-verify=key:../team.pub", "-revocations=evil", "reviewed.plan")
+            ],
             "-key": ["sign", "-key=evil", "reviewed.plan"],
             "-sign": ["plan", "-out=new.plan", "-sign=evil"],
             "-tls-cert": ["serve", "sol003", "-plan=reviewed.plan", "-tls-cert=evil"],

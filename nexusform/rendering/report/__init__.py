@@ -8,7 +8,7 @@ PUBLIC = {
     "placement_rows": "ShownPlacements",
     "availability_losses": "find_availability_losses describe_weakened_rules",
     "upgrade_sentences": "build_upgrade_runbook",
-    "plan_sentences": "describe_plan_evaluation format_prediction_accuracy",
+    "plan_sentences": ("describe_plan_evaluation describe_plan_origin format_prediction_accuracy"),
     "report_tree": "CodeBlock CodeOrigin Section Table Report Row",
     "plan_verdict": "compute_impact format_current_verdict",
     "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
+    format_duration,
     format_list,
     join_texts,
     select_word_form,
@@ -453,6 +454,23 @@ def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_Cluster
     return lambda item: (
         f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
     )
+
+
+def describe_plan_origin(plan: Plan) -> str:
+    """Return the place and time of a plan for its signer; "" without a record."""
+    origin = plan.basis.origin
+    if origin is None:
+        return ""
+    facts = (
+        f"{origin.repository}, directory {origin.directory}",
+        f"commit {origin.commit}",
+        f"state {origin.location} ({origin.backend})",
+        f"workspace {plan.workspace}",
+        f"serial {plan.serial}",
+        f"made at {plan.timestamp}",
+        enclose("valid for ", format_duration(plan.basis.max_age) if plan.basis.max_age else ""),
+    )
+    return join_texts(facts)
 
 
 def describe_plan_evaluation(plan: Plan) -> str:

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +29,6 @@ from nexusform.interfaces.plugins import FileProblem
 
 # bytes per file().
 SIZE_CAP: Final = 64 * 1024 * 1024
-_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
-_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# bytes of a file in .git.
-_MAX_REFERENCE_BYTES: Final = 1 << 24
 _SYSTEM_STREAM: Final = re.compile(
     r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
 )
@@ -210,66 +206,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait for the given seconds."""
         time.sleep(seconds)
-
-
-def find_commit(
-    directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED
-) -> str:
-    """Return the checked-out commit from the CI environment, else (if unconfined) from .git.
-
-    "" if unknown. The program git does not run, because its configuration in a work tree may start
-    programs.
-    """
-    commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
-    if _COMMIT_PATTERN.fullmatch(commit):
-        return commit
-    if confinement.root:
-        return ""
-    return _find_checked_out_commit(Path(directory).absolute())
-
-
-def _find_checked_out_commit(directory: Path) -> str:
-    """Return the commit in HEAD of the work tree around a directory; "" if unknown."""
-    top = next(
-        (folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None
-    )
-    if top is None:
-        return ""
-    git = top / ".git"
-    try:
-        # A further work tree, or a submodule.
-        if git.is_file():
-            git = top / _read_line(git).removeprefix("gitdir: ")
-        # The directory with the branches: of a further work tree, that of the main one.
-        common_git = git
-        if (git / "commondir").exists():
-            common_git = git / _read_line(git / "commondir")
-        commit = _read_line(git / "HEAD")
-        if commit.startswith("ref: "):
-            commit = _find_branch_commit(git, common_git, commit.removeprefix("ref: "))
-    except (OSError, UnicodeDecodeError):
-        return ""
-    # "" for damaged files.
-    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
-
-
-def _read_line(path: Path) -> str:
-    return read_regular(path, _MAX_REFERENCE_BYTES).decode().partition("\n")[0].strip()
-
-
-def _find_branch_commit(git: Path, common: Path, name: str) -> str:
-    """Return the commit of a branch (`refs/heads/NAME`): of this work tree, else of the repository.
-
-    "" if not found.
-    """
-    for directory in (git, common):
-        if (directory / name).is_file():
-            return _read_line(directory / name)
-    for line in read_regular(common / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
-        commit, _, branch = line.partition(" ")
-        if branch == name:
-            return commit
-    return ""
 
 
 def write_output(

@@ -20,5 +20,6 @@ PUBLIC = {
     ),
     "show_target": "find_show_target ShownContent",
     "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
+    "plan_revocations": "check_not_withdrawn withdraw_plan",
     "plan_statement": "check_plan_statement Signer StatementContent write_statement",
 }

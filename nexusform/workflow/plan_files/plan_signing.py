@@ -24,6 +24,7 @@ from nexusform.workflow.plan_files.saved_plans import (
     decrypt_document,
     read_limited_file,
 )
+from nexusform.workflow.runs.plan_origin import check_origin_complete
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 _MAX_NAMES: Final = 3
@@ -70,8 +71,8 @@ def check_plan_signable(
 ) -> list[Diagnostic]:
     """Return errors for a plan unfit to be signed.
 
-    It has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs. With
-    `is_unconfined_accepted` (-confine=false), the last two are accepted.
+    It has errors, exceeds a guard rail, records no place, was made without a sandbox, or has
+    unrecorded inputs. With `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
     plan = saved.plan
     evaluation = saved.plan.basis.evaluation
@@ -80,6 +81,8 @@ def check_plan_signable(
     if plan.is_rejected:
         detail = "The plan has errors or exceeds a guard rail, so it cannot be applied. Plan again."
         return [build_error("plan-signing-failed", detail)]
+    if problems := check_origin_complete(plan):
+        return problems
     if is_unconfined_accepted:
         return []
     if evaluation is None or not evaluation.confined:

@@ -16,7 +16,12 @@ from msgspec import Struct
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.encryption.key_providers import EncryptionProblem
-from nexusform.encryption.signatures import check_statement, sign_digest, sign_statement
+from nexusform.encryption.signatures import (
+    PLAN_PURPOSE,
+    check_statement,
+    sign_digest,
+    sign_statement,
+)
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.plan import PlanInputs
 from nexusform.plans.plan_checks import EvaluationEnvironment
@@ -35,12 +40,12 @@ class Signer(Struct, frozen=True):
     key: bytes
     key_file: str
 
-    def sign_digest(self, digest: str) -> dict[str, str]:
-        """Return the signature of a plan with this digest.
+    def sign_digest(self, digest: str, purpose: bytes = PLAN_PURPOSE) -> dict[str, str]:
+        """Return the signature of a plan, or another document, with this digest.
 
         Raises EncryptionProblem.
         """
-        return sign_digest(digest, self.key, self.key_file)
+        return sign_digest(digest, self.key, self.key_file, purpose)
 
 
 class StatementContent(Struct, frozen=True):
@@ -87,7 +92,10 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
                 "id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"
             },
             "buildType": "urn:nexusform:plan",
-            "invocation": {"environment": _describe_environment(evaluations)},
+            "invocation": {
+                "parameters": {"places": _describe_places(content.bases)},
+                "environment": _describe_environment(evaluations),
+            },
             "metadata": {"buildFinishedOn": content.timestamp},
             "materials": materials,
         },
@@ -139,6 +147,15 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
         "changes were made."
     )
     return [build_error("saved-plan-not-verified", detail)]
+
+
+def _describe_places(bases: Sequence[PlanInputs]) -> list[dict[str, str]]:
+    """Describe the places of all plans: repository, directory, backend, state and commit."""
+    places = {basis.origin for basis in bases if basis.origin is not None}
+    return [
+        {name: getattr(place, name) for name in place.__struct_fields__}
+        for place in sorted(places, key=lambda place: (place.directory, place.location))
+    ]
 
 
 def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ PUBLIC = {
     ),
     "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",
+    "plan_origin": "check_plan_place PlanRequirements",
     "saved_plan_checks": "check_saved_plan",
     "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",
     "state_refresh": "refresh_objects",

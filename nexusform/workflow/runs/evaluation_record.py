@@ -1,4 +1,4 @@
-"""Record of a plan's evaluation: sandbox, files, servers, programs and variables."""
+"""Record of a plan's place and evaluation: sandbox, files, servers, programs and variables."""
 
 import os
 from collections.abc import Mapping
@@ -9,17 +9,22 @@ from msgspec.structs import replace
 from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.regular_files import Confinement
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment
+from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment, PlanOrigin
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     find_work_tree,
     list_variable_files,
 )
+from nexusform.workflow.opening.git_work_tree import (
+    describe_directory,
+    find_commit_or_none,
+    find_repository,
+)
 from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of its variable files and of the inputs of its evaluation.
+    """Return the plan with a record of its place, its variable files and its evaluation.
 
     Files (with digests, and whether they are in the work tree), servers, programs, and variables of
     the environment by name, without their values.
@@ -47,10 +52,31 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     # unconfined: any address.
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
     basis = replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes)
+    # A plan that is applied keeps the place and the files that it was made with.
     if basis.variable_files is None:
-        # A plan that is applied keeps the files that it was made with.
         basis = replace(basis, variable_files=_list_variable_files(context, accesses.files))
+    if basis.origin is None:
+        basis = replace(basis, origin=find_plan_origin(project))
     return replace(plan, basis=basis)
+
+
+def find_plan_origin(project: Project) -> PlanOrigin:
+    """Return the place of the plans of a project."""
+    context = project.context
+    directory, environment = context.directory, context.environment
+    confinement = context.directory_confinement
+    kind = "local" if context.state_path else project.configuration.settings.backend_type
+    location = project.backend.describe()
+    if kind == "local":
+        # Jobs have their clones in different directories.
+        location = os.path.relpath(location, os.path.realpath(directory)).replace(os.sep, "/")
+    return PlanOrigin(
+        repository=find_repository(directory, environment, confinement),
+        directory=describe_directory(directory),
+        backend=kind,
+        location=location,
+        commit=find_commit_or_none(directory, environment, confinement),
+    )
 
 
 def _list_variable_files(

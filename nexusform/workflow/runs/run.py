@@ -49,6 +49,7 @@ from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, get_current_object
+from nexusform.workflow.opening.git_work_tree import find_commit
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
@@ -58,7 +59,7 @@ from nexusform.workflow.opening.provider_setup import (
     list_captured_inventories,
 )
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
-from nexusform.workflow.opening.system_io import SystemClock, find_commit
+from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.state_locking import (
     STALE_LOCK_TAKEN,

@@ -35,11 +35,14 @@ from nexusform.plans.saved.plan_comparison import (
 )
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.system_io import find_commit, read_file
+from nexusform.workflow.opening.git_work_tree import find_commit
+from nexusform.workflow.opening.system_io import read_file
+from nexusform.workflow.runs.plan_origin import PlanRequirements
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
 _INSTANCE_KEY: Final = re.compile(r'\["(?:[^"\\]|\\.)*"\]')
 _MAX_NAMES: Final = 5
+_NO_REQUIREMENTS: Final = PlanRequirements()
 
 
 class CheckedPlan(Struct, frozen=True):
@@ -50,23 +53,27 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(
-    run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False
+    run: Run, saved: SavedPlan, requirements: PlanRequirements = _NO_REQUIREMENTS
 ) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state.
 
     Otherwise reject it with an error. A new plan has to be the same, see `_compare_plan`. A plan
-    with a verified signature (`is_verified`) may be irreproducible here. With `replan` the new plan
-    also reads the providers.
+    with a verified signature may be irreproducible here. If `requirements` need a new plan, it also
+    reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
         return CheckedPlan(plan=None, diagnostics=(rejection,))
-    diagnostics = _check_configuration(run, saved)
-    diagnostics += _check_variable_files(run.project.context, saved.plan, replan=replan)
+    diagnostics = _check_configuration(run, saved, requirements)
+    diagnostics += _check_variable_files(
+        run.project.context, saved.plan, replan=requirements.replan
+    )
     diagnostics += run.check_identities(saved.plan.providers)
     if has_errors(diagnostics):
         return CheckedPlan(plan=None, diagnostics=tuple(diagnostics))
-    verdict = _compare_plan(run, saved, replan=replan, is_verified=is_verified)
+    verdict = _compare_plan(
+        run, saved, replan=requirements.replan, is_verified=requirements.is_verified
+    )
     return replace(verdict, diagnostics=(*diagnostics, *verdict.diagnostics))
 
 
@@ -368,13 +375,16 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
     return changed_files
 
 
-def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
+def _check_configuration(
+    run: Run, saved: SavedPlan, requirements: PlanRequirements
+) -> list[Diagnostic]:
     """Return a warning if files of a configuration differ from those of the plan.
 
-    Files here, or read by its functions.
+    Files here, or read by its functions. With strict requirements return an error.
     """
+    is_strict = requirements.is_strict
     configuration, _ = load_project_configuration(run.project.context)
-    if not configuration.files:
+    if not configuration.files and not is_strict:
         return []
     current_texts = configuration.file_texts
     planned_texts = saved.configuration_files
@@ -383,6 +393,9 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     changed_files = [
         name for name in all_names if planned_texts.get(name) != current_texts.get(name)
     ]
+    if requirements.replan and not changed_files:
+        # A new plan shows the effect of files read by functions.
+        is_strict = requirements.is_verified or requirements.is_ancestor
     changed_files += _list_changed_files(saved.plan.basis.files, run.project.files)
     if not changed_files:
         return []
@@ -397,12 +410,18 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
             f" The plan is for commit {commit[:12]}, and the current commit is "
             f"{current_commit[:12]}."
         )
+    text = f"{format_first_items(changed_files, _MAX_NAMES)} changed since the plan.{commits}"
+    if is_strict:
+        detail = (
+            f"{text} -verify applies a plan only with the configuration that was reviewed. No "
+            "changes were made. Check out that commit, or plan again and review the new plan."
+        )
+        return [build_error("saved-plan-configuration-mismatch", detail)]
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{format_first_items(changed_files, _MAX_NAMES)} changed since the plan.{commits} "
-            "The plan is "
-            "applied as reviewed. To use the current configuration, plan again.",
+            f"{text} The plan is applied as reviewed. To use the current configuration, plan "
+            "again.",
         )
     ]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.workflow.opening.system_io import find_commit
+from nexusform.workflow.opening.git_work_tree import find_commit
 
 Shell = Callable[..., tuple[int, str]]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "inventory"

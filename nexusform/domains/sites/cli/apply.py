@@ -91,9 +91,12 @@ def apply(arguments: ApplyArguments) -> int:
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    # A flag of plans of one site; here it is always so.
-    if parse_verification(arguments.verify).replan:
+    # Values for plans of one site.
+    verification = parse_verification(arguments.verify)
+    if verification.replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
+    if verification.is_ancestor:
+        raise click.UsageError("-verify=ancestor is for plans of one site.")
     # diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     arguments.engine.check_usable(screen)

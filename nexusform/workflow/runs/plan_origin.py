@@ -1,0 +1,153 @@
+"""Place and age of a saved plan: apply accepts it only where and when it is meant for."""
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.phrases import format_duration, format_list
+from nexusform.documents.times import parse_time
+from nexusform.plans.plan import Plan
+from nexusform.plans.plan_checks import PlanOrigin
+from nexusform.providers.clock import read_clock
+from nexusform.workflow.opening.git_work_tree import LOCAL, NONE, explain_not_ancestor
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.runs.evaluation_record import find_plan_origin
+
+# The clocks of the machines that plan and apply may differ by this.
+_CLOCK_TOLERANCE: Final = timedelta(minutes=10)
+_UNKNOWN_PLACE: Final = (
+    "The plan does not record its repository, directory and backend: an earlier version of "
+    "nexusform made it. No changes were made. Plan again."
+)
+
+
+class PlanRequirements(Struct, frozen=True):
+    """Requirements of `apply` on a saved plan.
+
+    `is_verified`: its signature is verified. `replan`: a new plan is equal. `is_ancestor`: its
+    commit is an ancestor of the current one. `max_age` is in seconds (None: as saved).
+    """
+
+    is_verified: bool = False
+    replan: bool = False
+    is_ancestor: bool = False
+    max_age: float | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the place has to be known, and the configuration to be the planned one."""
+        return self.is_verified or self.replan or self.is_ancestor
+
+
+def check_origin_complete(plan: Plan) -> list[Diagnostic]:
+    """Return an error if a plan to sign lacks a part of its place or time."""
+    origin = plan.basis.origin
+    if origin is None:
+        return [build_error("plan-signing-failed", _UNKNOWN_PLACE)]
+    parts = {name: getattr(origin, name) for name in origin.__struct_fields__}
+    parts |= {"workspace": plan.workspace, "time": plan.timestamp}
+    missing = [name for name, value in parts.items() if not value]
+    if not missing:
+        return []
+    reason = "The files of .git cannot be read. Plan again."
+    detail = f"The plan does not record its {format_list(missing)}. {reason}"
+    return [build_error("plan-signing-failed", detail)]
+
+
+def check_plan_place(
+    project: Project, plan: Plan, requirements: PlanRequirements
+) -> list[Diagnostic]:
+    """Return an error for a plan of another repository, directory, backend, commit or time.
+
+    Without strict requirements, unknown parts are not compared.
+    """
+    planned = plan.basis.origin
+    if planned is None:
+        problems = (
+            [build_error("saved-plan-place-mismatch", _UNKNOWN_PLACE)]
+            if requirements.is_strict
+            else []
+        )
+        return [*problems, *_check_age(project, plan, requirements)]
+    current = find_plan_origin(project)
+    differences = [
+        _describe_difference(name, getattr(planned, name), getattr(current, name))
+        for name in _list_compared_parts(planned, current, is_strict=requirements.is_strict)
+        if getattr(planned, name) != getattr(current, name)
+    ]
+    problems = []
+    if differences:
+        detail = (
+            f"The plan is for {format_list(differences)}. No changes were made. Apply it "
+            "there, or plan again here."
+        )
+        problems.append(build_error("saved-plan-place-mismatch", detail))
+    elif requirements.is_ancestor:
+        problems += _check_ancestor(project, planned.commit, current.commit)
+    return [*problems, *_check_age(project, plan, requirements)]
+
+
+def _list_compared_parts(
+    planned: PlanOrigin, current: PlanOrigin, *, is_strict: bool
+) -> tuple[str, ...]:
+    """List the parts of a place to compare: all, or those known on both sides."""
+    parts = ("repository", "directory", "backend", "location")
+    if is_strict:
+        return parts
+    repositories = {planned.repository, current.repository}
+    if not repositories.isdisjoint({NONE, ""}):
+        # A directory is relative to the work tree.
+        return parts[2:]
+    return parts[1:] if LOCAL in repositories else parts
+
+
+_PART_NAMES: Final = {"location": "state"}
+
+
+def _describe_difference(name: str, planned: str, current: str) -> str:
+    """Describe a part of the place: `the directory "lab" (here it is "prod")`."""
+    return f'the {_PART_NAMES.get(name, name)} "{planned}" (here it is "{current}")'
+
+
+def _check_ancestor(project: Project, planned: str, current: str) -> list[Diagnostic]:
+    """Return an error unless the commit of the plan is an ancestor of the current one."""
+    if {planned, current} & {NONE, ""}:
+        reason = "The commit of the plan or of this directory is unknown."
+    else:
+        reason = explain_not_ancestor(planned, current, project.context.directory)
+    if not reason:
+        return []
+    detail = f"-verify=ancestor: {reason} No changes were made."
+    return [build_error("saved-plan-not-ancestor", detail)]
+
+
+def _check_age(project: Project, plan: Plan, requirements: PlanRequirements) -> list[Diagnostic]:
+    """Return an error for a plan that is older than its maximum age, or from the future."""
+    limit = plan.basis.max_age
+    shorter_limit = requirements.max_age
+    if shorter_limit is not None:
+        if limit and shorter_limit > limit:
+            detail = (
+                f"-max-age: the plan was saved with {format_duration(limit)}, and apply can only "
+                "shorten it. No changes were made. Omit the flag, or plan again."
+            )
+            return [build_error("saved-plan-expired", detail)]
+        limit = shorter_limit
+    planned_at = parse_time(plan.timestamp)
+    now = parse_time(read_clock(project.context.environment))
+    if not limit or now is None:
+        return []
+    if planned_at is None or planned_at - now > _CLOCK_TOLERANCE:
+        reason = f'The time of the plan, "{plan.timestamp}", is in the future or unknown.'
+    elif now - planned_at > timedelta(seconds=limit):
+        age = format_duration((now - planned_at).total_seconds())
+        reason = (
+            f"The plan was made at {plan.timestamp}, {age} ago. Its maximum age is "
+            f"{format_duration(limit)}."
+        )
+    else:
+        return []
+    detail = f"{reason} No changes were made. Plan again and review the new plan."
+    return [build_error("saved-plan-expired", detail)]

@@ -1,0 +1,293 @@
+"""Tests that a signed plan is applied only at its place and in its time."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.trust.test_saved_plans import forge_plan
+from tests.trust.test_signatures import write_keys
+
+CONFIGURATION = """
+resource "nexus_site" "s" {{
+  name = "{name}"
+}}
+resource "nexus_rack" "r" {{
+  count         = {racks}
+  name          = "r${{count.index}}"
+  site_id       = nexus_site.s.id
+  machine_count = 1
+}}
+"""
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+# seconds since 1970.
+PLAN_TIME = 1_800_000_000
+DAY = 24 * 3600
+
+Run = Callable[..., tuple[int, str]]
+
+
+def write_configuration(directory: str, racks: int, backend: str = "") -> None:
+    text = CONFIGURATION.format(name=directory, racks=racks)
+    Path(f"../{directory}/main.nf.hcl").write_text(text + backend)
+
+
+def git(*words: str) -> str:
+    command = [*GIT, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function for commands in lab/ of a repository with prod/ beside it.
+
+    It returns the exit code and the printed text in one line.
+    """
+    for name in ("GITHUB_REPOSITORY", "GITHUB_SHA", "CI_PROJECT_URL", "CI_COMMIT_SHA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME))
+    monkeypatch.chdir(tmp_path)
+    write_keys("team")
+    write_keys("mallory")
+    for directory in ("lab", "prod"):
+        (tmp_path / "repository" / directory).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "repository" / "lab")
+    git("init", "-q", "..")
+    write_configuration("lab", 3)
+    write_configuration("prod", 2)
+
+    def run_command(*arguments: str) -> tuple[int, str]:
+        # A sandboxed run accepts only absolute paths outside of the work tree.
+        code = run_command_line([word.replace("../..", str(tmp_path)) for word in arguments])
+        captured = capsys.readouterr()
+        text = (captured.out + captured.err).replace(str(tmp_path), "../..")
+        return code, " ".join(text.replace("│", " ").split())
+
+    return run_command
+
+
+KEY = "-key=../../team.key"
+VERIFY = "-verify=key:../../team.pub"
+REVOCATIONS = "-revocations=../../revocations.json"
+
+
+def save_signed_plan(run: Run, *flags: str, name: str = "p") -> str:
+    path = f"../../{name}.plan"
+    code, text = run("plan", f"-out={path}", *flags)
+    assert code == 0, text
+    code, text = run("sign", KEY, path)
+    assert code == 0, text
+    return path
+
+
+def expect_rejection(run: Run, *arguments: str) -> str:
+    code, text = run("apply", *arguments)
+    assert code == 1, text
+    assert "No changes were made." in text
+    assert not Path("state/nexusform.nfstate").exists()
+    return text
+
+
+def test_signed_plan_is_applied_at_its_place(run: Run) -> None:
+    path = save_signed_plan(run)
+    code, text = run("apply", VERIFY, path)
+    assert code == 0, text
+
+
+def test_withdrawn_plan_of_same_serial_is_rejected(run: Run) -> None:
+    first = save_signed_plan(run, name="first")
+    write_configuration("lab", 1)
+    second = save_signed_plan(run, name="second")
+    text = expect_rejection(run, VERIFY, first)
+    assert "main.nf.hcl changed since the plan." in text
+    assert "-verify applies a plan only with the configuration that was reviewed." in text
+    assert run("apply", VERIFY, second)[0] == 0
+
+
+@pytest.mark.parametrize("flag", [VERIFY, "-verify=replan", "-verify=ancestor", ""])
+def test_plan_of_another_directory_is_rejected(
+    flag: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_signed_plan(run)
+    monkeypatch.chdir("../prod")
+    text = expect_rejection(run, *filter(None, [flag]), path)
+    assert 'The plan is for the directory "lab" (here it is "prod").' in text
+
+
+def test_plan_of_same_configuration_in_another_directory_is_rejected(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_signed_plan(run)
+    Path("../prod/main.nf.hcl").write_bytes(Path("main.nf.hcl").read_bytes())
+    monkeypatch.chdir("../prod")
+    expect_rejection(run, VERIFY, path)
+
+
+def test_plan_of_another_backend_is_rejected(run: Run) -> None:
+    path = save_signed_plan(run)
+    text = expect_rejection(run, VERIFY, "-state=other/nexusform.nfstate", path)
+    assert 'state "state/nexusform.nfstate" (here it is "other/nexusform.nfstate")' in text
+    assert not Path("other").exists()
+
+
+def test_plan_of_another_repository_is_rejected(run: Run) -> None:
+    git("remote", "add", "origin", "https://token@GitHub.com/o/r.git")
+    path = save_signed_plan(run)
+    git("remote", "set-url", "origin", "git@github.com:o/r")
+    assert "repository" not in run("apply", VERIFY, "-max-age=1h", path)[1]
+    path = save_signed_plan(run)
+    git("remote", "set-url", "origin", "https://github.com/o/fork")
+    code, text = run("apply", VERIFY, path)
+    assert code == 1
+    assert (
+        'The plan is for the repository "github.com/o/r" (here it is "github.com/o/fork")' in text
+    )
+
+
+def test_plan_of_earlier_version_needs_no_place_without_verification(run: Run) -> None:
+    path = save_signed_plan(run)
+    forge_plan(Path(path), "plan.json", lambda plan: plan["basis"].pop("origin"))
+    text = expect_rejection(run, "-verify=replan", path)
+    assert "an earlier version of nexusform made it." in text
+    code, text = run("sign", KEY, path)
+    assert code == 1
+    assert "The plan does not record its repository, directory and backend" in text
+    assert run("apply", path)[0] == 0
+
+
+def test_plan_without_a_part_of_its_place_is_not_signed(run: Run) -> None:
+    Path("../.git/HEAD").write_text("not a commit\n")
+    assert run("plan", "-out=../../p.plan")[0] == 0
+    code, text = run("sign", KEY, "../../p.plan")
+    assert code == 1
+    assert "The plan does not record its commit." in text
+    code, text = run("plan", "-out=../../q.plan", "-sign=../../team.key")
+    assert code == 1
+    assert "The plan does not record its commit." in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "age", "apply_flags", "message"),
+    [
+        ((), 8 * DAY, (), "168h ago. Its maximum age is 168h."),
+        (("-max-age=2h",), 3 * 3600, (), "3h ago. Its maximum age is 2h."),
+        ((), 3 * 3600, ("-max-age=2h",), "3h ago. Its maximum age is 2h."),
+        (("-max-age=2h",), 60, ("-max-age=3h",), "apply can only shorten it."),
+        ((), -DAY, (), "is in the future or unknown."),
+    ],
+)
+def test_old_plan_is_rejected(
+    flags: tuple[str, ...],
+    age: int,
+    apply_flags: tuple[str, ...],
+    message: str,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = save_signed_plan(run, *flags)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + age))
+    text = expect_rejection(run, *apply_flags, path)
+    assert message.replace("168h ago", "192h ago") in text
+
+
+def test_plan_within_its_age_is_applied(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save_signed_plan(run)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + 6 * DAY))
+    assert run("apply", VERIFY, path)[0] == 0
+
+
+def test_revoked_plan_is_rejected(run: Run) -> None:
+    path = save_signed_plan(run)
+    other = save_signed_plan(run, "-max-age=1h", name="other")
+    for withdrawn in (other, path):
+        code, text = run("sign", "-withdraw", KEY, REVOCATIONS, withdrawn)
+        assert code == 0, text
+    text = expect_rejection(run, VERIFY, REVOCATIONS, path)
+    assert '"../../revocations.json" withdraws this plan.' in text
+    expect_rejection(run, VERIFY, REVOCATIONS, other)
+    fresh = save_signed_plan(run, "-max-age=2h", name="fresh")
+    assert run("apply", VERIFY, REVOCATIONS, fresh)[0] == 0
+
+
+def remove_plans(document: dict[str, object]) -> None:
+    document["plans"] = []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (remove_plans, "has no valid signature of ../../team.pub."),
+        (lambda document: document.pop("signature"), "is no revocation file"),
+        (lambda document: document.update(version=2), "is no revocation file of this version"),
+        (None, "There is no file"),
+    ],
+)
+def test_unusable_revocation_file_is_an_error(
+    change: Callable[[dict[str, object]], object] | None, message: str, run: Run
+) -> None:
+    path = save_signed_plan(run)
+    file = Path("../../revocations.json")
+    if change is not None:
+        assert run("sign", "-withdraw", KEY, REVOCATIONS, path)[0] == 0
+        document = json.loads(file.read_text())
+        change(document)
+        file.write_text(json.dumps(document))
+    assert message in expect_rejection(run, VERIFY, REVOCATIONS, path)
+    assert run("apply", REVOCATIONS, path)[0] == 1
+
+
+def test_revocation_file_of_another_key_is_neither_extended_nor_accepted(run: Run) -> None:
+    path = save_signed_plan(run)
+    assert run("sign", "-withdraw", "-key=../../mallory.key", REVOCATIONS, path)[0] == 0
+    code, text = run("sign", "-withdraw", KEY, REVOCATIONS, path)
+    assert code == 1
+    assert "has no valid signature of ../../team.key" in text
+    expect_rejection(run, VERIFY, REVOCATIONS, path)
+
+
+def commit_all(message: str) -> None:
+    git("add", "..")
+    git("commit", "-q", "-m", message)
+
+
+def test_ancestor_is_required_only_on_request(run: Run) -> None:
+    commit_all("one")
+    git("checkout", "-q", "-b", "side")
+    git("commit", "-q", "--allow-empty", "-m", "side")
+    path = save_signed_plan(run)
+    git("checkout", "-q", "main")
+    text = expect_rejection(run, VERIFY, "-verify=ancestor", path)
+    assert "is no ancestor of the current commit" in text
+    git("merge", "-q", "--no-ff", "side")
+    code, text = run("apply", VERIFY, "-verify=ancestor", path)
+    assert code == 0, text
+
+
+def test_shallow_clone_cannot_check_an_ancestor(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_all("one")
+    path = save_signed_plan(run)
+    commit_all_empty = ("commit", "-q", "--allow-empty", "-m", "two")
+    git(*commit_all_empty)
+    git("clone", "-q", "--depth=1", f"file://{tmp_path}/repository", str(tmp_path / "clone"))
+    git("-C", str(tmp_path / "clone"), "remote", "remove", "origin")
+    monkeypatch.chdir(tmp_path / "clone" / "lab")
+    assert "This clone is shallow" in expect_rejection(run, "-verify=ancestor", path)
+    code, text = run("apply", VERIFY, path)
+    assert code == 0, text
+
+
+def test_signature_and_statement_cover_the_place(run: Run) -> None:
+    commit_all("one")
+    path = save_signed_plan(run)
+    forge_plan(
+        Path(path), "plan.json", lambda plan: plan["basis"]["origin"].update(directory="prod")
+    )
+    code, text = run("apply", VERIFY, path)
+    assert code == 1
+    assert "Its signature is invalid" in text
