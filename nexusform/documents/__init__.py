@@ -6,6 +6,7 @@ PUBLIC = {
         "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"
     ),
     "scalars": "list_scalars OMITTED parse_integer replace_scalars",
+    "unread_facts": "UnreadFact Influence FieldList build_field_list",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.scalars import parse_integer
+from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 
 MAX_DEPTH: Final = 512
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
@@ -500,17 +501,51 @@ def parse_whole_number(value: Any) -> int | None:
 
 
 class DocumentFindings:
-    """Findings about one document, in the order of creation, each once."""
+    """Findings about one document and its unread facts, in the order of creation, each once."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        # An ordered set.
+        # Ordered sets.
         self._problems: dict[Problem, None] = {}
+        self._unread: dict[UnreadFact, None] = {}
 
     @property
     def findings(self) -> tuple[Problem, ...]:
         """All findings, by line."""
         return tuple(sorted(self._problems, key=lambda problem: problem.line))
+
+    @property
+    def unread(self) -> tuple[UnreadFact, ...]:
+        """Facts of the document that are not read."""
+        return tuple(self._unread)
+
+    def add_unread_fact(
+        self,
+        location: Node,
+        subject: str,
+        field_name: str,
+        influence: Influence,
+        *,
+        reason: str = "",
+        pool: str = "",
+    ) -> None:
+        """Add a fact of the document that is not read.
+
+        `subject` is a kind and a name, `reason` a clause on why it is not read, and `pool` the pool
+        of VMs concerned ("": all).
+        """
+        fact = UnreadFact(
+            subject, field_name, self.file, location.line, influence, reason=reason, pool=pool
+        )
+        self._unread.setdefault(fact)
+
+    def add_unread_fields(
+        self, node: Node, fields: FieldList, subject: str, *, pool: str = ""
+    ) -> None:
+        """Add the present fields of an object that are neither read nor without influence."""
+        present = {name: part for name, part in node.list_fields() if not part.is_absent}
+        for name, influence in fields.list_unread(present):
+            self.add_unread_fact(present[name], subject, name, influence, pool=pool)
 
     def add_warning(
         self, location: Node | TextPosition | None, problem_id: str, detail: str

@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
@@ -158,7 +159,7 @@ class VmDemand(Struct, frozen=True):
     `owner` and `cluster` are those of racks.vms.VmName. `version` is the kubernetes_version: a
     changed one re-places every VM, rolling. `parent_id` is the cluster of a separate pool, ""
     otherwise. `provenance` is "decided" if nexusform's choice is applied, "predicted" if the
-    platform chooses.
+    platform chooses. `unread` are facts about the VMs in documents that nexusform does not read.
     """
 
     site_id: str
@@ -168,6 +169,7 @@ class VmDemand(Struct, frozen=True):
     version: str | None = None
     parent_id: str = ""
     provenance: str = "predicted"
+    unread: tuple[UnreadFact, ...] = ()
 
     @property
     def cluster_id(self) -> str:

@@ -10,8 +10,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
+from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger, build_ledger
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import (
     EvaluationEnvironment,
@@ -363,6 +365,12 @@ class PlacementTable(Struct, frozen=True):
     drain_timeout: int = 0
     platform: str = ""
 
+    @property
+    def placed_pool(self) -> PlacedPool:
+        """Pool for the ledger of unread facts."""
+        is_decided = self.provenance == "decided"
+        return PlacedPool(self.site_id, str(self.address), self.pool, is_decided=is_decided)
+
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
     """Return whether nexusform decides the location of every placed VM, and predicts none.
@@ -557,7 +565,7 @@ class Plan(Struct, frozen=True):
     checks by real programs. `providers` holds the identity of the systems behind the providers,
     `provider_titles` describe them. `missing_data` names facts outside of an export for changed
     objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no
-    other error.
+    other error. `unread` are the facts of foreign documents that nexusform does not read.
     """
 
     mode: Mode = Mode.NORMAL
@@ -612,6 +620,23 @@ class Plan(Struct, frozen=True):
     provider_titles: tuple[str, ...] = ()
     missing_data: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
+    unread: tuple[UnreadFact, ...] = ()
+
+    @property
+    def ledger(self) -> UnreadLedger:
+        """Ledger of the unread facts, which decides certainty from missing data."""
+        pools = (table.placed_pool for table in self.placement_tables if table.placed)
+        return build_ledger(self.unread, pools, (problem.id for problem in self.diagnostics))
+
+    @property
+    def uncertain_vms(self) -> int:
+        """Number of placed VMs whose hosts an unread fact may change."""
+        ledger = self.ledger
+        return sum(
+            table.placed
+            for table in self.placement_tables
+            if not ledger.has_certain_hosts(table.placed_pool)
+        )
 
     @property
     def is_failed(self) -> bool:

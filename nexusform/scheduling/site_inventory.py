@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
@@ -89,7 +90,8 @@ class PlanInventory(Struct):
     `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so
     duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on
     machines of a site (by its id) without a resource. `pending_actions` are ids of machines with a
-    pending action.
+    pending action. `unread` are the facts of a site (by its id) that its documents have and
+    nexusform does not read.
     """
 
     sites: dict[str, SiteSettings] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class PlanInventory(Struct):
     addresses_by_name: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
     unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
     pending_actions: set[str] = field(default_factory=set)
+    unread: dict[str, list[UnreadFact]] = field(default_factory=dict)
 
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""

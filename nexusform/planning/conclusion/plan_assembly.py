@@ -30,6 +30,7 @@ from nexusform.placements.prediction_scores import (
     compute_score,
     parse_record,
 )
+from nexusform.placements.unread_ledger import UnreadLedger, build_ledger
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.changes import (
     build_changes,
@@ -47,6 +48,7 @@ from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
     build_placement_tables,
     collect_explanations,
+    list_placed_pools,
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT
@@ -182,8 +184,11 @@ def build_plan(
     domain_rows = mark_waiting_pods(
         list(chain.from_iterable(result.rows for result in domain_results)), changes, types
     )
+    ledger = _build_ledger(outcome)
     rows = (
-        *build_placement_changes(objects, certainty, everything=request.includes_rejections),
+        *build_placement_changes(
+            objects, certainty, ledger, everything=request.includes_rejections
+        ),
         *domain_rows,
     )
     observed_attributes = dict(
@@ -207,7 +212,7 @@ def build_plan(
         refined_outputs=outputs.refined,
         placements=rows,
         placement_totals=placement_totals.totals,
-        placement_tables=tuple(build_placement_tables(objects, outcome.sites, certainty)),
+        placement_tables=tuple(build_placement_tables(objects, outcome.sites, certainty, ledger)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         unchanged_count=_count_unchanged_objects(objects, domain_rows),
         samples=samples,
@@ -225,9 +230,18 @@ def build_plan(
         feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
+        unread=ledger.facts,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
+
+
+def _build_ledger(outcome: PlacementPhasesResult) -> UnreadLedger:
+    """Build the ledger of the unread facts about the sites and VMs of a plan."""
+    objects = outcome.objects.values()
+    facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
+    facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
+    return build_ledger([*facts_of_sites, *facts_of_vms], list_placed_pools(objects))
 
 
 def _sample_numa_cells(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger
 from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
@@ -52,7 +53,11 @@ REASONS: Mapping[str, str] = {
 
 
 def build_placement_changes(
-    objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
+    objects: Iterable[VmObject],
+    certainty: Mapping[str, SiteCertainty],
+    ledger: UnreadLedger,
+    *,
+    everything: bool,
 ) -> Iterator[PlacementChange]:
     """Yield a row per changed VM of each object, with the reason (trigger).
 
@@ -79,7 +84,7 @@ def build_placement_changes(
         # VMs placed or moved.
         is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements
         if everything or is_changed:
-            yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
+            yield from _list_current_vm_rows(vm_object, certainty, ledger, everything=everything)
 
 
 def _build_row_of_removed_vm(
@@ -135,7 +140,11 @@ def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
 
 
 def _list_current_vm_rows(
-    vm_object: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
+    vm_object: VmObject,
+    certainty: Mapping[str, SiteCertainty],
+    ledger: UnreadLedger,
+    *,
+    everything: bool,
 ) -> Iterator[PlacementChange]:
     """Yield a row per VM that exists after the plan and has a location.
 
@@ -144,6 +153,8 @@ def _list_current_vm_rows(
     """
     site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
     for pool in vm_object.pools:
+        # A host that an unread fact may change has no certainty.
+        is_certain = ledger.has_certain_hosts(build_placed_pool_of_object(vm_object, pool))
         for key in pool.keys:
             has_location = key in vm_object.placements.vms
             is_changed = (
@@ -152,7 +163,11 @@ def _list_current_vm_rows(
             )
             if has_location and (everything or is_changed):
                 yield _build_row_of_current_vm(
-                    vm_object, pool, key, site_certainty, everything=everything
+                    vm_object,
+                    pool,
+                    key,
+                    site_certainty if is_certain else SiteCertainty(),
+                    everything=everything,
                 )
 
 
@@ -258,6 +273,7 @@ def build_placement_tables(
     objects: Iterable[VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
+    ledger: UnreadLedger,
 ) -> Iterator[PlacementTable]:
     """Yield a row per pool of every unchanged or added cluster.
 
@@ -282,8 +298,27 @@ def build_placement_tables(
             members_by_row.setdefault(row_key, []).append((vm_object, pool))
     for (site_id, _, _), members in members_by_row.items():
         yield _build_table_row(
-            members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty())
+            members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()), ledger
         )
+
+
+def list_placed_pools(objects: Iterable[VmObject]) -> Iterator[PlacedPool]:
+    """Yield the pools with VMs placed by the plan."""
+    for vm_object in objects:
+        for pool in vm_object.pools:
+            if not vm_object.placements.new_handles.keys().isdisjoint(pool.keys):
+                yield build_placed_pool_of_object(vm_object, pool)
+
+
+def build_placed_pool_of_object(vm_object: VmObject, pool: PoolDemand) -> PlacedPool:
+    """Build the pool of a VM object for the ledger of unread facts."""
+    demand = vm_object.request.demand
+    return PlacedPool(
+        demand.site_id,
+        str(vm_object.instance.address),
+        pool.pool,
+        is_decided=demand.provenance == "decided",
+    )
 
 
 def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | None:
@@ -302,6 +337,7 @@ def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]],
     racks: Mapping[str, str],
     certainty: SiteCertainty,
+    ledger: UnreadLedger,
 ) -> PlacementTable:
     """Build the row of one pool.
 
@@ -327,8 +363,14 @@ def _build_table_row(
     rule_pool = pool.rule_pool or pool.pool
     sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)
     # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
-    is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
-    pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
+    has_unknown_cells = any(
+        pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks
+    )
+    is_read = all(
+        ledger.has_certain_hosts(build_placed_pool_of_object(owner, member_pool))
+        for owner, member_pool in members
+    )
+    pool_certainty = sampled if is_read and not has_unknown_cells else _NO_CERTAINTY
     # restored VMs return to their location without a decision.
     placed_count = sum(
         1
@@ -339,7 +381,7 @@ def _build_table_row(
     racks_certain = pool_certainty.vms_on_certain_counts
     machines_certain = pool_certainty.vms_on_certain_machines
     # The locations are configured: nothing is sampled.
-    if demand.provenance == "decided":
+    if demand.provenance == "decided" and is_read:
         racks_certain = machines_certain = placed_count
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(

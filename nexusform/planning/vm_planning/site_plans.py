@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import group_by
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan_request import PlanRequest
@@ -69,7 +70,7 @@ class SitePlan(Struct):
 
     `base` is a copy of the scheduler after the removals (the scheduler itself until then);
     `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are
-    those re-created by this plan.
+    those re-created by this plan. `unread` are facts of the site's documents that are not read.
     """
 
     id: str
@@ -85,6 +86,7 @@ class SitePlan(Struct):
     update_strategy: MachineUpgradeStrategy | None = None
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
+    unread: tuple[UnreadFact, ...] = ()
 
     @property
     def placed_demands(self) -> list[Demand]:
@@ -271,6 +273,9 @@ def build_sites(
                 inventory.unmanaged.get(site.id, ()), occupied, machine_by_name
             ),
             update_strategy=site.update_strategy,
+            unread=tuple(
+                replace(fact, site_id=site.id) for fact in inventory.unread.get(site.id, ())
+            ),
         )
     return sites, clashes
 

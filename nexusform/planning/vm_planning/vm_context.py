@@ -20,6 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import (
@@ -362,6 +363,7 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
     # A platform chooses the machines there.
     if site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
+    demand = replace(demand, unread=tuple(_list_unread_facts(demand, vm_object, site)))
     # outside the selection: nothing changes.
     if instance.block is None:
         return demand, diagnostics
@@ -373,6 +375,24 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
         instance.is_invalid = True
         return NO_DEMAND, diagnostics
     return demand, diagnostics
+
+
+def _list_unread_facts(
+    demand: VmDemand, vm_object: VmObject, site: site_plans.SitePlan | None
+) -> Iterator[UnreadFact]:
+    """Yield the unread facts about the VMs of a demand, each with its resource and site.
+
+    They are those of its documents, and those that the site's profile needs for a pool.
+    """
+    address = str(vm_object.instance.address)
+    for fact in demand.unread:
+        yield replace(fact, address=address, site_id=demand.site_id)
+    if site is None:
+        return
+    for pool in demand.pools:
+        fact_of_pool = site.scheduler.profile.find_unread_fact(pool.sku, pool.constraints)
+        if fact_of_pool is not None:
+            yield replace(fact_of_pool, address=address, site_id=demand.site_id, pool=pool.pool)
 
 
 def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -> PoolDemand:
@@ -430,9 +450,9 @@ def _check_demand_targets(
         return
     zones = site.list_zones()
     for pool in demand.pools:
-        missing_fact = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
-        if missing_fact:
-            yield Problem(pool.path, "uncertain-placement", missing_fact, Severity.WARNING)
+        fact = site.scheduler.profile.find_unread_fact(pool.sku, pool.constraints)
+        if fact is not None:
+            yield Problem(pool.path, "uncertain-placement", fact.reason, Severity.WARNING)
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)

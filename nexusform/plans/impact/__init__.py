@@ -19,7 +19,7 @@ PUBLIC = {
         "parse_guard_rail_limits "
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED count_unpredicted_resources "
         "format_limit "
-        "has_enough_samples has_unknown_capacity"
+        "has_enough_samples"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
 }

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import KINDS, VM
-from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
+from nexusform.plans.impact.guard_rails import UNKNOWN
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -111,7 +111,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
     Affected objects, spare capacity per site, capacity for upgrades, confidence.
     """
-    lacks_data = has_unknown_capacity(plan)
+    lacks_data = plan.ledger.has_unknown_capacity
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=tuple(

@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
@@ -302,18 +301,16 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(
             None, "spare capacity is unknown: no site exists after this plan"
         )
-    if has_unknown_capacity(plan):
+    if plan.ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
-            None, "spare capacity is unknown because data is missing (see the warnings)"
+            None, f"spare capacity is unknown because {_describe_missing_data(plan)}"
         )
 
 
-def has_unknown_capacity(plan: Plan) -> bool:
-    """Return whether a site's source lacks data about its VMs.
-
-    Its spare capacity is then unknown.
-    """
-    return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
+def _describe_missing_data(plan: Plan) -> str:
+    """Return the end of a sentence on the missing data: an unread fact, or the warnings."""
+    facts = plan.ledger.describe()
+    return f"a fact is not read: {facts}" if facts else "data is missing (see the warnings)"
 
 
 def has_enough_samples(plan: Plan) -> bool:
@@ -327,22 +324,25 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     The counts are those of their pool. None without placed VMs.
     """
     placed_count = plan.placed_vms
-    if not placed_count or is_fully_decided(plan.placement_tables):
+    is_decided = is_fully_decided(plan.placement_tables)
+    uncertain_count = plan.uncertain_vms
+    if not placed_count or (is_decided and not uncertain_count):
         # No placement is predicted.
         return
-    if not has_enough_samples(plan):
+    if not is_decided and not has_enough_samples(plan):
         text = (
             f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has "
             f"{plan.samples}"
         )
         yield GuardRailMeasurement(value=None, text=text)
         return
-    if has_unknown_capacity(plan):
+    if plan.ledger.has_unknown_capacity:
         yield GuardRailMeasurement(
-            None, "certainty is unknown because data is missing (see the warnings)"
+            None, f"certainty is unknown because {_describe_missing_data(plan)}"
         )
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
+    text += enclose("; not read: ", plan.ledger.describe() if uncertain_count else "")
     yield GuardRailMeasurement(certain / placed_count, text)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.record_forms import RecordForm, round_to_six_places
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
@@ -235,6 +236,10 @@ _ACCURACY_FORM: Final = RecordForm(
 )
 
 # Top-level members of a plan document about its placements and sites.
+_UNREAD_FORM: Final = RecordForm(
+    UnreadFact, "subject field file line may_change [address] [reason]"
+)
+
 PLAN_FORM: Final = RecordForm(
     Plan,
     "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades "
@@ -242,7 +247,7 @@ PLAN_FORM: Final = RecordForm(
     "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
     "[untested_bindings] "
     "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
-    "[rejected]",
+    "[rejected] [unread]",
     placement_totals=_build_placement_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,
@@ -257,6 +262,7 @@ PLAN_FORM: Final = RecordForm(
     prediction_scores=_ACCURACY_FORM,
     evaluation=to_builtins,
     checks_by=_CHECK_FORM,
+    unread=_UNREAD_FORM,
 )
 
 _IMPACT_FORM: Final = RecordForm(

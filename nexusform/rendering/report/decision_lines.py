@@ -107,6 +107,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
         DecisionLine("Upgrades", (_describe_upgrade_capacity(decision),)),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
+        DecisionLine("Not read", (plan.ledger.describe(),)),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
         *_build_previous_plan_line(plan.since),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
@@ -376,7 +377,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     )
     chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
     if is_fully_decided(plan.placement_tables):
-        yield "exact; nexusform decides every location"
+        share = "" if machine_known == placed else f" for {machine_known:,} of {placed:,} VMs"
+        yield f"exact{share}; nexusform decides every location"
     elif not has_enough_samples(plan):
         yield f"not computed (-samples={plan.samples})"
     elif not rack_known:

@@ -17,11 +17,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.plans.impact.guard_rails import (
-    NOTHING_TO_PREDICT,
-    count_unpredicted_resources,
-    has_unknown_capacity,
-)
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
 from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.plan import (
     Action,
@@ -330,7 +326,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     headline, note = texts_by_mode[plan.mode]
     # The infrastructure was read, though perhaps not all of it.
     if "refresh-skipped" not in ids:
-        if has_unknown_capacity(plan) or plan.has_unread_objects:
+        if plan.ledger.has_unknown_capacity or plan.has_unread_objects or plan.unread:
             return _NO_CHANGES_WITH_MISSING_DATA
         if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.scheduling.racks.rule import CellKey, Filter, RankingKey, Weigh
 from nexusform.scheduling.racks.rules import cells, hints, machine_filters, spread_keys, zones
 from nexusform.scheduling.racks.vms import PlacementConstraints, RackSpread, VmSku
@@ -59,8 +60,8 @@ class SchedulerProfile(Struct, frozen=True, kw_only=True):
 
     With `weigh` the machines with the highest weights win, in any rack: the best `subset_size` tie.
     `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
-    `find_unknown_fact` returns a sentence about an unknown fact needed for the placement of VMs, ""
-    if all are known.
+    `find_unread_fact` returns a fact needed for the placement of VMs that is not known, with a
+    sentence as its reason; None if all are known.
     """
 
     filters: tuple[Filter, ...] = FILTERS
@@ -69,7 +70,9 @@ class SchedulerProfile(Struct, frozen=True, kw_only=True):
     weigh: Weigh | None = None
     subset_size: int = 1
     platform: str = ""
-    find_unknown_fact: Callable[[VmSku, PlacementConstraints], str] = lambda _sku, _constraints: ""
+    find_unread_fact: Callable[[VmSku, PlacementConstraints], UnreadFact | None] = (
+        lambda _sku, _constraints: None
+    )
 
 
 NEXUS: Final = SchedulerProfile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)

@@ -20,10 +20,10 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.placements.unread_ledger import hides_capacity
 from nexusform.planning.conclusion.changes import collect_drifted_objects
 from nexusform.planning.verification.state_consistency import (
     check_consistency,
@@ -530,9 +530,7 @@ def _check_state_drift(
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
     warnings = chain.from_iterable(provider.list_warnings() for provider in providers.values())
-    unread = [
-        convert_problem(problem) for problem in warnings if problem.id in UNKNOWN_CAPACITY_IDS
-    ]
+    unread = [convert_problem(problem) for problem in warnings if hides_capacity(problem.id)]
     failures = [*failures, *check.diagnostics, *unread]
     drift = collect_drifted_objects(stored.state, refreshed)
     if not drift:

@@ -29,6 +29,7 @@ from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
     build_hosts_without_servers,
 )
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.placements.unread_ledger import PlacedPool
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -140,6 +141,7 @@ class _NovaSiteReplay:
         # filled below, in the order of the plan.
         self.requests: list[_NovaDriverRequest] = []
         self._site = site
+        self._ledger = result.plan.ledger
         self._attributes = next(
             dict(change.after)
             for change in result.plan.changes
@@ -279,9 +281,8 @@ class _NovaSiteReplay:
             hints = operation.demand.hints
             zones = sorted(demand.zones or ())
             image_name = demand.constraints.image
-            is_known = not self._site.scheduler.profile.find_unknown_fact(
-                demand.sku, demand.constraints
-            )
+            pool = PlacedPool(self._site.id, address, vm.pool, is_decided=False)
+            is_known = self._ledger.has_certain_hosts(pool)
             are_hints_supported = all(
                 hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints
             )

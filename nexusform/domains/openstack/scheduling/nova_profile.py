@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     TRAIT,
     FlavorRequest,
@@ -158,54 +159,63 @@ class _NovaRules(NamedTuple):
         """Return the requests of a flavor; those of other SKUs are empty."""
         return self.requests.get(sku.name, FlavorRequest())
 
-    def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about an unknown fact needed for the prediction of a VM, or "".
+    def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
+        """Return a fact needed for the prediction of a VM that is not known, or None.
 
         Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of
         hosts, and the properties of an image if hosts support different ones.
         """
         request = self.get_request(sku)
+        subject = f"flavor {sku.name}"
         if request.unknown_alias:
-            return (
+            reason = (
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in '
-                "pci_aliases of the "
-                "openstack_site, as in nova.conf."
+                "pci_aliases of the openstack_site, as in nova.conf."
             )
+            return _build_unread_fact(subject, f"PCI alias {request.unknown_alias}", reason)
         needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
         disabled = [
             name for name, objects in needed_filters if objects and name not in self.enabled
         ]
         if disabled:
-            return (
+            reason = (
                 f'The flavor "{sku.name}" needs {disabled[0]}, and enabled_filters do not have '
-                "it: Nova then checks "
-                "its cells and devices only on the chosen host, and retries on others."
+                "it: Nova then checks its cells and devices only on the chosen host, and retries "
+                "on others."
             )
+            return _build_unread_fact(subject, disabled[0], reason)
         is_described = all(host.has_details for host in self.hosts.values())
         if request.needs_host_details and not is_described:
-            return (
+            reason = (
                 f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: '
                 f"{_HOW_TO_DESCRIBE}"
             )
+            return _build_unread_fact(subject, "NUMA cells and PCI devices of hosts", reason)
         if IMAGE not in self.enabled:
             # The image has no effect.
-            return ""
-        image = constraints.image
+            return None
+        return self._find_unread_image_fact(constraints.image, is_described=is_described)
+
+    def _find_unread_image_fact(self, image: str, *, is_described: bool) -> UnreadFact | None:
+        """Return the fact about an image that decides its hosts and is not known, or None."""
+        subject = f"image {image}".strip()
         if image in self.images:
-            if select_host_properties(self.images[image]) and not is_described:
-                return f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
-            return ""
+            if not select_host_properties(self.images[image]) or is_described:
+                return None
+            reason = f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
+            return _build_unread_fact(subject, "supported instances of hosts", reason)
         kinds = {
             (host.hypervisor_type, frozenset(host.supported_instances))
             for host in self.hosts.values()
         }
         if len(kinds) == 1:
             # All hosts support the same images.
-            return ""
+            return None
         reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
         if image:
             reason = f'the inventory has no image "{image}" (image-ID.json).'
-        return f"Hosts support different images, and {reason}"
+        reason = f"Hosts support different images, and {reason}"
+        return _build_unread_fact(subject, "properties", reason)
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
@@ -250,6 +260,10 @@ class _NovaRules(NamedTuple):
         texts = (metadata.get(name, "") for metadata in host.aggregates.values())
         values = chain.from_iterable(map(split_list, texts))
         return "" if value in values else f"no aggregate of the host has {name}={value}"
+
+
+def _build_unread_fact(subject: str, field: str, reason: str) -> UnreadFact:
+    return UnreadFact(subject, field, file="", line=0, reason=reason)
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
@@ -485,7 +499,7 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
         The sum of the weighers' figures, scaled to 0 to 1, times multipliers.
         """
         weights = [0.0] * len(loads)
-        if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
+        if len(loads) < 2 or rules.find_unread_fact(demand.sku, demand.constraints):
             # Nothing to compare, or unknown: all hosts tie.
             return weights
         usages = [rules.table.get_usage(load.records) for load in loads]
@@ -632,5 +646,5 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         weigh=_build_weigher(rules, {**DEFAULT_MULTIPLIERS, **settings.multipliers}),
         subset_size=settings.subset_size,
         platform="Nova",
-        find_unknown_fact=rules.find_unknown_fact,
+        find_unread_fact=rules.find_unread_fact,
     )

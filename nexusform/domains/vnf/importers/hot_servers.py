@@ -6,8 +6,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.unread_facts import Influence
 from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
-from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, UnresolvedValue
+from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES
+from nexusform.domains.vnf.importers.hot_values import (
+    ResourceReference,
+    Template,
+    UnresolvedValue,
+    get_declared_type,
+)
 from nexusform.domains.vnf.importers.vnf_records import (
     CORRECTED,
     IGNORED,
@@ -79,11 +86,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
         (part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None
     )
     if unresolved is not None:
-        detail = (
-            f'the policy of "{name}" needs a value for {unresolved.description}; set it in '
-            "parameters."
-        )
-        notes.add_warning(policy_node, IGNORED, detail)
+        add_unresolved_fact(policy_node, f"server group {name}", "policies", unresolved, notes)
         return ""
     if not policies:
         notes.add_warning(
@@ -95,13 +98,29 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
         notes.add_error(policy_node, INVALID_DOCUMENT, detail)
     policy = str(policies[0])
     if policy not in _POLICIES:
-        detail = (
-            f'the server group "{name}" has the unknown policy '
-            f'"{policy[:40]}".{suggest_name(policy, _POLICIES)}'
+        notes.add_unread_fact(
+            policy_node,
+            f"server group {name}",
+            "policies",
+            Influence.PLACEMENT,
+            reason=f'"{policy[:40]}" is unknown.{suggest_name(policy, _POLICIES)}',
         )
-        notes.add_warning(policy_node, IGNORED, detail)
         return ""
     return policy
+
+
+def add_unresolved_fact(
+    node: Node,
+    subject: str,
+    field_name: str,
+    value: UnresolvedValue,
+    notes: DocumentFindings,
+    influence: Influence = Influence.PLACEMENT,
+    pool: str = "",
+) -> None:
+    """Add the unread fact of a field whose value only the cloud or a missing parameter has."""
+    reason = f"it needs a value for {value.description}; set it in parameters"
+    notes.add_unread_fact(node, subject, field_name, influence, reason=reason, pool=pool)
 
 
 def _parse_max_per_host(policy: str, properties: Node, template: Template) -> int:
@@ -136,6 +155,13 @@ class SchedulerHints(Struct, frozen=True):
     def add_warning(self, detail: str) -> None:
         """Add a warning at the hints."""
         self.notes.add_warning(self.node, IGNORED, detail)
+
+    def add_unread_fact(self, field_name: str, vdu: str, reason: str = "") -> None:
+        """Add a hint of the servers of a VDU that is not read."""
+        node = self.node.get_node(field_name.partition(".")[2])
+        self.notes.add_unread_fact(
+            node, f"server {vdu}", field_name, Influence.PLACEMENT, reason=reason, pool=vdu
+        )
 
 
 def build_placement_rules(
@@ -193,9 +219,7 @@ def _find_group(
     if isinstance(requested, dict):
         for hint in requested:
             if hint != "group":
-                hints.add_warning(
-                    f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
-                )
+                hints.add_unread_fact(f"{HINTS}.{hint}", vdu)
         requested = requested.get("group")
     if requested in (None, "", []):
         # No group is requested.
@@ -222,9 +246,8 @@ def _find_group(
         if isinstance(requested, UnresolvedValue)
         else f'"{str(requested)[:40]}"'
     )
-    hints.add_warning(
-        f'"{vdu}" references the server group {description}, which these documents do not define.'
-    )
+    reason = f"these documents do not define the server group {description}"
+    hints.add_unread_fact(f"{HINTS}.group", vdu, reason)
     return None
 
 
@@ -390,7 +413,7 @@ def add_server_vdu(
     reading: HotReading,
     template: Template,
     name: str,
-    properties: Node,
+    body: Node,
     repeat: ResourceRepetition,
     hints: Hints,
 ) -> None:
@@ -401,6 +424,8 @@ def add_server_vdu(
     servers.
     """
     notes = template.notes
+    kind = get_declared_type(body)
+    properties = get_resource_properties(body)
     # The resource around it, "": none.
     outer_name = template.scope.rpartition("/")[2] or repeat.group
     vdu_name = name
@@ -416,8 +441,12 @@ def add_server_vdu(
             f"{name}-{properties.line}" if outer_name in {"", name} else f"{outer_name}-{name}"
         )
         if vdu_name in reading.vdus:
-            notes.add_warning(
-                properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.'
+            notes.add_unread_fact(
+                properties,
+                f"server {vdu_name}",
+                "properties",
+                Influence.EXISTENCE,
+                reason="another server has this name",
             )
             return
         detail = f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
@@ -448,6 +477,7 @@ def add_server_vdu(
         image=get_text(image),
     )
     reading.scaling_groups[vdu_name] = repeat.group
+    _add_unread_properties(vdu_name, kind, properties, template)
     # Without a number in the VNFD.
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
         text = (
@@ -455,20 +485,40 @@ def add_server_vdu(
             "(or 1) is used."
         )
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
+        repeat.unknown_count.notes.add_unread_fact(
+            repeat.unknown_count.node,
+            f"server {vdu_name}",
+            "count",
+            Influence.EXISTENCE,
+            reason=repeat.unknown_count.description,
+            pool=vdu_name,
+        )
     _record_scheduler_hints(reading, template, vdu_name, properties, hints)
 
 
+def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template: Template) -> None:
+    """Add the unread properties of a server to the notes, and those of its networks."""
+    subject = f"server {vdu_name}"
+    if kind in PROPERTIES:
+        template.notes.add_unread_fields(properties, PROPERTIES[kind], subject, pool=vdu_name)
+    for item in properties.get_node("networks").list_items():
+        template.notes.add_unread_fields(item, NETWORK, f"network of {subject}", pool=vdu_name)
+
+
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
-    """Report a port of a vnic_type with a PCI device, such as "direct"."""
+    """Report a port of a vnic_type that may need a PCI device, such as "direct"."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
-    if isinstance(vnic_type, str) and vnic_type not in ("normal", "baremetal", "smart-nic"):
-        detail = (
-            f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On '
-            "OpenStack, Nova may choose "
-            "other hosts; on Nexus, set sriov_vfs."
-        )
-        template.notes.add_warning(node, IGNORED, detail)
+    if node.is_absent or vnic_type == "normal":
+        return
+    reason = (
+        f"it needs a value for {vnic_type.description}"
+        if isinstance(vnic_type, UnresolvedValue)
+        else f"{vnic_type} may need a PCI device; on Nexus, set sriov_vfs"
+    )
+    template.notes.add_unread_fact(
+        node, f"port {name}", _VNIC_TYPE, Influence.PLACEMENT, reason=reason
+    )
 
 
 def _record_scheduler_hints(
@@ -480,12 +530,6 @@ def _record_scheduler_hints(
     """
     notes = template.notes
     own_hints = properties.get_node(HINTS)
-    zone = properties.get_node("availability_zone")
-    if isinstance(template.resolve_value(zone), str):
-        detail = (
-            f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
-        )
-        notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:
         reading.hints_by_vdu[vdu_name] = SchedulerHints(
             template.resolve_value(own_hints), own_hints, notes

@@ -11,11 +11,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.documents.unread_facts import Influence
 from nexusform.documents.yaml_documents import (
     DocumentFindings,
     Node,
     TextPosition,
     parse_whole_number,
+)
+from nexusform.domains.vnf.importers.hot_fields import (
+    PROPERTIES,
+    RESOURCE,
+    TEMPLATE,
+    TYPE_INFLUENCES,
+    TYPES_WITHOUT_INFLUENCE,
+    read_heat_schema,
 )
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
@@ -25,6 +34,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     ResourceRepetition,
     SchedulerHints,
     add_server_vdu,
+    add_unresolved_fact,
     build_placement_rules,
     build_scaling_aspects,
     check_sriov_port,
@@ -35,8 +45,10 @@ from nexusform.domains.vnf.importers.hot_servers import (
 from nexusform.domains.vnf.importers.hot_values import (
     ResourceReference,
     Template,
+    UnresolvedValue,
     find_vdu_name,
     get_declared_type,
+    resolve_condition,
 )
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
 from nexusform.domains.vnf.importers.vnf_records import (
@@ -106,6 +118,7 @@ def parse_hot(
                     CORRECTED,
                     "heat_template_version is missing; Heat rejects the template.",
                 )
+            _add_unread_version(document, notes)
             _add_template(
                 reading,
                 _ResourceContext(Template(notes, document, parameters), ResourceRepetition()),
@@ -116,6 +129,20 @@ def parse_hot(
         replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values()
     )
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
+
+
+def _add_unread_version(document: Node, notes: DocumentFindings) -> None:
+    """Add a template version unknown to the Heat that nexusform follows to the notes."""
+    version = document.get_node("heat_template_version")
+    schema = read_heat_schema()
+    if not version.is_absent and str(version.data) not in schema["versions"]:
+        notes.add_unread_fact(
+            version,
+            "the template",
+            "heat_template_version",
+            Influence.EXISTENCE,
+            reason=f'"{str(version.data)[:40]}" is unknown to Heat {schema["heat"]}',
+        )
 
 
 class _ResourceContext(Struct, frozen=True):
@@ -133,6 +160,7 @@ class _ResourceContext(Struct, frozen=True):
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     """Parse the resources of a template, up to a maximum over all templates."""
     template = context.template
+    template.notes.add_unread_fields(template.root, TEMPLATE, "the template")
     resources = find_first_field(template.root, "resources", "Resources")
     # An error says more.
     if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
@@ -150,13 +178,16 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     """Add a resource of a template to the reading.
 
     Types with an effect on placement are servers, resource groups, ports (only checked), server
-    groups, scaling policies and nested templates. Others are ignored.
+    groups, scaling policies and nested templates. Others have no influence, or are unread.
     """
     template = context.template
+    if not _is_created(template, name, body):
+        return
     kind = get_declared_type(body)
     properties = get_resource_properties(body)
+    _add_unread_facts(reading, template, name, body)
     if kind in _SERVERS:
-        add_server_vdu(reading, template, name, properties, context.repetition, context.hints)
+        add_server_vdu(reading, template, name, body, context.repetition, context.hints)
     elif kind in _REPEATED_TYPES:
         _add_scaling_group(reading, context, name, body)
     elif kind == "OS::Neutron::Port":
@@ -166,16 +197,75 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
             name, body, template
         )
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        group = template.resolve_value(
-            find_first_field(properties, "auto_scaling_group_id", "AutoScalingGroupName")
-        )
-        step_node = find_first_field(properties, "scaling_adjustment", "ScalingAdjustment")
-        step = parse_whole_number(template.resolve_value(step_node))
-        if isinstance(group, ResourceReference) and step is not None and step > 0:
-            # The aspect and its step.
-            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
+        _add_scaling_policy(reading, template, name, properties)
     elif _is_template_type(kind, reading.nested):
         _add_nested_template(reading, context, name, body, kind)
+
+
+def _is_created(template: Template, name: str, body: Node) -> bool:
+    """Return whether Heat creates a resource.
+
+    It does not if its condition is false, or if it has the id of an existing object. With an
+    unknown condition it is read as created, and its existence is an unread fact.
+    """
+    if not body.get_node("external_id").is_absent:
+        return False
+    condition = resolve_condition(body, template)
+    if not isinstance(condition, UnresolvedValue):
+        return condition
+    add_unresolved_fact(
+        find_first_field(body, "condition", "Condition"),
+        f"resource {name}",
+        "condition",
+        condition,
+        template.notes,
+        Influence.EXISTENCE,
+    )
+    return True
+
+
+def _add_unread_facts(reading: HotReading, template: Template, name: str, body: Node) -> None:
+    """Add to the notes the unread fields of a resource, or its unread type.
+
+    The properties of a server are added with its VDU, those of a nested template are parameters.
+    """
+    kind = get_declared_type(body)
+    subject = f"resource {name}"
+    notes = template.notes
+    is_placed = kind in (*_SERVERS, *_REPEATED_TYPES) or _is_template_type(kind, reading.nested)
+    if is_placed:
+        notes.add_unread_fields(body, RESOURCE, subject)
+    if kind in PROPERTIES:
+        if kind not in _SERVERS:
+            notes.add_unread_fields(get_resource_properties(body), PROPERTIES[kind], subject)
+    elif not is_placed and kind not in TYPES_WITHOUT_INFLUENCE:
+        influence = TYPE_INFLUENCES.get(kind, Influence.EXISTENCE)
+        reason = f'"{kind}"' if kind else "it is missing"
+        notes.add_unread_fact(body.get_node("type"), subject, "type", influence, reason=reason)
+
+
+def _add_scaling_policy(
+    reading: HotReading, template: Template, name: str, properties: Node
+) -> None:
+    """Add a scaling policy: the aspect of its group, and its step."""
+    group = template.resolve_value(
+        find_first_field(properties, "auto_scaling_group_id", "AutoScalingGroupName")
+    )
+    step_node = find_first_field(properties, "scaling_adjustment", "ScalingAdjustment")
+    step = parse_whole_number(template.resolve_value(step_node))
+    kind_node = find_first_field(properties, "adjustment_type", "AdjustmentType")
+    adjustment = template.resolve_value(kind_node)
+    if adjustment not in (None, "change_in_capacity", "ChangeInCapacity"):
+        template.notes.add_unread_fact(
+            kind_node,
+            f"scaling policy {name}",
+            "adjustment_type",
+            Influence.EXISTENCE,
+            reason="a step is read as a number of VMs",
+        )
+    elif isinstance(group, ResourceReference) and step is not None and step > 0:
+        # The aspect and its step.
+        reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
 
 
 def _add_scaling_group(
@@ -208,9 +298,7 @@ def _add_scaling_group(
     inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
-        add_server_vdu(
-            reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints
-        )
+        add_server_vdu(reading, inner_template, vdu_name, inner, repetition, hints)
     elif kind and _is_template_type(kind, reading.nested):
         _add_nested_template(reading, inner_context, name, inner, kind)
     elif kind in _REPEATED_TYPES and context.depth < _MAX_DEPTH:
@@ -218,13 +306,17 @@ def _add_scaling_group(
     elif not kind:
         detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
         notes.add_warning(body, CORRECTED, detail)
-        no_properties = Node(data=None, position=body.position)
-        add_server_vdu(reading, inner_template, name, no_properties, repetition, hints)
+        no_body = Node(data=None, position=body.position)
+        add_server_vdu(reading, inner_template, name, no_body, repetition, hints)
     else:
         reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
         notes.add_warning(
             inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.'
         )
+        if kind not in TYPES_WITHOUT_INFLUENCE:
+            notes.add_unread_fact(
+                inner, f"resource {name}", "type", Influence.EXISTENCE, reason=f'"{kind}"'
+            )
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
@@ -262,6 +354,9 @@ def _add_nested_template(
             "as one server each; its server groups, sizes and scaling are ignored."
         )
         notes.add_warning(body, NOT_GIVEN, detail)
+        notes.add_unread_fact(
+            body, f"resource {name}", "type", Influence.EXISTENCE, reason=f'"{kind}" is not given'
+        )
         server_name = find_vdu_name(body.data) or name
         add_server_vdu(
             reading,

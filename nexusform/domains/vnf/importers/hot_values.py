@@ -78,6 +78,8 @@ def _convert_parameter(value: Any, kind: str) -> Any:
             return value
     if kind in {"comma_delimited_list", "commadelimitedlist"}:
         return [part.strip() for part in value.split(",")]
+    if kind == "boolean":
+        return _BOOLEAN_TEXTS.get(value.lower(), value)
     return value
 
 
@@ -118,7 +120,6 @@ _UNRESOLVED_FUNCTIONS: Final = frozenset(
         "map_merge",
         "map_replace",
         "filter",
-        "if",
         "contains",
     }
 )
@@ -142,11 +143,13 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
-    return (
-        ResourceReference(template.scope, argument)
-        if isinstance(argument, str)
-        else UnresolvedValue("a resource")
-    )
+    if not isinstance(argument, str):
+        return UnresolvedValue("a resource")
+    body = find_first_field(template.root, "resources", "Resources").get_node(argument)
+    # Heat reads a reference to a resource that it does not create as null.
+    if resolve_condition(body, template) is False:
+        return None
+    return ResourceReference(template.scope, argument)
 
 
 def _resolve_ref(argument: Any, template: Template, depth: int) -> Any:
@@ -190,12 +193,85 @@ def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     return UnresolvedValue("list_join")
 
 
+def resolve_condition(body: Node, template: Template) -> bool | UnresolvedValue:
+    """Return whether the condition of a resource holds; True without one."""
+    condition = find_first_field(body, "condition", "Condition")
+    return True if condition.is_absent else _evaluate_condition(condition.data, template, depth=0)
+
+
+def _evaluate_condition(data: Any, template: Template, depth: int) -> bool | UnresolvedValue:
+    """Evaluate a condition: true or false, the name of one, or a function.
+
+    Functions are `equals`, `not`, `and` and `or`; others need the cloud.
+    """
+    if depth > _MAX_DEPTH:
+        return UnresolvedValue("conditions that are nested too deeply")
+    match data:
+        case bool():
+            return data
+        case str():
+            named = template.root.get_node("conditions", data)
+            if named.is_absent:
+                return UnresolvedValue(f"the condition {data[:40]}")
+            return _evaluate_condition(named.data, template, depth + 1)
+        case {"equals": [first, second]}:
+            return _are_equal(first, second, template, depth + 1)
+        case {"not": part}:
+            value = _evaluate_condition(part, template, depth + 1)
+            return value if isinstance(value, UnresolvedValue) else not value
+        case {"and": [*parts]}:
+            return _combine_conditions(parts, template, depth + 1, deciding_value=False)
+        case {"or": [*parts]}:
+            return _combine_conditions(parts, template, depth + 1, deciding_value=True)
+    value = resolve_intrinsic_functions(data, template, depth + 1)
+    if isinstance(value, bool | UnresolvedValue):
+        return value
+    return _BOOLEAN_TEXTS.get(str(value).lower(), UnresolvedValue("a condition"))
+
+
+# Texts that Heat's parameters of type boolean accept.
+_BOOLEAN_TEXTS: Final = {
+    **dict.fromkeys(("t", "true", "on", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "off", "n", "no", "0"), False),
+}
+
+
+def _are_equal(first: Any, second: Any, template: Template, depth: int) -> bool | UnresolvedValue:
+    values = [resolve_intrinsic_functions(part, template, depth) for part in (first, second)]
+    unresolved = (value for value in values if isinstance(value, UnresolvedValue))
+    return next(unresolved, values[0] == values[1])
+
+
+def _combine_conditions(
+    parts: list[Any], template: Template, depth: int, *, deciding_value: bool
+) -> bool | UnresolvedValue:
+    """Combine conditions: one with the deciding value decides, else an unknown one."""
+    values = [_evaluate_condition(part, template, depth) for part in parts]
+    if deciding_value in values:
+        return deciding_value
+    unresolved = (value for value in values if isinstance(value, UnresolvedValue))
+    return next(unresolved, not deciding_value)
+
+
+def _resolve_if(argument: Any, template: Template, depth: int) -> Any:
+    """Resolve `if`: [CONDITION, VALUE, OTHER]; without OTHER it is null."""
+    match argument:
+        case [condition, value, *others] if len(others) <= 1:
+            holds = _evaluate_condition(condition, template, depth)
+            if isinstance(holds, UnresolvedValue):
+                return holds
+            other = others[0] if others else None
+            return resolve_intrinsic_functions(value if holds else other, template, depth)
+    return UnresolvedValue("if")
+
+
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
     "get_param": _resolve_get_param,
     "get_resource": _resolve_get_resource,
     "Ref": _resolve_ref,
     "str_replace": _resolve_str_replace,
     "list_join": _resolve_list_join,
+    "if": _resolve_if,
 }
 
 

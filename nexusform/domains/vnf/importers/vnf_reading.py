@@ -5,20 +5,24 @@ duplicate rules the stricter form is used.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem, has_errors
+from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition, build_problem
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
 from nexusform.domains.vnf.importers.vnf_records import (
     CONTRADICTORY,
+    IGNORED,
     INVALID_DOCUMENT,
     MACHINE,
+    NOT_GIVEN,
+    WITHOUT_A_NUMBER,
     Origin,
     PlacementRule,
     Vdu,
@@ -34,10 +38,11 @@ VNFD = "vnfd"
 
 
 class ParsedVnf(Struct, frozen=True):
-    """VNF, and the findings of all documents."""
+    """VNF, and the findings and unread facts of all documents."""
 
     vnf: Vnf
     findings: tuple[Problem, ...]
+    unread: tuple[UnreadFact, ...] = ()
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
@@ -70,7 +75,36 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
             "fleet_hub_manifest."
         )
         findings.append(build_problem(name, TextPosition(1, 1), INVALID_DOCUMENT, detail))
-    return ParsedVnf(vnf, tuple(findings))
+    unread = _select_unread_facts(vnf, notes.values())
+    # These warnings say the same.
+    warned = {
+        (problem.file, problem.line)
+        for problem in findings
+        if problem.id in (NOT_GIVEN, WITHOUT_A_NUMBER)
+    }
+    findings += [
+        build_problem(
+            fact.file, TextPosition(fact.line, 1), IGNORED, fact.describe(), Severity.WARNING
+        )
+        for fact in unread
+        if (fact.file, fact.line) not in warned
+    ]
+    return ParsedVnf(vnf, tuple(findings), unread)
+
+
+def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[UnreadFact, ...]:
+    """Return the unread facts of all documents that may change a VM.
+
+    A fact of a VDU that the VNF does not have is one of the whole VNF. The order of servers changes
+    nothing if there is one kind of them.
+    """
+    names = {vdu.name for vdu in vnf.vdus}
+    facts = chain.from_iterable(document_notes.unread for document_notes in notes)
+    return tuple(
+        fact if fact.pool in names else replace(fact, pool="")
+        for fact in facts
+        if fact.may_change is not Influence.ORDER or len(names) > 1
+    )
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:

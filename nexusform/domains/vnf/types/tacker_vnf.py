@@ -320,7 +320,8 @@ def compute_demand(
     """
     if not has_known_documents(attributes):
         return None, []
-    vnf = read_documents(attributes).vnf
+    reading = read_documents(attributes)
+    vnf = reading.vnf
     name = str(attributes["name"])
     blocks = get_mapping(attributes, "vdu")
     levels = compute_target_levels(attributes)
@@ -368,7 +369,12 @@ def compute_demand(
         return None, problems
     site_id = str(attributes["site_id"])
     return VmDemand(
-        site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED
+        site_id,
+        f"vnf:{build_id(attributes)}",
+        name,
+        tuple(pools),
+        provenance=DECIDED,
+        unread=reading.unread,
     ), problems
 
 

@@ -1,0 +1,101 @@
+"""Facts of foreign documents that nexusform does not read, and the closed lists of their fields.
+
+A reader has a list of fields per kind of object. A field is read, or known to have no influence on
+placement, or unread. A present unread field is a fact: it may change the answer, so nothing that
+depends on it is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.phrases import enclose
+
+
+class Influence(StrEnum):
+    """Influence of an unread fact: what it may change."""
+
+    PLACEMENT = "placement"
+    CAPACITY = "capacity"
+    EXISTENCE = "existence"
+    ORDER = "order"
+
+
+class UnreadFact(Struct, frozen=True):
+    """Fact of a foreign document that nexusform does not read.
+
+    `subject` is a kind and a name, such as `server a`. `reason` is a clause on why it is not read,
+    "" for an unread field. `line` 0 is the file as a whole. Planning sets `address` to the resource
+    with the document, `site_id` to its site, and `pool` to the pool of the subject ("": all VMs of
+    the resource, or all of the site without an address).
+    """
+
+    subject: str
+    field: str
+    file: str
+    line: int
+    may_change: Influence = Influence.PLACEMENT
+    reason: str = ""
+    address: str = ""
+    site_id: str = ""
+    pool: str = ""
+
+    @property
+    def position(self) -> str:
+        """Position as text: `base_hot:14`."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def consequence(self) -> str:
+        """Clause on the consequence for the subject."""
+        return CONSEQUENCES[self.may_change]
+
+    def describe(self) -> str:
+        """Return the fact as a sentence with its consequence."""
+        reason = enclose(" (", self.reason, ")")
+        return f"{self.field} of {self.subject} is not read{reason}: {self.consequence}."
+
+
+CONSEQUENCES: Final[Mapping[Influence, str]] = {
+    Influence.PLACEMENT: "hosts are uncertain",
+    Influence.CAPACITY: "capacity is uncertain",
+    Influence.EXISTENCE: "the number of VMs is uncertain",
+    Influence.ORDER: "the order of placement is uncertain",
+}
+
+
+class FieldList(Struct, frozen=True):
+    """Closed list of the fields of one kind of foreign object.
+
+    `read` are the fields with a reader. `without_influence` maps a field to the reason why it does
+    not influence placement. Every other field is unread. `influences` are those of unread fields
+    that change something other than the placement.
+    """
+
+    read: frozenset[str]
+    without_influence: Mapping[str, str] = field(default_factory=dict)
+    influences: Mapping[str, Influence] = field(default_factory=dict)
+
+    def list_unread(self, names: Mapping[str, object]) -> Iterator[tuple[str, Influence]]:
+        """List the unread fields of an object, with what they may change."""
+        for name in names:
+            if name not in self.read and name not in self.without_influence:
+                yield name, self.influences.get(name, Influence.PLACEMENT)
+
+
+def build_field_list(
+    read: str, without_influence: Mapping[str, str], influences: Mapping[Influence, str] = {}
+) -> FieldList:
+    """Build a list from texts of names, separated by blanks.
+
+    `without_influence` maps a reason to names, `influences` an influence to names.
+    """
+    return FieldList(
+        frozenset(read.split()),
+        {name: reason for reason, names in without_influence.items() for name in names.split()},
+        {name: influence for influence, names in influences.items() for name in names.split()},
+    )

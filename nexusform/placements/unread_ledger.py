@@ -1,0 +1,123 @@
+"""Ledger of unread facts: the only place that decides certainty from missing data.
+
+Documents and exports have facts that nexusform does not read. Certainty, capacity, guard rails and
+checks by real programs ask the ledger of a plan about them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
+from nexusform.diagnostics.phrases import format_count, group_by, join_texts, select_word_form
+from nexusform.documents.unread_facts import Influence, UnreadFact
+
+_MAX_FIELDS: Final = 2
+
+
+class PlacedPool(Struct, frozen=True):
+    """Pool with VMs placed by a plan; `is_decided`: nexusform decides their machines."""
+
+    site_id: str
+    address: str
+    pool: str
+    is_decided: bool
+
+
+class UnreadLedger(Struct, frozen=True):
+    """Unread facts of a plan, and the sites with an uncertain VM that the platform places.
+
+    The other VMs placed there depend on its host, so theirs are uncertain, too.
+    `lacks_capacity_data`: a finding says that a source lacks VMs.
+    """
+
+    facts: tuple[UnreadFact, ...] = ()
+    uncertain_sites: frozenset[str] = frozenset()
+    lacks_capacity_data: bool = False
+
+    def has_certain_hosts(self, pool: PlacedPool) -> bool:
+        """Return whether no unread fact may change the hosts of a pool's VMs."""
+        if not pool.is_decided and pool.site_id in self.uncertain_sites:
+            return False
+        return next(_select_facts_of_pool(self.facts, pool), None) is None
+
+    @property
+    def has_unknown_capacity(self) -> bool:
+        """Whether missing data may change the spare capacity of some site."""
+        influences = (Influence.CAPACITY, Influence.EXISTENCE)
+        return self.lacks_capacity_data or any(fact.may_change in influences for fact in self.facts)
+
+    def describe(self) -> str:
+        """Return the unread facts as the end of a sentence, "" without any.
+
+        `availability_zone of 2 servers (hot.yaml:14); their hosts are uncertain`.
+        """
+        if not self.facts:
+            return ""
+        groups = list(group_by(self.facts, lambda fact: fact.field).values())
+        texts = [_describe_group(group) for group in groups[:_MAX_FIELDS]]
+        rest = len(groups) - _MAX_FIELDS
+        if rest > 0:
+            texts.append(format_count(rest, "more field"))
+        consequences = dict.fromkeys(fact.may_change for fact in self.facts)
+        is_single = len(self.facts) == 1
+        clauses = [_CLAUSES[influence][is_single] for influence in consequences]
+        return f"{join_texts(texts)}; {' and '.join(clauses)}"
+
+
+def _select_facts_of_pool(facts: Iterable[UnreadFact], pool: PlacedPool) -> Iterator[UnreadFact]:
+    """Yield the facts that may change the hosts of a pool's VMs."""
+    for fact in facts:
+        is_about_pool = (
+            fact.site_id == pool.site_id
+            and fact.address in ("", pool.address)
+            and fact.pool in ("", pool.pool)
+        )
+        # The order matters only to a platform that places one VM after another.
+        is_relevant = fact.may_change is not Influence.CAPACITY and not (
+            fact.may_change is Influence.ORDER and pool.is_decided
+        )
+        if is_about_pool and is_relevant:
+            yield fact
+
+
+def hides_capacity(diagnostic_id: str) -> bool:
+    """Return whether a finding is about missing data that counts as free capacity."""
+    return diagnostic_id in UNKNOWN_CAPACITY_IDS
+
+
+def build_ledger(
+    facts: Iterable[UnreadFact], pools: Iterable[PlacedPool], diagnostic_ids: Iterable[str] = ()
+) -> UnreadLedger:
+    """Build the ledger of a plan from its unread facts, its pools with placed VMs, and findings."""
+    known_facts = tuple(dict.fromkeys(facts))
+    uncertain_sites = frozenset(
+        pool.site_id
+        for pool in pools
+        if not pool.is_decided and any(_select_facts_of_pool(known_facts, pool))
+    )
+    return UnreadLedger(
+        known_facts, uncertain_sites, lacks_capacity_data=any(map(hides_capacity, diagnostic_ids))
+    )
+
+
+# What is uncertain, of several subjects and of one.
+_CLAUSES: Final = {
+    Influence.PLACEMENT: ("their hosts are uncertain", "its host is uncertain"),
+    Influence.CAPACITY: ("the capacity is uncertain", "the capacity is uncertain"),
+    Influence.EXISTENCE: ("the number of VMs is uncertain", "the number of VMs is uncertain"),
+    Influence.ORDER: ("the order of VMs is uncertain", "the order of VMs is uncertain"),
+}
+
+
+def _describe_group(facts: list[UnreadFact]) -> str:
+    """Return `availability_zone of 2 servers (base_hot:14)` for the facts of one field."""
+    first = facts[0]
+    subjects = dict.fromkeys((fact.address, fact.subject) for fact in facts)
+    position = f" ({first.position})" if first.position else ""
+    if len(subjects) == 1:
+        return f"{first.field} of {first.subject}{position}"
+    nouns = {fact.subject.rpartition(" ")[0] for fact in facts}
+    noun = nouns.pop() if len(nouns) == 1 else "object"
+    return f"{first.field} of {len(subjects):,} {select_word_form(len(subjects), noun)}{position}"

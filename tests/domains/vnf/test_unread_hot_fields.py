@@ -1,0 +1,251 @@
+"""Tests of unread facts of HOT files: what was not read is never certain."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.vnf.importers import hot_fields
+from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+
+EXPORT = Path(__file__).parents[3] / "examples" / "every-type" / "documents" / "openstack"
+OPENSTACK = """
+data "openstack_inventory" "o" { directory = "export" }
+resource "openstack_site" "o" { inventory = data.openstack_inventory.o }
+resource "tacker_vnf" "v" {
+  site_id  = openstack_site.o.id
+  base_hot = file("base.yaml")
+}
+"""
+NEXUS = """
+resource "nexus_site" "o" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.o.id
+  name          = "rack1"
+  machine_count = 4
+}
+resource "tacker_vnf" "v" {
+  site_id  = nexus_site.o.id
+  base_hot = file("base.yaml")
+  vdu "a" {
+    vcpus      = 2
+    memory_gib = 4
+  }
+}
+"""
+HOT = """heat_template_version: 2018-08-31
+RESOURCES
+  a:
+    type: OS::Nova::Server
+    properties:
+      flavor: worker.large
+      PROPERTY
+"""
+
+
+@pytest.fixture(autouse=True)
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXPORT, "export")
+    (tmp_path / "main.nf.hcl").write_text(OPENSTACK)
+    return tmp_path
+
+
+def write_hot(prop: str = "name: a", resources: str = "resources:") -> None:
+    text = HOT.replace("PROPERTY", prop).replace("RESOURCES", resources)
+    Path("base.yaml").write_text(text)
+
+
+def plan(capfd: pytest.CaptureFixture[str], *options: str) -> tuple[dict[str, Any], str]:
+    """Return the plan as JSON and as text."""
+    assert run_command_line(["plan", "-out=p.nfplan", *options]) == 0
+    text = " ".join(capfd.readouterr().out.split())
+    assert run_command_line(["show", "-json", "p.nfplan"]) == 0
+    return json.loads(capfd.readouterr().out), text
+
+
+def test_server_with_read_fields_only_is_certain(capfd: pytest.CaptureFixture[str]) -> None:
+    write_hot()
+    document, text = plan(capfd)
+    assert "unread" not in document
+    assert "Not read" not in text
+    assert document["placement_changes"][0]["certainty"] is not None
+
+
+def test_new_field_of_a_server_is_unread_with_its_position(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    write_hot("host_of_the_future: c1")
+    document, text = plan(capfd)
+    assert document["unread"] == [
+        {
+            "subject": "server a",
+            "field": "host_of_the_future",
+            "file": "base_hot",
+            "line": 7,
+            "may_change": "placement",
+            "address": "tacker_vnf.v",
+        }
+    ]
+    assert "Not read: host_of_the_future of server a (base_hot:7); its host is uncertain" in text
+    assert "machines too" not in text
+    assert document["placement_changes"][0]["certainty"] is None
+    assert document["decision"]["confidence"]["exact_rack_counts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("resource", "field", "influence"),
+    [
+        ("{type: OS::Senlin::Cluster}", "type", "existence"),
+        ("{type: OS::Nova::HostAggregate}", "type", "placement"),
+        ("{type: OS::Future::Thing}", "type", "existence"),
+        (
+            (
+                "{type: OS::Heat::ResourceGroup, properties: {count: {get_param: n}, resource_def: "
+                "{type: OS::Nova::Server, properties: {flavor: worker.large}}}}"
+            ),
+            "count",
+            "existence",
+        ),
+        ("{type: OS::Neutron::Port, properties: {qos_policy: q}}", "qos_policy", "placement"),
+    ],
+)
+def test_unread_resources(
+    resource: str, field: str, influence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_hot(resources=f"resources:\n  other: {resource}")
+    document, _ = plan(capfd)
+    assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [
+        (field, influence)
+    ]
+    assert all(row["certainty"] is None for row in document["placement_changes"])
+
+
+def test_unknown_template_version_is_unread(capfd: pytest.CaptureFixture[str]) -> None:
+    write_hot()
+    path = Path("base.yaml")
+    path.write_text(path.read_text().replace("2018-08-31", "2031-01-01"))
+    document, _ = plan(capfd)
+    assert document["unread"][0]["field"] == "heat_template_version"
+    assert document["unread"][0]["line"] == 1
+
+
+@pytest.mark.parametrize("configuration", [OPENSTACK, NEXUS])
+def test_guard_rails_count_unread_facts(
+    configuration: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("main.nf.hcl").write_text(configuration)
+    write_hot()
+    assert run_command_line(["plan", "-fail-on=certainty:0.1", "-samples=20"]) == 0
+    capfd.readouterr()
+    write_hot("availability_zone_hint: z")
+    assert run_command_line(["plan", "-fail-on=certainty:0.1", "-samples=20"]) == 1
+    text = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert "not read: availability_zone_hint of server a (base_hot:7)" in text
+
+
+def test_guard_rail_of_capacity_needs_the_number_of_vms(capfd: pytest.CaptureFixture[str]) -> None:
+    write_hot(resources="resources:\n  other: {type: OS::Senlin::Cluster}")
+    assert run_command_line(["plan", "-fail-on=capacity:0"]) == 1
+    text = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert "a fact is not read: type of resource other (base_hot:3)" in text
+
+
+def test_no_changes_is_said_of_what_was_read_only(capfd: pytest.CaptureFixture[str]) -> None:
+    write_hot(resources="resources:\n  other: {type: OS::Senlin::Cluster}")
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    _, text = plan(capfd)
+    assert "Your infrastructure matches the configuration" not in text
+    assert "type of resource other is not read" in text
+
+
+def test_false_condition_creates_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    resources = """parameters:
+  ha: { type: boolean, default: false }
+conditions:
+  is_ha: { equals: [ { get_param: ha }, true ] }
+  is_single: { not: is_ha }
+resources:
+  group:
+    type: OS::Nova::ServerGroup
+    condition: is_ha
+    properties: { policies: [ anti-affinity ] }
+  b:
+    type: OS::Nova::Server
+    condition: { and: [ is_ha, true ] }
+    properties: { flavor: worker.large }
+  c:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: { if: [ is_single, 1, 3 ] }
+      resource_def: { type: OS::Nova::Server, properties: { flavor: worker.large } }"""
+    write_hot("scheduler_hints: { group: { get_resource: group } }", resources)
+    document, _ = plan(capfd)
+    assert {row["object"] for row in document["placement_changes"]} == {"v-a-0", "v-c-0"}
+    assert "unread" not in document
+
+
+def test_unknown_condition_is_unread(capfd: pytest.CaptureFixture[str]) -> None:
+    resources = """parameters:
+  ha: { type: boolean }
+conditions:
+  is_ha: { get_param: ha }
+resources:
+  b:
+    type: OS::Nova::Server
+    condition: is_ha
+    properties: { flavor: worker.large }"""
+    write_hot(resources=resources)
+    document, _ = plan(capfd)
+    assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [
+        ("condition", "existence")
+    ]
+
+
+def test_existing_server_is_not_created(capfd: pytest.CaptureFixture[str]) -> None:
+    resources = """resources:
+  b:
+    type: OS::Nova::Server
+    external_id: da5b940a-14ff-4884-8e95-5cf6a3a1028f"""
+    write_hot(resources=resources)
+    document, _ = plan(capfd)
+    assert [row["object"] for row in document["placement_changes"]] == ["v-a-0"]
+
+
+def test_every_field_of_heat_is_in_a_list_or_unread() -> None:
+    """A property that is new in Heat is unread, because no list has it."""
+    schema = hot_fields.read_heat_schema()
+    for kind, fields in hot_fields.PROPERTIES.items():
+        known = set(schema["properties"][kind])
+        own_words = {"size", "resource", "resource_def", "scheduler_hints", "policy"}
+        own_words |= {"flavor", "image"}
+        # A name in a list is one of Heat, or a misplaced one that is read as intended.
+        assert {*fields.read, *fields.without_influence} - known <= own_words, kind
+    types = set(schema["types"])
+    assert hot_fields.TYPES_WITHOUT_INFLUENCE.keys() <= types
+    assert hot_fields.TYPE_INFLUENCES.keys() <= types
+
+
+def test_dropped_entry_of_a_list_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name that the lists know stands for a fact: without it, the fact is unread."""
+    fields = hot_fields.PROPERTIES["OS::Nova::Server"]
+    for name in fields.read | fields.without_influence.keys():
+        hot = HOT.replace("RESOURCES", "resources:").replace("      flavor: worker.large\n", "")
+        sources = VnfSourceDocuments(base_hot=hot.replace("PROPERTY", f"{name}: x"))
+        assert name not in {fact.field for fact in read_vnf(sources).unread}
+        harmless = {k: v for k, v in fields.without_influence.items() if k != name}
+        shorter = replace(fields, read=fields.read - {name}, without_influence=harmless)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "nexusform.domains.vnf.importers.hot_servers.PROPERTIES",
+                {"OS::Nova::Server": shorter},
+            )
+            assert name in {fact.field for fact in read_vnf(sources).unread}
