@@ -18,7 +18,7 @@ class ExecutionOptions(Struct, frozen=True):
     `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining steps;
     `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
     a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
-    state.
+    state. `start_values` are those of the plan by address, in the providers' own formats.
     """
 
     parallelism: int = 10
@@ -27,6 +27,7 @@ class ExecutionOptions(Struct, frozen=True):
     waits_for_user: bool = False
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lineage: str = ""
+    start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 DEFAULT_OPTIONS: Final = ExecutionOptions()

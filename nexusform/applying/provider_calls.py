@@ -239,6 +239,7 @@ def call_provider(
         write_only=write_only,
         lineage=call.options.lineage,
         recorded_objects=call.recorded_objects,
+        start_values=call.options.start_values.get(str(call.change.address), {}),
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

@@ -351,7 +351,8 @@ class ChangeRequest(Struct, frozen=True):
     earlier try of this create failed, but its object exists. `is_sensitive`: no value of the object
     may be in a message. `write_only` are its write-only arguments. `lineage` is that of the state:
     with address and creation it is the owner mark of an object. `recorded_objects` are the objects
-    at the address in the state.
+    at the address in the state. `start_values` are those that the provider collected when the plan
+    was made (`StartValueProvider`), {} if the plan did not read its system.
     """
 
     key: ObjectKey
@@ -375,6 +376,7 @@ class ChangeRequest(Struct, frozen=True):
     write_only: Mapping[str, Any] = field(default_factory=dict)
     lineage: str = ""
     recorded_objects: tuple[Mapping[str, Any], ...] = ()
+    start_values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def planned_attributes(self) -> Mapping[str, Any]:

@@ -566,6 +566,8 @@ class Plan(Struct, frozen=True):
     `provider_titles` describe them. `missing_data` names facts outside of an export for changed
     objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no
     other error. `unread` are the facts of foreign documents that nexusform does not read.
+    `start_values` are what providers read for the changes, by address, in their own formats: apply
+    compares them before each write.
     """
 
     mode: Mode = Mode.NORMAL
@@ -621,6 +623,7 @@ class Plan(Struct, frozen=True):
     missing_data: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     unread: tuple[UnreadFact, ...] = ()
+    start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def ledger(self) -> UnreadLedger:

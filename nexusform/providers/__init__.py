@@ -12,7 +12,7 @@ PUBLIC = {
     ),
     "optional_provider_interfaces": (
         "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "
-        "WorkloadListingProvider"
+        "StartValueProvider WorkloadListingProvider"
     ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",

@@ -1,6 +1,6 @@
 """Optional interfaces of providers.
 
-Identities, lists of workloads, objects found by the arguments of their block.
+Identities, lists of workloads, start values, objects found by the arguments of their block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from nexusform.interfaces.plugins import ObjectKey
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey
 
 
 @runtime_checkable
@@ -39,6 +39,22 @@ class WorkloadListingProvider(Protocol):
         """Return (type, id) of each cluster and VM.
 
         Raises ProviderProblem.
+        """
+
+
+@runtime_checkable
+class StartValueProvider(Protocol):
+    """Provider that compares its system with the values that the plan was made on.
+
+    The plan file and the journal have these values. Each step gets those of its address
+    (`ChangeRequest.start_values`), also when it is resumed.
+    """
+
+    def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
+        """Return the values of each change as read for this plan, as plain data.
+
+        They may include values without an attribute, such as the creation time. Return one result
+        for each request, in the same order; {} for none. Raises ProviderProblem.
         """
 
 

@@ -23,7 +23,7 @@ _NOT_COMPARED: Final = frozenset(
             "variables",
             "prior_digest",
         ),
-        *("providers", "provider_titles", "since", "checks_by"),
+        *("providers", "provider_titles", "since", "checks_by", "start_values"),
     }
 )
 

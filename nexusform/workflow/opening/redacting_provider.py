@@ -22,6 +22,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.providers.optional_provider_interfaces import (
     IdentifiedProvider,
     IdentityComparison,
+    StartValueProvider,
     WorkloadListingProvider,
 )
 
@@ -117,6 +118,10 @@ class _RedactingWorkloadListingProvider(_RedactingProvider):
     list_workload_ids = _forward("list_workload_ids")
 
 
+class _RedactingStartValueProvider(_RedactingProvider):
+    collect_start_values = _forward("collect_start_values")
+
+
 class _RedactingIdentifiedProvider(_RedactingProvider):
     @property
     def has_fixed_identity(self) -> bool:
@@ -143,5 +148,6 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     PlanAwareProvider: _RedactingPlanAwareProvider,
     CaptureProvider: _RedactingCaptureProvider,
     WorkloadListingProvider: _RedactingWorkloadListingProvider,
+    StartValueProvider: _RedactingStartValueProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

@@ -219,7 +219,10 @@ def _execute_plan(
             provider.set_plan_responses(plan.basis.answers)
     types = run.project.registries.resource_types
     execution_options = replace(
-        options, write_only=write_only, lineage=recorder.get_state().lineage
+        options,
+        write_only=write_only,
+        lineage=recorder.get_state().lineage,
+        start_values=plan.start_values,
     )
     applied = execute_plan(
         plan,

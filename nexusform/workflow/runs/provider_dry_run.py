@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import (
@@ -32,13 +32,16 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.replanning.known_after_apply import WriteOnlyValues, evaluate_write_only
-from nexusform.plans.plan import Action, Change
+from nexusform.plans.plan import Action, Change, Plan, StepKind
+from nexusform.providers.optional_provider_interfaces import StartValueProvider
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
 
 _SENT_ACTIONS: Final = frozenset(
     {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST}
 )
+# Their provider is not called.
+_STEPS_WITHOUT_CALL: Final = frozenset({StepKind.FORGET, StepKind.GATE})
 # References to these are unknown while they have errors, and unknown values are not validated.
 _UNKNOWN_BLOCKS: Final = ("locals", "output", "check")
 # Another flag permits the change.
@@ -77,6 +80,45 @@ def validate_changes_at_providers(
             continue
         diagnostics += _build_diagnostics(changes, problems)
     return diagnostics
+
+
+def collect_start_values(
+    plan: Plan, providers: Mapping[str, Provider]
+) -> tuple[dict[str, Mapping[str, Any]], list[Diagnostic]]:
+    """Collect the values that the changes with steps start from, by address.
+
+    Also return an error for each provider that cannot read its system.
+    """
+    numbers = {step.change for step in plan.steps if step.kind not in _STEPS_WITHOUT_CALL}
+    changes = [plan.changes[number] for number in sorted(numbers)]
+    start_values: dict[str, Mapping[str, Any]] = {}
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        own_changes = [change for change in changes if change.provider == name]
+        if not own_changes or not isinstance(provider, StartValueProvider):
+            continue
+        requests = [_build_start_request(change) for change in own_changes]
+        try:
+            collected = provider.collect_start_values(requests)
+        except ProviderProblem as problem:
+            diagnostics.append(build_error("refresh-failed", str(problem)))
+            continue
+        for request, values in zip(requests, collected, strict=True):
+            if values:
+                # A deposed object and the current one have the same address.
+                start_values[request.address] = {**start_values.get(request.address, {}), **values}
+    return start_values, diagnostics
+
+
+def _build_start_request(change: Change) -> ChangeRequest:
+    """Build the request for the start values of a change, with both sides of a replacement."""
+    return ChangeRequest(
+        key=ObjectKey(change.address.type, change.id, change.creation),
+        address=str(change.address),
+        prior=change.before,
+        planned=change.after,
+        private_note=change.note,
+    )
 
 
 def build_skipped_checks_diagnostics(

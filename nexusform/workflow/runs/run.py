@@ -373,6 +373,12 @@ class Run(Struct):
             result = replace(
                 result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts)))
             )
+        if any(hasattr(provider, "collect_start_values") for provider in self.providers.values()):
+            from nexusform.workflow.runs.provider_dry_run import collect_start_values
+
+            start_values, start_diagnostics = collect_start_values(result.plan, self.providers)
+            result = replace(result, plan=replace(result.plan, start_values=start_values))
+            diagnostics += start_diagnostics
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:

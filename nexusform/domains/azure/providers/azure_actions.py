@@ -8,7 +8,7 @@ otherwise an operator does. A machine is cordoned while its block has `cordoned`
 uncordoned only by the change that removes both, if nexusform cordoned it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,12 +17,15 @@ from msgspec.structs import replace
 from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
-from nexusform.domains.azure.providers.azure_requests import (
-    VISIBILITY_TIMEOUT,
+from nexusform.domains.azure.providers.arm_changes import (
     ArmChange,
-    ArmClient,
     ArmOperation,
     ArmTarget,
+    StartValues,
+)
+from nexusform.domains.azure.providers.azure_requests import (
+    VISIBILITY_TIMEOUT,
+    ArmClient,
     AzureChangeFailed,
     RetryLater,
 )
@@ -34,6 +37,7 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_cordon_requests,
     find_machine_record,
 )
+from nexusform.domains.azure.providers.start_values import build_machine_start, build_record_key
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -44,7 +48,13 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner
-from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
+from nexusform.scheduling.machine_actions import (
+    ACTION_KINDS,
+    FAILED,
+    MACHINE_ACTION_TYPE,
+    SUCCEEDED,
+    record_result,
+)
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
 # By action: verb, body, and properties visible once it is done (None: its runs are compared).
@@ -57,28 +67,61 @@ _REQUESTS: Final[
     "Reimage": (ArmOperation.REIMAGE, {"safeguardMode": "All"}, None),
     "Replace": (ArmOperation.REPLACE, {"safeguardMode": "All"}, None),
 }
+# Properties of a machine that an action of the same plan may leave.
+_EFFECTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    ArmOperation.CORDON.value: {"cordonStatus": "Cordoned"},
+    ArmOperation.UNCORDON.value: {"cordonStatus": "Uncordoned"},
+    ArmOperation.POWER_OFF.value: {"powerState": "Off"},
+    ArmOperation.RESTART.value: {"powerState": "On"},
+    ArmOperation.REIMAGE.value: {"powerState": "On"},
+    ArmOperation.REPLACE.value: {"powerState": "On"},
+}
 # marker if Azure shows no earlier run.
 _NO_RUN: Final = "-"
 _STATUS: Final = "cordonStatus"
 _CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})
 
 
-def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
+def build_action_change(
+    planned: Mapping[str, Any], arm_id: str, start_values: Mapping[str, Any]
+) -> ArmChange:
     """Build the request of a machine action.
 
-    Its body has default fields and those of the azure block.
+    Its body has default fields and those of the azure block. `start_values` are those of the plan.
     """
     action = str(planned["action"])
     verb, default_body, expected = _REQUESTS[action]
     block_body = get_mapping(planned, "azure", "body")
+    target = ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],))
     return ArmChange(
         verb=verb,
-        target=ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
+        target=target,
         # None: the action takes no body.
         body=None if default_body is None else {**default_body, **block_body},
         expected=expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
+        start=_build_start(target, verb, start_values),
     )
+
+
+def _build_start(
+    target: ArmTarget, verb: ArmOperation, start_values: Mapping[str, Any]
+) -> StartValues:
+    record = get_mapping(start_values, build_record_key(target.kind, target.names))
+    return build_machine_start(record, verb.value, _EFFECTS)
+
+
+def list_machine_actions(request: ChangeRequest) -> Iterator[tuple[str, str]]:
+    """Yield the machine id and the verb of each action on a machine that a request needs."""
+    if request.key.type == MACHINE_ACTION_TYPE:
+        verb, _, _ = _REQUESTS[str(request.planned_attributes["action"])]
+        yield str(request.planned_attributes["machine_id"]), verb.value
+        return
+    for cordon_request in find_cordon_requests(request):
+        if cordon_request.action is not CordonAction.KEEP:
+            is_uncordon = cordon_request.action is CordonAction.UNCORDON
+            verb = ArmOperation.UNCORDON if is_uncordon else ArmOperation.CORDON
+            yield cordon_request.id, verb.value
 
 
 def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
@@ -153,6 +196,7 @@ class MachineActionClient(ArmClient):
             body = self.get_body(change.target)
             if body is None:
                 raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
+            self.check_start_values(change, body, step, was_sent=was_sent)
             run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
@@ -217,17 +261,28 @@ class MachineActionClient(ArmClient):
             self.wait(step, f"{name} is in progress")
 
 
-def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
+def build_cordon_change(
+    request: CordonRequest, arm_id: str, start_values: Mapping[str, Any]
+) -> ArmChange:
     """Build the request that cordons or uncordons a machine.
 
-    Its VMs keep running: clusters drain their own nodes.
+    Its VMs keep running: clusters drain their own nodes. `start_values` are those of the plan.
     """
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
-        return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
+        return ArmChange(
+            ArmOperation.UNCORDON,
+            target,
+            expected={_STATUS: UNCORDONED},
+            start=_build_start(target, ArmOperation.UNCORDON, start_values),
+        )
     # An evacuation (EMPTY) is a cordon in Azure, too.
     return ArmChange(
-        ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS}
+        ArmOperation.CORDON,
+        target,
+        body={"evacuate": "False"},
+        expected={_STATUS: CORDONED_STATUS},
+        start=_build_start(target, ArmOperation.CORDON, start_values),
     )
 
 

@@ -21,7 +21,13 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     read_opaque_body,
     select_members,
 )
-from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation, ArmTarget
+from nexusform.domains.azure.providers.start_values import (
+    build_deletion_start,
+    build_record_key,
+    build_repeated_creation_start,
+    build_update_start,
+)
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.quantity import compute_amount_of_total
@@ -63,6 +69,41 @@ class SiteContext(Struct, frozen=True):
 
 
 def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
+    """Build the changes of a step, each with the values that it starts from.
+
+    Raises ProviderProblem for a change that Azure does not support.
+    """
+    return [_add_start_values(change, request) for change in _build_changes(request, context)]
+
+
+def _add_start_values(change: ArmChange, request: ChangeRequest) -> ArmChange:
+    """Return a change with the values that it starts from."""
+    target = change.target
+    records = request.start_values
+    prior = find_prior_arguments(change, request)
+    if change.verb is ArmOperation.DELETE:
+        return replace(change, start=build_deletion_start(target, prior, records))
+    if change.verb is ArmOperation.UPDATE:
+        record = get_mapping(records, build_record_key(target.kind, target.names))
+        return replace(change, start=build_update_start(change, prior, record))
+    # Any other creation is only sent if the object does not exist.
+    if change.is_retry:
+        return replace(change, start=build_repeated_creation_start(change))
+    return change
+
+
+def find_prior_arguments(change: ArmChange, request: ChangeRequest) -> Values:
+    """Return the arguments of a changed resource before the step; {} for a new one.
+
+    A pool in the block of a cluster has its own arguments.
+    """
+    prior = request.prior_attributes
+    if request.key.type == CLUSTER and change.target.kind == _RESOURCE_KINDS[POOL]:
+        return get_mapping(prior, "agent_pool", change.target.names[-1])
+    return prior
+
+
+def _build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChange]:
     """Build the changes of a step.
 
     Raises ProviderProblem for a change that Azure does not support.
@@ -186,7 +227,7 @@ def _build_capacity_releasing_changes(
 
     Deletions, and updates reduced to their lower counts.
     """
-    for change in build_azure_changes(
+    for change in _build_changes(
         replace(request, planned=request.final_attributes, is_release=False), context
     ):
         if change.verb is ArmOperation.DELETE:
@@ -359,14 +400,19 @@ def _build_update(
     if recorded:
         _reject_unpatchable_azure_block_changes(target, block_changes)
     block_changes = _select_updatable_members(target, block_changes)
-    old_tags = get_mapping(recorded, "tags")
-    tags = get_mapping(requested, "tags")
-    if old_tags != tags:
-        # A PATCH replaces all tags.
-        block_changes["tags"] = dict(tags)
-    if expected or block_changes:
+    old_tags = _index_tags(recorded)
+    tags = _index_tags(requested)
+    # The request adds the tags that stay.
+    block_changes.pop("tags", None)
+    changed_tags = {
+        name: value
+        for key, (name, value) in tags.items()
+        if key not in old_tags or old_tags[key][1] != value
+    }
+    block_changes |= omit_empty({"tags": changed_tags})
+    removed_tags = frozenset(name for key, (name, _) in old_tags.items() if key not in tags)
+    if expected or block_changes or removed_tags:
         body = merge_bodies(block_changes, {"properties": expected}) if expected else block_changes
-        removed_tags = frozenset(omit_members(old_tags, tags))
         yield ArmChange(
             ArmOperation.UPDATE,
             target,
@@ -375,6 +421,11 @@ def _build_update(
             removed_tags=removed_tags,
             reduction=reduction,
         )
+
+
+def _index_tags(body: Values) -> dict[str, tuple[str, Any]]:
+    """Return name and value of the tags in a body, by name in lower case: Azure ignores case."""
+    return {name.casefold(): (name, value) for name, value in get_mapping(body, "tags").items()}
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:

@@ -15,20 +15,23 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.azure_request_bodies import (
-    has_requested_values,
-    select_members,
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
+from nexusform.domains.azure.providers.arm_changes import (
+    ACTION_VERBS,
+    MAX_SECONDS,
+    ArmChange,
+    ArmOperation,
+    ArmTarget,
+)
+from nexusform.domains.azure.providers.start_values import (
+    POOL_COUNTS,
+    find_result_difference,
+    find_start_difference,
+    has_target_values,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text
 
-_TYPES: Final = {
-    "kubernetes_clusters": ("kubernetesClusters",),
-    "agent_pools": ("kubernetesClusters", "agentPools"),
-    "virtual_machines": ("virtualMachines",),
-    "bare_metal_machines": ("bareMetalMachines",),
-    "racks": ("racks",),
-}
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 FAILED_STATES: Final = frozenset({"Failed", "Canceled"})
 # code for an operation reported as done with missing nodes.
@@ -61,53 +64,10 @@ _PERMANENT_CONFLICTS: Final = frozenset(
 VISIBILITY_TIMEOUT: Final = 300.0
 # reads of a differing resource before it counts as final.
 MAX_READS: Final = 3
-# seconds of one operation, or of waiting for other operations.
-_MAX_SECONDS: Final = 12 * 3600.0
 # seconds between checks for a stop request.
 _STOP_CHECK_SECONDS: Final = 1.0
 
 
-class ArmTarget(Struct, frozen=True):
-    """Resource: operation group of the SDK, resource group and names."""
-
-    kind: str
-    group: str
-    names: tuple[str, ...]
-
-    def build_path(self, subscription_id: str) -> str:
-        """Return the ARM id."""
-        parts = "/".join(
-            f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True)
-        )
-        group_id = f"/subscriptions/{subscription_id}/resourceGroups/{self.group}"
-        return f"{group_id}/providers/Microsoft.NetworkCloud/{parts}"
-
-    @property
-    def title(self) -> str:
-        """Names joined for messages."""
-        return "/".join(self.names)
-
-
-class ArmOperation(StrEnum):
-    """Operation on a resource, as named by the SDK."""
-
-    CREATE = "create_or_update"
-    UPDATE = "update"
-    DELETE = "delete"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    POWER_OFF = "power_off"
-    RESTART = "restart"
-    REIMAGE = "reimage"
-    REPLACE = "replace"
-
-
-# they do not change the version of the resource
-_ACTION_VERBS: Final = frozenset(ArmOperation) - {
-    ArmOperation.CREATE,
-    ArmOperation.UPDATE,
-    ArmOperation.DELETE,
-}
 # others as in their name.
 _INFINITIVES: Final = {ArmOperation.CREATE: "make", ArmOperation.UPDATE: "change"}
 _PARTICIPLES: Final = {
@@ -118,51 +78,6 @@ _PARTICIPLES: Final = {
     ArmOperation.UNCORDON: "uncordoned",
     ArmOperation.POWER_OFF: "powered off",
 }
-
-
-class ArmChange(Struct, frozen=True):
-    """One change.
-
-    `body` is sent; `expected` is the part of its properties visible once done. `skip_if`: a
-    deletion is skipped if the resource already has these properties. `reduction`: the part of its
-    properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured.
-    `is_retry`: it failed before, so it is sent even if visible. `marker`: newest earlier run of an
-    action. `time_limit` in seconds.
-    """
-
-    verb: ArmOperation
-    target: ArmTarget
-    body: Mapping[str, Any] | None = None
-    expected: Mapping[str, Any] | None = None
-    skip_if: Mapping[str, Any] | None = None
-    reduction: Mapping[str, Any] | None = None
-    removed_tags: frozenset[str] = frozenset()
-    is_retry: bool = False
-    marker: str = ""
-    time_limit: float = _MAX_SECONDS
-
-    @property
-    def operation_name(self) -> str:
-        """Verb and marker, as recorded for a resumed step.
-
-        Start of the newest earlier run of an action.
-        """
-        return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
-
-    def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return the body to send.
-
-        A PATCH replaces all tags: send observed ones of Azure Policy and others, too.
-        """
-        body = get_mapping(self.body)
-        if self.verb is not ArmOperation.UPDATE or "tags" not in body:
-            return self.body
-        own_names = {name.casefold() for name in (*body["tags"], *self.removed_tags)}
-        observed_tags = get_mapping(observed, "tags").items()
-        foreign_tags = {
-            name: value for name, value in observed_tags if name.casefold() not in own_names
-        }
-        return {**body, "tags": {**foreign_tags, **body["tags"]}}
 
 
 class PollTiming(Struct, frozen=True):
@@ -296,7 +211,7 @@ class ArmClient:
         A change that needs no record is returned as it is.
         """
         change = failure.change
-        if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
+        if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in ACTION_VERBS:
             # A failed creation is tainted; the object itself shows a failed deletion or action.
             return failure
         path = change.target.build_path(self._subscription)
@@ -356,7 +271,7 @@ class ArmClient:
         Return without a request if it is done already. `was_sent`: an earlier request possibly
         reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
         """
-        is_overdue = self.start_deadline(_MAX_SECONDS)
+        is_overdue = self.start_deadline(MAX_SECONDS)
         is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
@@ -377,6 +292,7 @@ class ArmClient:
                 self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 # Azure accepts no other change meanwhile.
                 continue
+            self.check_start_values(change, observed, step, was_sent=was_sent)
             try:
                 url = self.send_change(change, observed, step)
             except RetryLater as retry:
@@ -391,9 +307,46 @@ class ArmClient:
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
             # An action may leave the etag of its resource unchanged, so an equal etag proves
             # nothing.
-            etag_before = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
+            etag_before = "" if change.verb in ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
+
+    def check_start_values(
+        self,
+        change: ArmChange,
+        observed: Mapping[str, Any] | None,
+        step: ChangeRequest,
+        *,
+        was_sent: bool,
+    ) -> None:
+        """Raise ProviderProblem if a resource has other values than the plan started from.
+
+        `observed` is its current body, None if absent. A cluster is deleted with its pools, so they
+        are compared, too.
+        """
+        if observed is None:
+            # An absent resource has no values to overwrite.
+            return
+        is_cluster = change.target.kind == "kubernetes_clusters"
+        if change.verb is ArmOperation.DELETE and is_cluster:
+            observed = {**observed, POOL_COUNTS: self._read_pool_counts(change.target)}
+        difference = find_start_difference(
+            change, observed, was_sent=was_sent, is_sensitive=step.is_sensitive
+        )
+        if difference:
+            raise ProviderProblem(difference)
+
+    def _read_pool_counts(self, cluster: ArmTarget) -> dict[str, Any]:
+        """Read the node counts of a cluster's pools, by name in lower case.
+
+        Raises AzureError.
+        """
+        pools = self._client.agent_pools.list_by_kubernetes_cluster(cluster.group, *cluster.names)
+        counts = {}
+        for pool in pools:
+            body = pool.as_dict()
+            counts[str(body.get("name")).casefold()] = get_mapping(body, "properties").get("count")
+        return counts
 
     def _wait_until_visible(
         self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
@@ -429,7 +382,12 @@ class ArmClient:
             has_timed_out = is_final and is_overdue()
             has_enough_reads = succeeded and final_reads >= MAX_READS
             if change.verb is ArmOperation.UPDATE and (has_timed_out or has_enough_reads):
-                # The caller reports differing values.
+                difference = find_result_difference(
+                    change, get_mapping(observed), is_sensitive=step.is_sensitive
+                )
+                if difference:
+                    raise ProviderProblem(difference)
+                # The caller reports other values of arguments.
                 return
             if has_timed_out:
                 message = (
@@ -608,7 +566,7 @@ def _build_condition(change: ArmChange, observed: Mapping[str, Any] | None) -> d
 
     if change.verb is ArmOperation.CREATE and observed is None:
         return {"match_condition": MatchConditions.IfMissing}
-    etag = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
+    etag = "" if change.verb in ACTION_VERBS else get_text(observed, "etag")
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
 
 
@@ -650,10 +608,8 @@ def _determine_progress(
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    is_action = change.verb in _ACTION_VERBS
-    # The body of an action is no part of the machine.
-    compares_expected_only = was_sent or is_action
-    if not _is_change_visible(change, observed, compares_expected_only=compares_expected_only):
+    is_action = change.verb in ACTION_VERBS
+    if not _is_change_visible(change, observed, was_sent=was_sent):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         # It failed before, although its values are visible.
@@ -667,23 +623,21 @@ def _determine_progress(
     return _ChangeStatus.DONE
 
 
-def _is_change_visible(
-    change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool
-) -> bool:
+def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:
     """Return True if a resource has the values of a change.
 
-    Its whole body, or with `compares_expected_only` only its `expected` properties and tags. Azure
-    returns no secrets such as keys, so a sent body cannot be compared as a whole.
+    Of an update all that it sends, of an action its `expected` properties. Azure returns no secrets
+    such as passwords, so with `was_sent` these are not compared.
     """
-    if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
-        # A tag to remove is still there.
-        return False
     if change.verb is ArmOperation.CREATE:
         # Its existence suffices.
         return True
-    body = get_mapping(change.body)
-    visible_part = {"properties": get_mapping(change.expected), **select_members(body, ("tags",))}
-    return has_requested_values(observed, visible_part if compares_expected_only else body)
+    if change.verb in ACTION_VERBS:
+        # The body of an action is no part of the machine.
+        return has_requested_values(
+            get_mapping(observed, "properties"), get_mapping(change.expected)
+        )
+    return has_target_values(change, observed, was_sent=was_sent)
 
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:

@@ -19,29 +19,30 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation, ArmTarget
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
     build_action_change,
     build_cordon_change,
     build_cordon_result,
     is_cordon_only,
+    list_machine_actions,
     run_action,
 )
 from nexusform.domains.azure.providers.azure_changes import (
     CLUSTER,
+    PATCH_PROPERTIES,
     POOL,
     VM,
     SiteContext,
     build_azure_changes,
+    find_prior_arguments,
 )
 from nexusform.domains.azure.providers.azure_requests import (
     MAX_READS,
     NODES_MISSING,
     VISIBILITY_TIMEOUT,
-    ArmChange,
     ArmClient,
-    ArmOperation,
-    ArmTarget,
     AzureChangeFailed,
     build_failure_record,
     read_status_message,
@@ -55,7 +56,11 @@ from nexusform.domains.azure.providers.azure_subscription import (
     convert_azure_errors,
     verify_absence,
 )
-from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
+from nexusform.domains.azure.providers.change_progress import (
+    ChangeProgress,
+    determine_progress,
+    extract_names_from_id,
+)
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     RACK,
@@ -76,6 +81,12 @@ from nexusform.domains.azure.providers.observed_site import (
     ObservedSites,
     build_observed_object,
     find_missing_nodes,
+)
+from nexusform.domains.azure.providers.start_values import (
+    build_machine_record,
+    build_record_key,
+    build_start_record,
+    list_unshown_values,
 )
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -124,6 +135,8 @@ _AUTOMATIC_ACTIONS: Final = {
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
+# Operation groups of the SDK by type.
+_KINDS: Final = {CLUSTER: CLUSTERS, POOL: POOLS, VM: VMS}
 # fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
@@ -179,7 +192,9 @@ class AzureSiteProvider(ObservedSites):
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
             planned = request.planned_attributes
-            change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
+            change = build_action_change(
+                planned, self._find_machine_id(str(planned["machine_id"])), request.start_values
+            )
             try:
                 with convert_azure_errors():
                     return run_action(
@@ -265,6 +280,49 @@ class AzureSiteProvider(ObservedSites):
         ]
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
+    def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
+        """Return what was read of the resources of each change.
+
+        Of a cluster its pools are included: its deletion removes them. Raises ProviderProblem.
+        """
+        index = self._load_index()
+        bodies = {
+            normalize_id(str(body.get("id"))): body
+            for kind in (CLUSTERS, POOLS, VMS)
+            for body in self._subscription.documents.get(kind, ())
+        }
+        actions_by_machine: dict[str, set[str]] = {}
+        for request in requests:
+            for machine_id, action in self._list_machine_actions(request):
+                actions_by_machine.setdefault(machine_id, set()).add(action)
+        results: list[Mapping[str, Any]] = []
+        for request in requests:
+            records: dict[str, Any] = {}
+            key = request.key
+            own_ids = [(_KINDS.get(key.type, ""), index.managed.get((key.type, key.id), ""))]
+            if key.type == CLUSTER:
+                own_ids += [(POOLS, pool_id) for pool_id in index.pools_by_cluster.get(key.id, ())]
+            for kind, arm_id in own_ids:
+                if kind and normalize_id(arm_id) in bodies:
+                    body = bodies[normalize_id(arm_id)]
+                    record = build_start_record(body, PATCH_PROPERTIES[kind])
+                    records[build_record_key(kind, extract_names_from_id(arm_id))] = record
+            for machine_id, _ in self._list_machine_actions(request):
+                arm_id = index.hint_targets.get(machine_id, "")
+                if normalize_id(arm_id) in index.machines:
+                    record = build_machine_record(
+                        index.machines[normalize_id(arm_id)], actions_by_machine[machine_id]
+                    )
+                    records[build_record_key(MACHINES, extract_names_from_id(arm_id))] = record
+            results.append(records)
+        return results
+
+    def _list_machine_actions(self, request: ChangeRequest) -> list[tuple[str, str]]:
+        """List the machine id and the verb of each action of a request that apply sends."""
+        is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
+        is_sent = self._acts_on_machines and (is_action or request.key.type in _HARDWARE_TYPES)
+        return list(list_machine_actions(request)) if is_sent else []
+
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return (index of the request, problem) for unsupported changes and manual tasks.
 
@@ -289,6 +347,9 @@ class AzureSiteProvider(ObservedSites):
             except ProviderProblem as problem:
                 problems.append((number, Problem((), "unsupported-by-provider", str(problem))))
                 continue
+            problems += [
+                (number, warning) for warning in self._build_unshown_warnings(request, changes)
+            ]
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
@@ -303,6 +364,28 @@ class AzureSiteProvider(ObservedSites):
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
             problems.append((next(iter(recreated_nodes)), warning))
         return [*problems, *self._report_machines_to_cordon(requests)]
+
+    def _build_unshown_warnings(
+        self, request: ChangeRequest, changes: Sequence[ArmChange]
+    ) -> Iterator[Problem]:
+        """Yield a warning if changes replace values in Azure that the plan does not show."""
+        [records] = self.collect_start_values([request])
+        texts: list[str] = []
+        for change in changes:
+            if change.verb is ArmOperation.UPDATE:
+                record = get_mapping(
+                    records, build_record_key(change.target.kind, change.target.names)
+                )
+                prior = find_prior_arguments(change, request)
+                texts += list_unshown_values(
+                    change, prior, record, is_sensitive=request.is_sensitive
+                )
+        if texts:
+            detail = (
+                f"Azure has other values than the state: {format_first_items(texts, _MAX_NAMES)}. "
+                "The plan does not show these values. Check them before you apply."
+            )
+            yield Problem((), "unshown-azure-values", detail, Severity.WARNING)
 
     def _plan_changes(
         self, request: ChangeRequest, planned_vms: AbstractSet[str]
@@ -386,7 +469,9 @@ class AzureSiteProvider(ObservedSites):
             return observe_change(request)
         requests = list(find_cordon_requests(request))
         changes = [
-            build_cordon_change(cordon_request, self._find_machine_id(cordon_request.id))
+            build_cordon_change(
+                cordon_request, self._find_machine_id(cordon_request.id), request.start_values
+            )
             for cordon_request in requests
             if cordon_request.action is not CordonAction.KEEP
         ]
@@ -670,13 +755,15 @@ class AzureSiteProvider(ObservedSites):
 class _ArmIndex(Struct, frozen=True):
     """Index of the sites in Azure.
 
-    `managed`: ids of clusters, pools and VMs by type and nexusform id. `hint_targets`: ids of
-    targets of placement hints by nexusform id. `common_fields`: location and extended location by
-    site. `machines`: bodies by lower-case id.
+    `managed`: ids of clusters, pools and VMs by type and nexusform id. `pools_by_cluster`: ids of
+    pools by nexusform id of their cluster. `hint_targets`: ids of targets of placement hints by
+    nexusform id. `common_fields`: location and extended location by site. `machines`: bodies by
+    lower-case id.
     """
 
     machines: dict[str, dict[str, Any]]
     managed: dict[tuple[str, str], str] = field(default_factory=dict)
+    pools_by_cluster: dict[str, list[str]] = field(default_factory=dict)
     hint_targets: dict[str, str] = field(default_factory=dict)
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -690,6 +777,7 @@ class _ArmIndex(Struct, frozen=True):
         for cluster in inventory.clusters:
             cluster_id = f"{site.name}/{cluster.name}"
             self.managed[CLUSTER, cluster_id] = cluster.id
+            self.pools_by_cluster[cluster_id] = [pool.id for pool in cluster.pools]
             self.managed.update(
                 {(POOL, f"{cluster_id}/{pool.name}"): pool.id for pool in cluster.pools}
             )

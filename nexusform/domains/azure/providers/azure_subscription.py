@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items, format_installation
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
+from nexusform.domains.azure.providers.arm_changes import ArmTarget
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM
 from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_requests import (
     ArmClient,
-    ArmTarget,
     PollTiming,
     extract_first_line,
     read_provisioning_state,

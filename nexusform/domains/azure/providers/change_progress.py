@@ -12,13 +12,12 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     has_requested_values,
     select_members,
 )
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation
 from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import (
     FAILED_STATES,
     FINAL_STATES,
     NODES_MISSING,
-    ArmChange,
-    ArmOperation,
     build_failure_record,
     read_provisioning_state,
     read_status_message,
@@ -93,7 +92,7 @@ def _build_record_of_busy_change(
         # marks a deletion.
         verb = "delete"
         extra_fields = {"going": True}
-    status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
+    status = f"{'/'.join(extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
@@ -147,7 +146,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     Code, message. `missing_counts`: a text such as "2 of 4 nodes" by pool.
     """
     state = read_provisioning_state(body)
-    names = _extract_names_from_id(str(body.get("id")))
+    names = extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
         return (
@@ -242,7 +241,7 @@ def _find_failure_record(
     return None
 
 
-def _extract_names_from_id(arm_id: str) -> list[str]:
+def extract_names_from_id(arm_id: str) -> list[str]:
     """Return the names in an ARM id: cluster, then pool if any."""
     return arm_id.rpartition("/providers/")[2].split("/")[
         2::2

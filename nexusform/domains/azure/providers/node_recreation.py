@@ -18,13 +18,9 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation, ArmTarget
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
-from nexusform.domains.azure.providers.azure_requests import (
-    ArmChange,
-    ArmClient,
-    ArmOperation,
-    ArmTarget,
-)
+from nexusform.domains.azure.providers.azure_requests import ArmClient
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem

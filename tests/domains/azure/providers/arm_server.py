@@ -163,6 +163,9 @@ class Site:
     signed: int = 0
     # resource group that the client may not read.
     hidden: str = "-"
+    # Called with the path of a changed resource: before a request takes effect, and at its end.
+    before_change: Callable[[str], None] = lambda _path: None
+    after_change: Callable[[str], None] = lambda _path: None
 
     # --- resources ---
 
@@ -250,6 +253,11 @@ class Site:
     def end(self, operation: Operation) -> None:
         """End an operation, and show its result in the resource."""
         operation.over = True
+        self.show_result(operation)
+        self.after_change(operation.owner)
+
+    def show_result(self, operation: Operation) -> None:
+        """Show the result of an operation in its resource."""
         key = operation.path.lower()
         if operation.method == "POST":
             self.end_run(operation)
@@ -649,6 +657,7 @@ class _Handler(BaseHTTPRequestHandler):
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
         site, faults = self.arm.site, self.arm.site.faults
         owner = path.rpartition("/")[0] if self.command == "POST" else path
+        site.before_change(owner)
         standing = site.resources.get(owner.lower())
         refusal = self.refuse_now() or self.refuse(owner, standing)
         if refusal:

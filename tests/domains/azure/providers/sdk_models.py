@@ -88,3 +88,23 @@ def find_model_errors(kind: Any, value: Any, path: str) -> Iterator[str]:
         is_required = not field._is_optional and field._visibility != ["read"]
         if is_required and name not in value:
             yield f"{path}.{name}: missing"
+
+
+def list_member_paths(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the members that a request of this model can carry.
+
+    A list and a map of free names are one member.
+    """
+    hints = get_type_hints(kind, vars(models) | {"_models": models})
+    for name, field in kind({})._attr_to_rest_field.items():
+        if field._visibility == ["read"]:
+            continue
+        member_path = (*path, field._rest_name)
+        options = [hints[name]]
+        while options and get_origin(options[0]) in (Union, UnionType):
+            options = [each for each in get_args(options[0]) if each is not type(None)]
+        member = options[0]
+        if isinstance(member, type) and hasattr(member, "as_dict"):
+            yield from list_member_paths(member, member_path)
+        else:
+            yield member_path

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers.arm_changes import ArmOperation
 from nexusform.domains.azure.providers.azure_actions import find_action_run
-from nexusform.domains.azure.providers.azure_requests import ArmOperation
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation
 from nexusform.domains.azure.providers.azure_changes import (
     PATCH_PROPERTIES,
     SiteContext,
     build_azure_changes,
 )
-from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation
 from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
 

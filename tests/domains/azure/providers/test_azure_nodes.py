@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, PollTiming
+from nexusform.domains.azure.providers.arm_changes import ArmTarget
+from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
 from nexusform.domains.azure.providers.node_recreation import (
     NodeRecreation,
     find_nodes_to_delete,
