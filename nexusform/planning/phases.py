@@ -22,7 +22,13 @@ from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.maintenance import DrainObstacles
-from nexusform.plans.plan import Feasibility, PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.plan import (
+    ContentChange,
+    Feasibility,
+    PlacementChange,
+    RejectedCluster,
+    Rollout,
+)
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
@@ -65,20 +71,21 @@ class ProposedFix(Struct, frozen=True):
 class DomainPhasesResult(Struct, frozen=True):
     """Results of a domain's phases.
 
-    `rows` of all objects that it places, `rollouts`, `rejected_clusters` and `feasibility` for the
-    plan; `observed_attributes` replace those in state as the starting point. `step_order` lists the
-    addresses to complete before the step of an address. `list_workloads()` returns the workloads on
-    VMs after the plan. `collect_findings(instances, risks)` returns their findings; `risks` only if
-    everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to draining
-    these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
-    plan, by the id of each known cluster. `suggest_fixes(limit)` yields edits for waiting bindings,
-    the best first, other clusters for at most `limit` bindings. `detail` is the domain's own
-    record, for its own explanations.
+    `rows` of all objects that it places, `rollouts`, `rejected_clusters`, `content_changes` and
+    `feasibility` for the plan; `observed_attributes` replace those in state as the starting point.
+    `step_order` lists the addresses to complete before the step of an address. `list_workloads()`
+    returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their
+    findings; `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns
+    the obstacles to draining these nodes of a cluster. `collect_claims()` returns the storage
+    claims before and after the plan, by the id of each known cluster. `suggest_fixes(limit)` yields
+    edits for waiting bindings, the best first, other clusters for at most `limit` bindings.
+    `detail` is the domain's own record, for its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    content_changes: tuple[ContentChange, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)

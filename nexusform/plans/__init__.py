@@ -16,7 +16,8 @@ PUBLIC = {
         "PreviousPlanDifferences"
     ),
     "plan": (
-        "Action is_fully_decided PlanInputs Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
+        "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "
+        "NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
         "PlacementTable "
         "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep "

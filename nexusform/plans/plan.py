@@ -331,6 +331,46 @@ class RejectedCluster(Struct, frozen=True):
     reason: str
 
 
+class ContentEffect(StrEnum):
+    """Effect of new content on an object of a cluster.
+
+    `stopped`: the workload stays, without pods. `scaled_in`: it has fewer pods. `rolled_out`: its
+    pods are re-created.
+    """
+
+    REMOVED = "removed"
+    STOPPED = "stopped"
+    SCALED_IN = "scaled_in"
+    ROLLED_OUT = "rolled_out"
+
+
+class ContentChange(Struct, frozen=True):
+    """Object that new content of a placement removes, or whose pods it ends or re-creates.
+
+    `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
+    kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
+    unknown. `has_rows`: its pods have placement rows, too.
+    """
+
+    address: Address
+    cluster: str
+    object: str
+    effect: ContentEffect
+    pod_kind: str = ""
+    pods: int = 0
+    has_rows: bool = False
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the object, or everything it runs, ends."""
+        return self.effect in (ContentEffect.REMOVED, ContentEffect.STOPPED)
+
+    @property
+    def ends_workload(self) -> bool:
+        """Whether a workload has no pods afterwards."""
+        return bool(self.pod_kind) and self.is_loss
+
+
 class PlacementTable(Struct, frozen=True):
     """One row of the Nexus document's tables: a pool and its distribution over racks.
 
@@ -560,6 +600,7 @@ class Plan(Struct, frozen=True):
     `observed_attributes` are attributes of objects shown by data sources, which replace those in
     state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are lint
     rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
+    `content_changes` are objects that placements remove from clusters, or whose pods they change.
     `feasibility` has a row per binding of a placement with pods; for `untested_bindings` of a large
     plan, no fix was tested. `since` compares with an earlier plan (None: none). `checks_by` are
     checks by real programs. `providers` holds the identity of the systems behind the providers,
@@ -609,6 +650,7 @@ class Plan(Struct, frozen=True):
     upgrades: tuple[Upgrade, ...] = ()
     prediction_scores: tuple[SitePredictionAccuracy, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    content_changes: tuple[ContentChange, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
     untested_bindings: int = 0
     machine_actions: tuple[PlannedMachineAction, ...] = ()

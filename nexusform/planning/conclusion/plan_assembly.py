@@ -227,6 +227,9 @@ def build_plan(
         rejected_clusters=tuple(
             chain.from_iterable(result.rejected_clusters for result in domain_results)
         ),
+        content_changes=tuple(
+            chain.from_iterable(result.content_changes for result in domain_results)
+        ),
         feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,

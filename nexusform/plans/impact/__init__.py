@@ -9,7 +9,7 @@ PUBLIC = {
     ),
     "object_effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect "
-        "format_effect_clauses count_effects "
+        "format_effect_clauses count_effects count_content_effects count_plan_effects "
         "compute_effect EffectCount LOSS_EFFECTS Node get_source_node count_objects_with_effects "
         "describe_lost_vms "
         "describe_state collect_upgrade_nodes format_effect_verb format_kind_counts"

@@ -13,8 +13,8 @@ from nexusform.plans.impact.object_effects import (
     REMOVAL_EFFECTS,
     Effect,
     compute_effect,
-    count_effects,
     count_objects_with_effects,
+    count_plan_effects,
     is_upgrade_row,
     list_upgrade_pools,
 )
@@ -164,7 +164,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     In the worst case, all VMs outside of upgrades are down at the same time.
     """
     # numbers of objects by effect, kind and state.
-    counts = count_effects(plan.placements)
+    counts = count_plan_effects(plan)
     # The most VMs down at a time, by cluster (site id, name).
     down: Counter[tuple[str, str]] = Counter()
     # All at once, as a worst case.

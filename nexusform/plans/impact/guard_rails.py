@@ -17,8 +17,8 @@ from nexusform.diagnostics.phrases import (
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
-    count_effects,
     count_objects_with_effects,
+    count_plan_effects,
     count_substitutions,
     describe_lost_vms,
     format_effect_clauses,
@@ -249,7 +249,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     Moved, re-created in place, stopped by machine actions, replaced by others, or left without
     their machine or node. Other removals count for the limit `removed` instead.
     """
-    counts = count_effects(plan.placements)
+    counts = count_plan_effects(plan)
     substitutions = count_substitutions(plan.placements)
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
@@ -269,9 +269,18 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
-    counts = count_effects(plan.placements)
-    total = count_objects_with_effects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
+    counts = count_plan_effects(plan)
+    # Such as a DaemonSet on unknown nodes; other workloads count with their pods.
+    ended = sum(
+        change.ends_workload and not change.pods and not change.has_rows
+        for change in plan.content_changes
+    )
+    removed = count_objects_with_effects(counts, *REMOVAL_EFFECTS)
+    total = removed + plan.lost_unmanaged_count + ended
     clauses = [*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)]
+    if ended:
+        verb = select_word_form(ended, "ends", "end")
+        clauses.append(f"{format_count(ended, 'workload')} without known pods {verb}")
     yield GuardRailMeasurement(total, format_list(clauses))
 
 

@@ -14,7 +14,13 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_noun, get_kind_order
-from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import (
+    ContentChange,
+    ContentEffect,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
 from nexusform.resources.address import Address
 
 
@@ -132,7 +138,25 @@ def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
 
     In the order of `Effect`.
     """
-    counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
+    return _sort_effects(
+        Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
+    )
+
+
+def count_content_effects(
+    counts: Iterable[EffectCount], changes: Iterable[ContentChange]
+) -> tuple[EffectCount, ...]:
+    """Return the counts with the pods affected by new content that have no rows of their own."""
+    totals = Counter({(row.kind, row.effect, row.state): row.count for row in counts})
+    for change in changes:
+        if change.pods and not change.has_rows:
+            is_rolled_out = change.effect is ContentEffect.ROLLED_OUT
+            effect = Effect.RECREATED if is_rolled_out else Effect.REMOVED
+            totals[change.pod_kind, effect, ""] += change.pods
+    return _sort_effects(totals)
+
+
+def _sort_effects(counts: Mapping[tuple[str, Effect, str], int]) -> tuple[EffectCount, ...]:
     effects = [
         EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()
     ]
@@ -203,6 +227,11 @@ def get_source_node(row: PlacementChange) -> Node:
         KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     )
     return row.site_id, cluster, node
+
+
+def count_plan_effects(plan: Plan) -> tuple[EffectCount, ...]:
+    """Count the effects of a plan on all VMs, bindings and pods."""
+    return count_content_effects(count_effects(plan.placements), plan.content_changes)
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:

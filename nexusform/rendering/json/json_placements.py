@@ -28,6 +28,7 @@ from nexusform.plans.maintenance import (
     Upgrade,
 )
 from nexusform.plans.plan import (
+    ContentChange,
     Feasibility,
     LossEffect,
     PlacementChange,
@@ -235,6 +236,10 @@ _ACCURACY_FORM: Final = RecordForm(
     predictions=_PREDICTIONS_FORM,
 )
 
+_CONTENT_CHANGE_FORM: Final = RecordForm(
+    ContentChange, "address cluster object effect pods", address=str, effect=str
+)
+
 # Top-level members of a plan document about its placements and sites.
 _UNREAD_FORM: Final = RecordForm(
     UnreadFact, "subject field file line may_change [address] [reason]"
@@ -245,7 +250,7 @@ PLAN_FORM: Final = RecordForm(
     "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades "
     "capacity "
     "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
-    "[untested_bindings] "
+    "[content_changes] [untested_bindings] "
     "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
     "[rejected] [unread]",
     placement_totals=_build_placement_totals,
@@ -257,6 +262,7 @@ PLAN_FORM: Final = RecordForm(
     capacity_other=OTHER_CAPACITY_FORM,
     out_of_service=lambda plan: list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites))),
     machine_actions=_MACHINE_ACTION_FORM,
+    content_changes=_CONTENT_CHANGE_FORM,
     feasibility=FEASIBILITY_FORM,
     samples=SAMPLES_FORM,
     prediction_scores=_ACCURACY_FORM,

@@ -43,6 +43,7 @@ from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
     EffectCount,
+    count_content_effects,
     count_effects,
     describe_lost_vms,
     format_effect_clauses,
@@ -99,6 +100,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
+        DecisionLine("Destroys", tuple(_list_destroyed_objects(plan))),
         DecisionLine(
             "Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))
         ),
@@ -113,6 +115,23 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
+
+
+def _list_destroyed_objects(plan: Plan) -> Iterable[str]:
+    if not plan.content_changes:
+        return ()
+    # Plans without a fleet load nothing of it.
+    from nexusform.rendering.report.content_losses import list_destroyed_objects
+
+    return list_destroyed_objects(plan)
+
+
+def _describe_content_losses(plan: Plan) -> list[str]:
+    if not plan.content_changes:
+        return []
+    from nexusform.rendering.report.content_losses import describe_content_losses
+
+    return describe_content_losses(plan)
 
 
 _VERBS: Final[Mapping[Effect, str]] = {
@@ -133,11 +152,14 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     Clauses about running objects share a part. Stopped, waiting and destroyed objects follow, each
     after a semicolon.
     """
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
+    outside_upgrades = count_content_effects(
+        count_effects(select_rows_outside_upgrades(plan)), plan.content_changes
+    )
     clauses = [
         *_describe_upgraded(plan),
         *describe_effects(outside_upgrades, LOSS_EFFECTS),
         *describe_lost_vms(plan),
+        *_describe_content_losses(plan),
     ]
     # One at most.
     stop_clauses: list[str] = []

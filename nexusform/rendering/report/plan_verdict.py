@@ -26,8 +26,10 @@ from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
     Effect,
+    count_content_effects,
     count_effects,
     count_objects_with_effects,
+    count_plan_effects,
     describe_lost_vms,
     format_effect_clauses,
     select_rows_outside_upgrades,
@@ -88,9 +90,11 @@ def build_headline(plan: Plan) -> str:
             else "no changes"
         )
     # upgrades have their own clauses.
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
+    outside_upgrades = count_content_effects(
+        count_effects(select_rows_outside_upgrades(plan)), plan.content_changes
+    )
     # Also in upgrades.
-    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
+    waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
@@ -215,10 +219,11 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     if plan.is_rejected:
         # A rejected plan gets the strongest warning.
         return PlacementImpact.LOSES
-    counts = count_effects(plan.placements)
+    counts = count_plan_effects(plan)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
     losses = (
         count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
+        any(change.is_loss for change in plan.content_changes),
         any(find_availability_losses(plan)),
         any(describe_weakened_rules(plan)),
         # The VMs stay stopped.

@@ -57,7 +57,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.plan import ContentChange, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 
 
@@ -65,8 +65,9 @@ class FleetOutcome(Struct, frozen=True):
     """Result of a fleet's plan.
 
     `rows` of all bindings, placements by address, members after the last iteration, rollouts,
-    rejected clusters, and observed bindings of placements. `step_order` lists the addresses to
-    complete before the step of an address. `clusters` are members with known nodes, by name.
+    rejected clusters, objects and pods changed by new content, and observed bindings of placements.
+    `step_order` lists the addresses to complete before the step of an address. `clusters` are
+    members with known nodes, by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -75,6 +76,7 @@ class FleetOutcome(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    content_changes: tuple[ContentChange, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)

@@ -140,6 +140,7 @@ def _build_fleet_contribution(
         rows=(*final_rows, *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
+        content_changes=outcome.content_changes,
         feasibility=feasibility,
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.planning.binding_rows import (
     build_removed_rows,
     build_rolling_timeline,
 )
+from nexusform.domains.fleet.planning.content_changes import find_content_changes
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
 from nexusform.domains.fleet.planning.fleet_outcome import (
     FleetOutcome,
@@ -152,6 +153,10 @@ def plan_placements(
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
     diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
+    known_clusters = {
+        name: state.cluster for name, state in members.items() if state.cluster is not None
+    }
+    content_changes = find_content_changes(placements, recreated_workloads, known_clusters)
     return FleetOutcome(
         rows=tuple(rows),
         placements=by_address,
@@ -161,9 +166,8 @@ def plan_placements(
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
-        clusters={
-            name: state.cluster for name, state in members.items() if state.cluster is not None
-        },
+        clusters=known_clusters,
+        content_changes=tuple(content_changes),
     )
 
 

@@ -10,7 +10,7 @@ PUBLIC = {
         "is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
         "find_selection_exclusion list_services parse_manifests unwrap_envelopes "
-        "DEFAULT_NAMESPACE lacks_namespace resolve_namespaces"
+        "DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace resolve_namespaces"
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",

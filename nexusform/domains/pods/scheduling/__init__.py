@@ -11,7 +11,7 @@ PUBLIC = {
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (
-        "PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload "
+        "Strategy PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload "
         "SpreadConstraint PodTerm"
     ),
     "pod_spec_scheduler": "PodSpecScheduler",

@@ -1,0 +1,221 @@
+"""Tests of plans whose new content ends or re-creates what runs on clusters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.domains.fleet.cli.test_hub_content import Runner, run, write_files
+
+__all__ = ["run"]
+
+MEMBERS = """
+resource "fleet_member_cluster" "a" { name = "a" }
+resource "fleet_member_cluster" "b" { name = "b" }
+"""
+PLACEMENT = """
+resource "fleet_cluster_resource_placement" "p" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy { placement_type = "PickAll" }
+}
+"""
+NAMESPACE = """---
+apiVersion: v1
+kind: Namespace
+metadata: {name: web}
+"""
+DEPLOYMENT = """---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d, namespace: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {a: d}}
+  template:
+    metadata: {labels: {a: d}}
+    spec: {containers: [{name: c, image: i}]}
+"""
+DAEMON_SET = """---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: web}
+spec:
+  selector: {matchLabels: {a: agent}}
+  template:
+    metadata: {labels: {a: agent}}
+    spec: {containers: [{name: c, image: i}]}
+"""
+SETTINGS = """---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: web}
+data: {a: b}
+"""
+CONTENT = NAMESPACE + DEPLOYMENT + SETTINGS
+DELETING_OVERRIDE = """
+resource "fleet_resource_override" "o" {
+  name      = "o"
+  namespace = "web"
+  placement { name = "p" }
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "d"
+  }
+  policy {
+    override_rule {
+      cluster_selector {
+        cluster_selector_term {
+          label_selector {
+            match_labels = { "kubernetes-fleet.io/member-name" = "b" }
+          }
+        }
+      }
+      override_type = "Delete"
+    }
+  }
+}
+"""
+
+
+def build_content(text: str) -> str:
+    return f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<Y\n{text}Y\n}}\n'
+
+
+def apply_content(run: Runner, content: str, more: str = "") -> None:
+    """Apply this content of the placement on two clusters with unknown nodes."""
+    write_files({"main.nf.hcl": MEMBERS + PLACEMENT + more, "content.nf.hcl": content})
+    code, printed = run("apply", "-auto-approve")
+    assert code == 0, printed
+
+
+def join_lines(printed: str) -> str:
+    return " ".join(printed.split())
+
+
+BOTH = "Deployment web/d on a and b (3 pods each)"
+ENDED = "6 pods to remove, 2 workloads to end"
+
+
+@pytest.mark.parametrize(
+    ("content", "destroys", "impact"),
+    [
+        (
+            "",
+            f"{BOTH} Namespace web on a and b ConfigMap web/settings on a and b",
+            f"{ENDED}, 4 other objects to remove from clusters; 1 object to destroy",
+        ),
+        (build_content(NAMESPACE + SETTINGS), BOTH, ENDED),
+        (build_content(CONTENT.replace("replicas: 3", "replicas: 0")), BOTH, ENDED),
+        (
+            build_content(NAMESPACE + DEPLOYMENT),
+            "ConfigMap web/settings on a and b",
+            "2 objects to remove from clusters",
+        ),
+        (build_content(CONTENT) + DELETING_OVERRIDE, "Deployment web/d on b (3 pods)", "3 pods"),
+        (build_content(CONTENT.replace("replicas: 3", "replicas: 1")), "", "4 pods to remove"),
+        (
+            build_content(CONTENT.replace("image: i", "image: j")),
+            "",
+            "6 pods to re-create in place",
+        ),
+        (build_content(CONTENT.replace("{a: b}", "{a: c}")), "", "no running workload affected"),
+    ],
+    ids=["manifest", "object", "zero", "settings", "override", "fewer", "image", "data"],
+)
+def test_content_taken_away_is_an_impact(
+    run: Runner, content: str, destroys: str, impact: str
+) -> None:
+    apply_content(run, build_content(CONTENT))
+    Path("content.nf.hcl").write_text(content)
+    code, printed = run("plan")
+    joined = join_lines(printed)
+    assert code == 0, printed
+    assert f"Impact: {impact}" in joined, printed
+    assert (f"Destroys: {destroys} Impact" if destroys else "Impact") in joined, printed
+    assert ("Destroys:" in joined) is bool(destroys)
+
+
+def test_namespace_takes_objects_of_other_placements_along(run: Runner) -> None:
+    """Another placement keeps the Deployment, but its Namespace ends on the clusters."""
+    other = """
+resource "fleet_resource_placement" "r" {
+  name      = "r"
+  namespace = "web"
+  resource_selector {
+    group   = "apps"
+    version = "v1"
+    kind    = "Deployment"
+    name    = "d"
+  }
+  policy { placement_type = "PickAll" }
+}
+"""
+    scope = 'name    = "web"\n    selection_scope = "NamespaceOnly"'
+    main = MEMBERS + PLACEMENT.replace('name    = "web"', scope) + other
+    namespace = 'resource "fleet_hub_manifest" "n" {\n  yaml_body = <<Y\n' + NAMESPACE + "Y\n}\n"
+    content = build_content(DEPLOYMENT.removeprefix("---\n"))
+    write_files({"main.nf.hcl": main, "content.nf.hcl": content, "namespace.nf.hcl": namespace})
+    code, printed = run("apply", "-auto-approve")
+    assert code == 0, printed
+    Path("namespace.nf.hcl").unlink()
+    joined = join_lines(run("plan")[1])
+    assert "Destroys: Deployment web/d on a and b (3 pods each) Namespace web on a and b" in joined
+
+
+def test_object_kept_by_another_placement_is_not_destroyed(run: Runner) -> None:
+    second = PLACEMENT.replace('"p"', '"second"')
+    apply_content(run, build_content(CONTENT), second)
+    narrowed = PLACEMENT.replace('name    = "web"', 'name    = "none"')
+    write_files({"main.nf.hcl": MEMBERS + narrowed + second})
+    joined = join_lines(run("plan")[1])
+    assert "Destroys:" not in joined, joined
+
+
+def test_narrowed_selector_destroys_what_it_leaves_out(run: Runner) -> None:
+    apply_content(run, build_content(CONTENT))
+    scope = 'name    = "web"\n    selection_scope = "NamespaceOnly"'
+    write_files({"main.nf.hcl": MEMBERS + PLACEMENT.replace('name    = "web"', scope)})
+    joined = join_lines(run("plan")[1])
+    assert "Destroys: Deployment web/d on a and b (3 pods each) ConfigMap web/settings" in joined
+
+
+def test_recreated_namespace_recreates_its_pods(run: Runner) -> None:
+    apply_content(run, build_content(CONTENT))
+    joined = join_lines(run("plan", "-replace=fleet_hub_manifest.h")[1])
+    assert "Impact: 6 pods to re-create in place" in joined, joined
+
+
+def test_new_template_of_a_daemon_set_is_an_impact(run: Runner) -> None:
+    apply_content(run, build_content(NAMESPACE + DAEMON_SET))
+    Path("content.nf.hcl").write_text(
+        build_content(NAMESPACE + DAEMON_SET.replace("image: i", "image: j"))
+    )
+    joined = join_lines(run("plan")[1])
+    assert "Impact: pods of 2 DaemonSets to re-create" in joined, joined
+
+
+def test_guard_rail_and_document_know_the_removed_content(run: Runner) -> None:
+    apply_content(run, build_content(CONTENT + DAEMON_SET))
+    Path("content.nf.hcl").write_text(build_content(CONTENT))
+    code, printed = run("plan", "-fail-on=removed:0")
+    assert code == 1
+    assert "2 workloads without known pods end" in join_lines(printed).lower(), printed
+    Path("content.nf.hcl").write_text(build_content(NAMESPACE))
+    code, printed = run("plan", "-fail-on=removed:5", "-out=p.nfplan")
+    assert (code, "6 pods" in printed) == (1, True), printed
+    assert run("plan", "-out=q.nfplan")[0] == 0
+    document = json.loads(run("show", "-json", "q.nfplan")[1])
+    effects = {
+        (item["object"], item["cluster"], item["effect"], item["pods"])
+        for item in document["content_changes"]
+    }
+    assert ("Deployment web/d", "a", "removed", 3) in effects
+    assert document["decision"]["impact"]["removed"] == 6
