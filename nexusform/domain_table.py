@@ -216,6 +216,8 @@ _ALL: Final = (
             "corrected-manifest": DiagnosticTraits("note", "document"),
             "empty-resource-selection": DiagnosticTraits(cause="block"),
             "object-without-namespace": DiagnosticTraits(cause="document"),
+            "record-without-effect": DiagnosticTraits(cause="block"),
+            "property-without-member": DiagnosticTraits(cause="block"),
             "staged-run-awaiting-approval": _NOTE,
         },
     ),

@@ -141,7 +141,7 @@ def select_overrides(
     objects = tuple(expand_envelopes(manifests))
     selected: list[FleetOverride] = []
     for override in overrides:
-        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
+        has_rule = any(is_rule_for_cluster(rule, labels) for rule in override.rules)
         if has_rule and is_any_affected(override, objects):
             selected.append(override)
     return tuple(selected)
@@ -401,7 +401,7 @@ def _list_matching_rules(
     for override in overrides:
         if is_any_affected(override, (manifest,)):
             for rule in override.rules:
-                if _is_rule_for_cluster(rule, labels):
+                if is_rule_for_cluster(rule, labels):
                     yield override, rule
 
 
@@ -424,7 +424,7 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
     return is_same_kind and (namespace, selector.name) == (manifest.namespace, manifest.name)
 
 
-def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
+def is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
     """Return True if a rule matches a cluster with these labels.
 
     One matching term of its selector is enough.

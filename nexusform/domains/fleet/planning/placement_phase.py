@@ -58,6 +58,7 @@ from nexusform.domains.fleet.planning.selected_resources import (
 )
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
+from nexusform.domains.fleet.planning.unreached_records import warn_unreached_records
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
     PlacementType,
@@ -144,6 +145,12 @@ def plan_placements(
     record_processed_members(members.values(), blocks.instances)
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_objects_without_namespace(hub, placements)
+    is_partial = bool(blocks.request.targets or blocks.request.excludes)
+    # A record may belong to a placement that this plan leaves out, or that has an error.
+    if not is_partial and not any(instance.is_invalid for instance in instances):
+        diagnostics += warn_unreached_records(
+            hub, by_key, iterations.member_list, member_clusters.labels
+        )
     diagnostics += warn_abandon_policy(blocks.instances.values())
     rejections = (
         iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
