@@ -4,8 +4,15 @@ import sys
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_ignored_flag, declare_switch_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_ignored_flag,
+    declare_repeatable_text,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
@@ -17,6 +24,7 @@ from nexusform.workflow.initialization import (
     init_directory,
     write_first_file,
 )
+from nexusform.workflow.module_packages.module_installation import ModuleOptions
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):
@@ -26,7 +34,14 @@ class InitArguments(Struct, frozen=True, kw_only=True):
     migrate_state: bool = declare_switch_flag("Copy the state from the previous backend")
     force_copy: bool = declare_switch_flag("With -migrate-state, overwrite an existing state")
     input: bool = declare_switch_flag("Do not offer a first configuration", default=True)
-    upgrade: bool = declare_switch_flag("Accepted for compatibility, ignored")
+    upgrade: bool = declare_switch_flag("Select the newest modules")
+    from_mirror: str = declare_text_flag("Read modules from a mirror only", metavar="DIR")
+    lockfile: str = declare_text_flag(
+        "readonly: fail if the lock file of modules would change", metavar="MODE"
+    )
+    allow_module: tuple[str, ...] = declare_repeatable_text(
+        "With -confine, download modules from this prefix", metavar="URL-PREFIX"
+    )
     backend: bool = declare_switch_flag("Check the configuration only", default=True)
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -34,10 +49,15 @@ class InitArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("init", InitArguments, accepts=(declare_ignored_flag("get", switch=True),))
 def init(arguments: InitArguments) -> int:
-    """Check the configuration, prepare the backend and print a summary.
+    """Download modules, prepare the backend and print a summary.
 
-    Works without network. With the local backend, plan and apply do not need it.
+    Works without network if no module is remote. Then, with the local backend, plan and apply do
+    not need it.
     """
+    if arguments.lockfile not in ("", "readonly"):
+        raise click.UsageError("-lockfile: the only mode is readonly.")
+    if arguments.upgrade and arguments.lockfile:
+        raise click.UsageError("-upgrade and -lockfile=readonly cannot be combined.")
     if arguments.reconfigure and arguments.migrate_state:
         raise click.UsageError("-reconfigure and -migrate-state cannot be combined.")
     options = InitOptions(
@@ -45,10 +65,17 @@ def init(arguments: InitArguments) -> int:
         migrate=arguments.migrate_state or arguments.force_copy,
         force_copy=arguments.force_copy,
         has_backend=arguments.backend,
+        modules=ModuleOptions(
+            upgrade=arguments.upgrade,
+            mirror=arguments.from_mirror,
+            is_readonly=arguments.lockfile == "readonly",
+        ),
         locking=arguments.lock.build_options(),
     )
     screen = arguments.view.create_screen()
     context = create_context()
+    allowed = (*arguments.allow_module, *context.environment.get("NF_ALLOW_MODULE", "").split())
+    context = replace(context, allow_module=allowed)
     if (
         is_input_allowed(arguments.input)
         and sys.stdin.isatty()
@@ -56,7 +83,7 @@ def init(arguments: InitArguments) -> int:
     ):
         # A file could not be written.
         return 1
-    result = init_directory(context, options)
+    result = init_directory(context, options, screen.print_text)
     screen.print_diagnostics(result.diagnostics, result.sources)
     if has_errors(result.diagnostics):
         return 1

@@ -29,9 +29,7 @@ from nexusform.files.run_log import log_event, start_log
 
 # One line per command: its name, its target, and its summary in `-help`.
 _COMMANDS: Final[dict[str, CommandEntry]] = {
-    "init": CommandEntry(
-        "nexusform.cli.init:init", "Check the configuration and prepare the backend"
-    ),
+    "init": CommandEntry("nexusform.cli.init:init", "Download modules and prepare the backend"),
     "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
@@ -66,6 +64,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
     "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
+    "modules": CommandEntry("nexusform.cli.modules:modules", "List modules and their sources"),
     "providers": CommandEntry("nexusform.cli.version:providers", "Print the schemas of all types"),
     "explore": CommandEntry(
         "nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"
@@ -113,7 +112,17 @@ _MAIN_COMMANDS: Final = (
     "validate", "fmt",
 )  # fmt: skip
 _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Main commands": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
+    "Main commands": (
+        "init",
+        "modules",
+        "validate",
+        "fmt",
+        "plan",
+        "apply",
+        "destroy",
+        "show",
+        "output",
+    ),
     "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
     "Sites": ("sites", "import", "inventory", "reconcile"),
     "State": ("state", "workspace", "untaint", "force-unlock"),
@@ -128,7 +137,6 @@ _HINTS: Final[dict[str, str]] = {
     ),
     "up": 'Use "nexusform apply".',
     "down": 'Use "nexusform destroy".',
-    "modules": 'Use "nexusform init": it lists the local modules.',
     "login": (
         "nexusform has no login: backends and providers read their own credentials "
         "(docs/state-and-teams.md)."
@@ -332,6 +340,7 @@ def _run_command(arguments: Sequence[str]) -> int:
             "explore",
             "conformance",
             "version",
+            "modules",
             "providers",
         }
         unchanged_note = (

@@ -90,17 +90,19 @@ class ParsedFile(Struct, frozen=True):
 class ModuleFiles(Struct, frozen=True):
     """Files of one directory, by name.
 
-    `directory` is displayed; `identity` is equal for two spellings of it.
+    `directory` is displayed; `identity` is equal for two spellings of it. `package` is the top
+    directory of the downloaded package with the module, "" outside of packages.
     """
 
     directory: str
     identity: str
     files: tuple[ParsedFile, ...]
+    package: str = ""
 
 
-# The files of the called directory, relative to the caller's directory; None with an error if
-# unreadable.
-ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
+# The files of the module of a call, from the caller's files and the path of the call; None with an
+# error if unreadable.
+ReadModule: TypeAlias = Callable[[ModuleFiles, tuple[str, ...], CallHeader], ModuleFiles | None]
 
 # Values of the constant variables of the root module.
 ReadConstants: TypeAlias = Callable[
@@ -574,7 +576,7 @@ class _Decoder:
         Return an empty one, without a directory, if it cannot be read.
         """
         path = (*self.path, header.name)
-        files = self._load_called_module_files(header)
+        files = self._load_called_module_files(header, path)
         if files is None:
             return Module(path, directory="")
         # positions of the calls down to this one.
@@ -608,7 +610,9 @@ class _Decoder:
                     )
         return module
 
-    def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
+    def _load_called_module_files(
+        self, header: CallHeader, path: tuple[str, ...]
+    ) -> ModuleFiles | None:
         """Return the files of a called module.
 
         None, with an error, if it is unreadable, in a cycle or over a limit.
@@ -625,7 +629,7 @@ class _Decoder:
             self._add_error("too-many-modules", detail, header.header_span)
             return None
         # "": reported as invalid.
-        files = shared.read_module(self.source.directory, header) if header.source else None
+        files = shared.read_module(self.source, path, header) if header.source else None
         if files is None or files.identity not in self.chain:
             return files  # None: reported
         detail = (

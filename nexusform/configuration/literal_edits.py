@@ -33,7 +33,7 @@ def build_literal_edit(
 
     Return None for an argument without a literal to replace: an expression, not set, or in JSON.
     Also return None for a block or a module with several instances, since the edit would change all
-    of them.
+    of them, and for a downloaded module.
     """
     block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None
@@ -76,12 +76,18 @@ def is_literal_expression(expression: syntax.Expression) -> bool:
 
 
 def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBlock | None:
-    """Find the block of an instance, if it and its modules have a single instance."""
+    """Find the block of an instance, if it and its modules have a single instance and are local."""
+    # loaded on first use.
+    from nexusform.configuration.remote_modules.module_sources import is_local_path
+
     module = root
     for step in address.module:
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
             # A missing module, or one with several instances.
+            return None
+        if not is_local_path(call.source):
+            # A downloaded module must stay as the lock file names it.
             return None
         # One for each call.
         directories = [called.directory for called in list_modules(root)]

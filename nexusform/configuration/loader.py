@@ -6,6 +6,8 @@ characters and tags make two names that look alike differ. Neither harms a plan;
 effect from a reviewer, so they cause warnings.
 """
 
+from __future__ import annotations
+
 import hmac
 import os
 import re
@@ -14,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -59,6 +61,7 @@ from nexusform.files.regular_files import (
     Confinement,
     FileTooLarge,
     create_file,
+    is_path_below,
     list_directory,
     open_regular_file,
     read_regular,
@@ -70,6 +73,9 @@ from nexusform.language.syntax.scanner import CharacterPositions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import Value, build_unknown
+
+if TYPE_CHECKING:
+    from nexusform.configuration.remote_modules.module_packages import PackageFinder
 
 __all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 
@@ -110,6 +116,7 @@ def load_configuration(
     confinement: Confinement = UNCONFINED,
     unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
     read_constants: ReadConstants = read_default_constants,
+    open_packages: Callable[[], PackageFinder] | None = None,
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load the module tree of a root directory.
 
@@ -118,11 +125,12 @@ def load_configuration(
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace
     those of files, by the files' real paths. `managed` and `data` are the schemas by type name;
     without them types are not checked. `read_constants` returns the values of constant variables.
-    Parsed trees are cached below `cache_directory` if given. With errors the configuration contains
-    the decodable parts. After syntax errors these are only the files, to display source lines, and
-    a root module without a directory. For an unreadable directory there are no files.
+    `open_packages` returns the finder of downloaded modules. Parsed trees are cached below
+    `cache_directory` if given. With errors the configuration contains the decodable parts. After
+    syntax errors these are only the files, to display source lines, and a root module without a
+    directory. For an unreadable directory there are no files.
     """
-    reader = _FileReader(cache_directory, confinement, unsaved)
+    reader = _FileReader(cache_directory, confinement, unsaved, open_packages)
     with pause_garbage_collection():
         root = reader.read_module(directory, call=None)
         if root is None:
@@ -134,6 +142,11 @@ def load_configuration(
         configuration, new_problems = decode_configuration(
             root, reader.read_called_module, known_types, read_constants
         )
+        # Of remote modules: a saved plan has it, too.
+        lock_file = reader.packages.lock_file if reader.packages is not None else None
+        if lock_file is not None:
+            files = {**configuration.files, lock_file.name: lock_file}
+            configuration = replace(configuration, files=files)
     return configuration, [*reader.problems, *new_problems]
 
 
@@ -267,12 +280,19 @@ class _FileReader:
     """Reader of directories, each once."""
 
     def __init__(
-        self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
+        self,
+        cache_directory: str | None,
+        confinement: Confinement,
+        unsaved: Mapping[str, str],
+        open_packages: Callable[[], PackageFinder] | None,
     ) -> None:
         """Use the syntax tree cache only if its key is available.
 
         `unsaved` replaces the text of files on disk.
         """
+        self._open_packages = open_packages
+        # Opened for the first remote module.
+        self.packages: PackageFinder | None = None
         self._confinement = confinement
         # texts in place of files, by real path.
         self._unsaved = unsaved
@@ -280,23 +300,59 @@ class _FileReader:
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
-        # By real path of the directory.
-        self._modules: dict[str, ModuleFiles] = {}
+        # By real path of the directory and of the package.
+        self._modules: dict[tuple[str, str], ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
-    def read_called_module(self, parent: str, call: CallHeader) -> ModuleFiles | None:
-        """Return the files of the module of a call, relative to the caller's directory."""
-        return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
+    def read_called_module(
+        self, parent: ModuleFiles, path: tuple[str, ...], call: CallHeader
+    ) -> ModuleFiles | None:
+        """Return the files of the module of a call.
 
-    def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
+        A local path is relative to the caller's directory, a remote source is a directory in its
+        package.
+        """
+        # loaded on first use.
+        from nexusform.configuration.remote_modules.module_sources import (
+            is_local_path,
+            parse_module_source,
+        )
+
+        if is_local_path(call.source):
+            directory = os.path.join(parent.directory, call.source)  # noqa: PTH118 - a shown path
+            return self.read_module(directory, call, parent.package)
+        source = parse_module_source(call.source)
+        if self.packages is None:
+            from nexusform.configuration.remote_modules.module_packages import NoPackages
+
+            self.packages = self._open_packages() if self._open_packages else NoPackages()
+        package, new_problems = self.packages.find_package(path, call, source)
+        self.problems += new_problems
+        if not package:
+            return None
+        directory = os.path.join(package, source.subdirectory)  # noqa: PTH118 - a shown path
+        return self.read_module(directory, call, package)
+
+    def read_module(
+        self, directory: str, call: CallHeader | None, package: str = ""
+    ) -> ModuleFiles | None:
         """Read the files of a directory.
 
-        Return None, with an error, if it is unreadable. The root has no `call`.
+        Return None, with an error, if it is unreadable, or outside of its `package`. The root has
+        no `call`.
         """
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
-            cached = self._modules.get(identity)
+            package_identity = os.path.realpath(package) if package else ""
+            if package and not is_path_below(identity, package_identity):
+                detail = (
+                    f'"{call.source if call else directory}" leads out of the downloaded package '
+                    f'"{package}". A module of a package reads modules of this package by path.'
+                )
+                self._add_error("module-outside-package", detail, call)
+                return None
+            cached = self._modules.get((identity, package_identity))
             if cached is not None:
                 # Another call has the same directory.
                 return cached
@@ -330,8 +386,8 @@ class _FileReader:
                 f"*{JSON}).{_describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
-        module = ModuleFiles(directory, identity, tuple(files))
-        self._modules[identity] = module
+        module = ModuleFiles(directory, identity, tuple(files), package)
+        self._modules[identity, package_identity] = module
         return module
 
     def _add_error(self, diagnostic_id: str, detail: str, call: CallHeader | None) -> None:

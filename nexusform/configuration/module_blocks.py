@@ -3,6 +3,12 @@
 from collections.abc import Sequence
 
 from nexusform.configuration.declarations.configuration import CallHeader, ProviderBlock
+from nexusform.configuration.remote_modules.module_sources import (
+    InvalidModuleSource,
+    is_local_path,
+    parse_module_source,
+)
+from nexusform.configuration.remote_modules.module_versions import is_constraint_valid
 from nexusform.configuration.resource_blocks import (
     PROVIDER_WORDS,
     check_enabled_repetition,
@@ -23,7 +29,7 @@ from nexusform.configuration.static_arguments import (
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope
-from nexusform.language.syntax.syntax_nodes import Block, Expression
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression
 
 MODULE_SCHEMA = BodySchema(
     attributes={
@@ -38,7 +44,6 @@ MODULE_SCHEMA = BodySchema(
 )
 _RESERVED_FOR_PROVIDERS = ("count", "depends_on", "for_each", "source")
 PROVIDER_SCHEMA = BodySchema(attributes=dict.fromkeys(("alias", *_RESERVED_FOR_PROVIDERS), False))
-_LOCAL_PREFIXES = ("./", "../")
 
 
 def decode_module_call(
@@ -55,9 +60,6 @@ def decode_module_call(
         decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA)), problems
     )
     arguments = parts.attributes
-    if "version" in arguments:
-        detail = "Modules are local directories and have no versions. Remove the argument."
-        problems.append(build_error("unsupported-argument", detail, arguments["version"].name_span))
     if "providers" in arguments:
         detail = (
             "Every module uses the provider configurations of the root module. Remove the argument."
@@ -73,8 +75,9 @@ def decode_module_call(
         arguments["source"].expression.span if "source" in arguments else block.header_span
     )
     source = evaluate_required_text(arguments.get("source"), problems, scope)
-    if source is not None and not is_local_source(source, source_span, problems):
+    if source is not None and not _check_source(source, source_span, problems):
         source = None
+    version = _decode_version(arguments.get("version"), source, problems, scope)
     if not has_valid_name:
         # reported, as are its arguments.
         return None
@@ -82,6 +85,7 @@ def decode_module_call(
         name=label.value,
         # "": it was reported.
         source=source or "",
+        version=version,
         source_span=source_span,
         inputs={n: (a.expression, a.span) for n, a in inputs.items()},
         count=count,
@@ -111,21 +115,55 @@ def _decode_module_enabled(
     return get_expression(attributes.get("enabled"))
 
 
-def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
-    """Check whether a module's source is a local directory; otherwise add a diagnostic."""
-    if source.startswith(_LOCAL_PREFIXES) or source in {".", ".."}:
+def _check_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+    """Check whether the source of a module has a known form; otherwise add a diagnostic."""
+    if is_local_path(source):
         return True
-    if source.startswith("/"):
+    try:
+        parse_module_source(source)
+    except InvalidModuleSource as problem:
+        problems.append(build_error("unsupported-module-source", str(problem), span))
+        return False
+    return True
+
+
+def _decode_version(
+    attribute: Attribute | None, source: str | None, problems: list[Diagnostic], scope: Scope
+) -> str:
+    """Return the version constraints of a module of a registry; "" without or with an error."""
+    if attribute is None:
+        return ""
+    version = evaluate_required_text(attribute, problems, scope)
+    if source is None or version is None:
+        # reported as invalid.
+        return ""
+    if is_local_path(source) or parse_module_source(source).kind != "registry":
         detail = (
-            'Write the directory relative to this module, beginning with "./" or "../", not '
-            f'"{source}".'
+            "Only modules of a registry have versions. Remove the argument; a git source selects "
+            'its version with "?ref=".'
         )
-    else:
+        problems.append(build_error("unsupported-argument", detail, attribute.name_span))
+        return ""
+    if not is_constraint_valid(version):
         detail = (
-            f'nexusform reads modules from local directories only, and "{source}" does not begin '
-            'with "./" '
-            'or "../". Download the module into a local directory and write its path.'
+            f'"{version}" is not a version constraint. Write comparisons separated by commas, for '
+            'example "~> 1.2" or ">= 1.0, < 2.0".'
         )
+        problems.append(
+            build_error("invalid-version-constraint", detail, attribute.expression.span)
+        )
+        return ""
+    return version
+
+
+def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+    """Check whether the module of a test is a local directory; otherwise add a diagnostic."""
+    if is_local_path(source):
+        return True
+    detail = (
+        f'The module of a test is a local directory, and "{source}" does not begin with "./" or '
+        '"../". Write a path relative to the root module.'
+    )
     problems.append(build_error("unsupported-module-source", detail, span))
     return False
 

@@ -5,11 +5,15 @@ PUBLIC = {
     "external_files": (
         "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files"
     ),
+    "file_trees": (
+        "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree check_tree_path compute_tree_hash "
+        "read_tree write_tree"
+    ),
     "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",
     "regular_files": (
-        "Confinement create_file NotRegularFile open_regular_file open_regular_to_read "
-        "OutsideConfinement PRIVATE "
+        "Confinement create_file is_path_below NotRegularFile open_regular_file "
+        "open_regular_to_read OutsideConfinement PRIVATE "
         "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
         "write_file_atomically remove_abandoned_temporary_files"
     ),

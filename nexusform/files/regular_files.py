@@ -58,13 +58,15 @@ class OutsideConfinement(OSError):
 class Confinement(Struct, frozen=True):
     """Allowed targets of paths referenced by configuration.
 
-    Below `root` ("": anywhere), but not in `hidden`. Both are absolute and free of links. Every
-    such path passes `resolve` before any access. `is_operator_path`: the operator chose the path,
-    or a directory above it. `reason` explains the confinement, and how to disable it.
+    Below `root` ("": anywhere), but not in `hidden`. Both are absolute and free of links. Paths in
+    `revealed` are allowed in spite of both: directories of downloaded modules. Every such path
+    passes `resolve` before any access. `is_operator_path`: the operator chose the path, or a
+    directory above it. `reason` explains the confinement, and how to disable it.
     """
 
     root: str = ""
     hidden: tuple[str, ...] = ()
+    revealed: tuple[str, ...] = ()
     is_operator_path: bool = False
     reason: str = ""
 
@@ -78,11 +80,13 @@ class Confinement(Struct, frozen=True):
         # Not confined, or a name no file has: opening it fails.
         if not self.root or "\0" in path_text:
             return path_text
+        if self.revealed and self._is_revealed(path_text):
+            return os.path.realpath(path_text)
         # The operator may name links to the root.
         if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
-        if not _is_path_below(real_path, self.root):
+        if not is_path_below(real_path, self.root):
             raise OutsideConfinement(self.root, self.reason)
         directories_and_name = Path(real_path).relative_to(self.root).parts
         # It holds credentials of the checkout.
@@ -90,10 +94,32 @@ class Confinement(Struct, frozen=True):
             raise OutsideConfinement(self.root, self.reason)
         for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
             # All paths would be rejected, so ignore this directory.
-            hides_root = _is_path_below(self.root, directory)
-            if _is_path_below(real_path, directory) and not hides_root:
+            hides_root = is_path_below(self.root, directory)
+            if is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
         return real_path
+
+    def reveal(self, directory: str) -> Confinement:
+        """Return the confinement that also allows a directory of downloaded modules.
+
+        Unchanged if its path leads out of the work tree by a link: others could have put it there.
+        """
+        if not self.root:
+            return self
+        with suppress(OSError):
+            confinement = replace(self, hidden=(), revealed=())
+            paths = (os.path.abspath(directory), confinement.resolve_path_of_operator(directory))  # noqa: PTH100
+            return replace(self, revealed=(paths[0], os.path.realpath(paths[1])))
+        return self
+
+    def _is_revealed(self, path: str) -> bool:
+        """Return whether a path and its target are in a revealed directory."""
+        absolute_path = os.path.abspath(path)  # noqa: PTH100 - links stay
+        # The unresolved path first: before any access.
+        if not any(is_path_below(absolute_path, directory) for directory in self.revealed):
+            return False
+        real_path = os.path.realpath(path)
+        return any(is_path_below(real_path, directory) for directory in self.revealed)
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
         """Return the path to open for a path of the operator, who may read anything.
@@ -115,10 +141,11 @@ class Confinement(Struct, frozen=True):
 
     def is_inside(self, path: str | Path) -> bool:
         """Check whether a run is confined, and the unresolved path is below the root."""
-        return bool(self.root) and _is_path_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
+        return bool(self.root) and is_path_below(os.path.abspath(path), self.root)  # noqa: PTH100 - links stay
 
 
-def _is_path_below(path: str, directory: str) -> bool:
+def is_path_below(path: str, directory: str) -> bool:
+    """Return whether an absolute path is a directory or in it, by its text."""
     return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
 
 

@@ -11,5 +11,5 @@ PUBLIC = {
         "is_caller_waiting"
     ),
     "web_errors": "WebError check_plain_credentials find_free_port is_loopback",
-    "http_client": "build_limited_session SCHEMES WebRequest WebResponse send_request",
+    "http_client": "build_limited_session parse_origin SCHEMES WebRequest WebResponse send_request",
 }

@@ -9,10 +9,11 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import record_server_access
@@ -30,10 +31,17 @@ _PORTS: Final = {"http": 80, "https": 443}
 _PART_BYTES: Final = 1 << 16
 
 
+def reject_other_origin(_address: str) -> bool:
+    """Return False: a redirect to another origin is an error."""
+    return False
+
+
 class WebRequest(Struct, frozen=True):
     """HTTP request.
 
-    `max_bytes` limits the response; `verify`: certificates are verified.
+    `max_bytes` limits the response; `verify`: certificates are verified. `allows_origin` returns
+    whether a redirect to an address of another origin is followed, for a request without
+    credentials.
     """
 
     method: str
@@ -42,17 +50,20 @@ class WebRequest(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     verify: bool = True
     max_bytes: int = 1 << 30
+    allows_origin: Callable[[str], bool] = reject_other_origin
 
 
 class WebResponse(Struct, frozen=True):
     """Complete response.
 
-    `is_empty`: the server declared no content, by length or status.
+    `is_empty`: the server declared no content, by length or status. `headers` have names in lower
+    case.
     """
 
     status: int
     content: bytes
     is_empty: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_success(self) -> bool:
@@ -108,7 +119,14 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     except (ValueError, WebError):
         target_origin = "an invalid address"
     message = f"the server answered {status}, a redirect to {target_origin}"
-    if target_origin != parse_origin(address):
+    is_allowed = (
+        request.method == "GET"
+        and "Authorization" not in request.headers
+        # A valid address, and no step back to plain text.
+        and target_origin.startswith(("https:", parse_origin(address)))
+        and request.allows_origin(target)
+    )
+    if target_origin != parse_origin(address) and not is_allowed:
         raise WebError(
             (
                 f"{message}. It is not followed: credentials are only sent to "
@@ -160,7 +178,9 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
             # A response with an error status.
             answer = refusal
         with answer:
-            return _read_complete_response(request, answer), str(answer.headers.get("Location", ""))
+            response = _read_complete_response(request, answer)
+            headers = {name.lower(): str(text) for name, text in answer.headers.items()}
+            return replace(response, headers=headers), headers.get("location", "")
     except http.client.HTTPException as problem:
         raise WebError(f"the answer is not HTTP ({_format_connection_error(problem)})") from None
     except (TimeoutError, urllib.error.URLError) as problem:

@@ -5,7 +5,7 @@ Check or create the configuration, prepare the backend, migrate state.
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.state import state_codec
 from nexusform.state.objects import State
+from nexusform.workflow.module_packages.module_installation import ModuleInstaller, ModuleOptions
 from nexusform.workflow.opening.backend_choice import (
     DEFAULT_CHOICE,
     BackendChoice,
@@ -72,6 +73,7 @@ class InitOptions(Struct, frozen=True):
     migrate: bool = False
     force_copy: bool = False
     has_backend: bool = True
+    modules: ModuleOptions = field(default_factory=ModuleOptions)
     locking: LockOptions = field(default_factory=LockOptions)
 
 
@@ -86,12 +88,15 @@ class InitResult(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and open its backend.
+def init_directory(
+    context: CommandContext, options: InitOptions, report: Callable[[str], None] = lambda _: None
+) -> InitResult:
+    """Install the modules, check the configuration and open its backend.
 
-    Migrate the state if requested. Record the backend as chosen.
+    Migrate the state if requested. Record the backend as chosen. `report` shows the progress of
+    downloads.
     """
-    configuration, problems = load_project_configuration(context)
+    configuration, problems = _install_modules(context, options.modules, report)
     sources = configuration.files
     if has_errors(problems):
         return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
@@ -121,6 +126,27 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     if not has_errors(problems):
         lines += _describe_configuration(configuration)
     return InitResult(tuple(lines), tuple(problems), sources)
+
+
+def _install_modules(
+    context: CommandContext, options: ModuleOptions, report: Callable[[str], None]
+) -> tuple[Configuration, list[Diagnostic]]:
+    """Load the configuration, and download its remote modules.
+
+    Return it with all problems.
+    """
+    installer = ModuleInstaller(context, options, report)
+    try:
+        configuration, problems = load_project_configuration(context, packages=installer)
+    except BaseException:
+        # Interrupted: what was downloaded stays.
+        installer.finish(is_complete=False)
+        raise
+    return configuration, [
+        *problems,
+        *installer.warnings,
+        *installer.finish(is_complete=not has_errors(problems)),
+    ]
 
 
 def _prepare_backend(

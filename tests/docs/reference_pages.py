@@ -235,6 +235,13 @@ ENVIRONMENT = {
     "NF_ALLOW_REMOTE": (
         "as `-allow-remote`: allowed addresses in a sandboxed run, separated by spaces"
     ),
+    "NF_ALLOW_MODULE": (
+        "as `init -allow-module`: addresses of modules in a sandboxed run, separated by spaces"
+    ),
+    "NF_TOKEN_NAME": (
+        "token of a module registry; NAME is its host with `_` for dots and `__` for dashes "
+        "([modules from git](../modules-from-git.md)); else `TF_TOKEN_NAME`"
+    ),
     "NF_LIMIT_NAME": "as `-limit=NAME=N`: a resource limit, such as `NF_LIMIT_VMS=N`",
     "NF_ENCRYPTION": (
         "the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))"

@@ -17,7 +17,7 @@ _DOTTED = re.compile(r"\bnexusform((?:\.[a-z_]\w*)+)")
 # part of Tacker.
 _OF_OTHERS = {"kubernetes_mgmt.py"}
 # Words after `nexusform.` in file names and expressions.
-_NO_MODULES = {"cdx", "json", "nfstate", "nfvars", "sites", "workspace", "yml"}
+_NO_MODULES = {"cdx", "json", "lock", "nfstate", "nfvars", "sites", "workspace", "yml"}
 
 
 def _exists(path: str) -> bool:

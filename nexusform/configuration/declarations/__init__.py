@@ -3,8 +3,8 @@
 # public names of the package, by module.
 PUBLIC = {
     "configuration": (
-        "AnyBody Check Condition Configuration DEFAULT_PROVIDER Encryption EncryptionTarget "
-        "ImportBlock "
+        "AnyBody CallHeader Check Condition Configuration DEFAULT_PROVIDER Encryption "
+        "EncryptionTarget ImportBlock "
         "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock "
         "ResourceBlock Settings Variable"
     ),

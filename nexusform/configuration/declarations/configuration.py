@@ -156,11 +156,13 @@ def get_repetition_argument(count: object, for_each: object) -> str:
 class CallHeader(Struct, frozen=True):
     """`module` block before its module is read.
 
-    `source` is "" if it is invalid, `inputs` are expressions by name.
+    `source` is "" if it is invalid, `version` are its version constraints ("": none), `inputs` are
+    expressions by name.
     """
 
     name: str
     source: str
+    version: str
     source_span: Span
     inputs: Mapping[str, tuple[Expression, Span]]
     count: Expression | None

@@ -137,6 +137,7 @@ def _build_module_call(
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
+        **omit_empty({"version_constraint": call.version}),
         "expressions": {
             name: build_expression_document(expression) for name, (expression, _span) in inputs
         },

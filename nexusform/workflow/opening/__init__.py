@@ -7,7 +7,7 @@ PUBLIC = {
     "command_context": (
         "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE "
         "load_project_configuration "
-        "CommandContext create_editor_context"
+        "CommandContext create_editor_context create_locked_packages"
     ),
     "project": (
         "find_backend prepare_backend open_project OpenResult Project create_project "

@@ -31,6 +31,7 @@ from nexusform.resource_types.registry import build_registries
 from nexusform.values.typed_value import Value
 
 if TYPE_CHECKING:
+    from nexusform.configuration.remote_modules.module_packages import LockedPackages, PackageFinder
     from nexusform.providers.kubeconfig import KubeconfigTrust
 
 DEFAULT_WORKSPACE: Final = "default"
@@ -75,7 +76,9 @@ class CommandContext(Struct, frozen=True):
     order, each with its name. The configuration may use paths within `confinement`, and addresses
     with a prefix in `allow_remote`. `limits` are the operator's maximums for plans, by name.
     `allow_other_hub` is the uid of a hub accepted instead of the recorded one. `unsaved_files` are
-    texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
+    texts of an editor, by real path. `init` may download modules from addresses with a prefix in
+    `allow_module`. `modules_directory` has downloaded modules ("": below the data directory). A
+    state that the backend rejects is written to `rescue_path`
     ("": next to the configuration).
     """
 
@@ -92,6 +95,8 @@ class CommandContext(Struct, frozen=True):
     take_ownership: bool = False
     allow_other_hub: str = ""
     rescue_path: str = ""
+    allow_module: tuple[str, ...] = ()
+    modules_directory: str = ""
 
     def merge_limits(self, configured_limits: Mapping[str, int]) -> PlanSizeLimits:
         """Merge the configured limits with those of the operator."""
@@ -117,6 +122,15 @@ class CommandContext(Struct, frozen=True):
         """
         return not self.confinement.root or any(
             _is_below(address, prefix) for prefix in self.allow_remote
+        )
+
+    def is_module_allowed(self, address: str) -> bool:
+        """Return whether `init` may download a module from an address.
+
+        Any if unconfined, else those of -allow-module.
+        """
+        return not self.confinement.root or any(
+            _is_below(address, prefix) for prefix in self.allow_module
         )
 
     def explain_rejection(self, subject: str) -> str:
@@ -175,6 +189,11 @@ class CommandContext(Struct, frozen=True):
     def data_directory(self) -> str:
         """NF_DATA_DIR, the directory of data saved between commands."""
         return str(Path(self.directory) / (self.environment.get("NF_DATA_DIR") or ".nexusform"))
+
+    @property
+    def packages_directory(self) -> str:
+        """The directory of downloaded modules."""
+        return self.modules_directory or str(Path(self.data_directory) / "modules")
 
     @property
     def workspace(self) -> str:
@@ -288,7 +307,8 @@ def _build_confinement(
         raise ValueError(
             f'-confine: "{root}" holds every file. Name the directory of the work tree.'
         )
-    data_directory = CommandContext(environment, directory).data_directory
+    context = CommandContext(environment, directory)
+    data_directory = context.data_directory
     try:
         hidden_data_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
@@ -296,7 +316,8 @@ def _build_confinement(
             f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove '
             "the link."
         ) from None
-    return Confinement(root, (os.path.realpath(hidden_data_directory),))
+    confinement = Confinement(root, (os.path.realpath(hidden_data_directory),))
+    return confinement.reveal(context.packages_directory)
 
 
 def create_editor_context(
@@ -361,12 +382,21 @@ def get_selection_path(context: CommandContext) -> Path:
     return Path(context.data_directory) / "environment"
 
 
+def create_locked_packages(context: CommandContext) -> LockedPackages:
+    """Create the finder of modules that match the lock file of the directory."""
+    # loaded on first use.
+    from nexusform.configuration.remote_modules.module_packages import LockedPackages
+
+    return LockedPackages(context.directory, context.packages_directory, context.confinement)
+
+
 def load_project_configuration(
-    context: CommandContext, extra: Sequence[SourceFile] = ()
+    context: CommandContext, extra: Sequence[SourceFile] = (), packages: PackageFinder | None = None
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory.
 
-    `extra` are further texts of the root module.
+    `extra` are further texts of the root module. `packages` finds remote modules, by default those
+    of the lock file.
     """
     type_registries = build_registries()
     with log_duration("configuration read", directory=context.directory):
@@ -379,6 +409,7 @@ def load_project_configuration(
             confinement=context.confinement,
             unsaved=context.unsaved_files,
             read_constants=lambda variables: _read_constants(context, variables),
+            open_packages=lambda: packages or create_locked_packages(context),
         )
     ignored_rules = list(configuration.settings.ignored_rules.items())
     for span, ids in chain.from_iterable(map(list_ignore_comments, configuration.files.values())):

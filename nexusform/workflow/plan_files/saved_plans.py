@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -67,6 +67,9 @@ from nexusform.workflow.opening.system_io import (
 from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
 from nexusform.workflow.runs.plan_origin import check_origin_complete
 from nexusform.workflow.runs.run import PlanOptions, Run
+
+if TYPE_CHECKING:
+    from nexusform.configuration.remote_modules.module_packages import PackageFinder
 
 _LIMIT_HINT: Final = (
     "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
@@ -308,12 +311,23 @@ def load_plan_configuration(
             data=type_registries.schemas["data"],
             confinement=Confinement(os.path.realpath(directory)),
             read_constants=lambda _: (get_planned_variables(saved.plan), []),  # as planned
+            open_packages=lambda: _open_planned_packages(context, saved, str(root)),
         )
         # "" after syntax errors: there is no module to move.
         if configuration.root.directory:
-            root_module = _move_module(configuration.root, str(root), context.directory)
+            root_module = _move_module(configuration.root, str(root), context)
             configuration = replace(configuration, root=root_module)
     return configuration, select_errors(problems)
+
+
+def _open_planned_packages(context: CommandContext, saved: SavedPlan, root: str) -> "PackageFinder":
+    """Return the finder of the modules in a plan, with its files below `root`."""
+    # loaded on first use.
+    from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
+    from nexusform.configuration.remote_modules.module_packages import PlannedPackages
+
+    lock_text = saved.configuration_files.get(LOCK_FILE, "")
+    return PlannedPackages(root, context.packages_directory, lock_text)
 
 
 def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
@@ -333,15 +347,20 @@ def _write_configuration_files(texts: Mapping[str, str], top: Path) -> Path:
     return root
 
 
-def _move_module(module: Module, root: str, directory: str) -> Module:
-    """Return a module and its child modules below another root directory.
+def _move_module(module: Module, root: str, context: CommandContext) -> Module:
+    """Return a module and its child modules below the directory of the context.
 
-    `directory` in place of `root`.
+    This directory in place of `root`.
     """
     path_in_root = os.path.relpath(module.directory, root)
-    new_directory = os.path.normpath(Path(directory, path_in_root))
+    packages = Path(context.packages_directory)
+    # Written below the root, as all files of the plan.
+    is_of_package = packages.is_absolute() and Path("/", path_in_root).is_relative_to(packages)
+    new_directory = os.path.normpath(
+        Path("/" if is_of_package else context.directory, path_in_root)
+    )
     calls = {
-        name: replace(call, module=_move_module(call.module, root, directory))
+        name: replace(call, module=_move_module(call.module, root, context))
         for name, call in module.calls.items()
     }
     return replace(module, directory=new_directory, calls=calls)

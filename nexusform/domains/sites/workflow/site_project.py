@@ -46,11 +46,15 @@ def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> 
 
     It has the permissions and limits of the fleet.
     """
-    return CommandContext(
-        environment=environment,
-        confinement=Confinement(fleet.confine, fleet.hidden_paths),
-        allow_remote=fleet.allow_remote,
-        limits=fleet.limits,
+    context = CommandContext(
+        environment=environment, allow_remote=fleet.allow_remote, limits=fleet.limits
+    )
+    confinement = Confinement(fleet.confine, fleet.hidden_paths)
+    return replace(
+        context,
+        confinement=confinement.reveal(context.packages_directory),
+        # Sites of one root module have data directories of their own.
+        modules_directory=context.packages_directory,
     )
 
 

@@ -24,7 +24,11 @@ from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import State
-from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.command_context import (
+    CommandContext,
+    create_locked_packages,
+    load_project_configuration,
+)
 from nexusform.workflow.opening.system_io import SystemClock
 
 
@@ -222,6 +226,7 @@ class _TestFileRunner:
             managed=types.schemas["managed"],
             data=types.schemas["data"],
             confinement=self._context.confinement,
+            open_packages=lambda: create_locked_packages(self._context),
         )
         problems += new_problems
         if has_errors(new_problems):

@@ -1,0 +1,16 @@
+"""Modules from outside: addresses, versions, the lock file and downloaded packages."""
+
+# public names of the package, by module.
+PUBLIC = {
+    "module_lock": "LOCK_FILE LockedModule format_call is_tree_hash render_lock_file",
+    "module_packages": (
+        "LockedPackages PackageFinder PlannedPackages "
+        "build_package_error is_locked_call read_lock_file"
+    ),
+    "module_sources": (
+        "InvalidModuleSource ModuleSource find_package_name get_contacted_address get_registry_url "
+        "is_local_path "
+        "parse_module_source"
+    ),
+    "module_versions": "build_version_key select_newest_version",
+}

@@ -1,0 +1,169 @@
+"""Downloaded packages of remote modules, as the lock file names them."""
+
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+from nexusform.configuration.declarations.configuration import CallHeader
+from nexusform.configuration.remote_modules.module_lock import (
+    LOCK_FILE,
+    MAX_LOCK_BYTES,
+    LockedModule,
+    format_call,
+    parse_lock_file,
+)
+from nexusform.configuration.remote_modules.module_sources import ModuleSource
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
+from nexusform.files.file_trees import UnsafeTree, compute_tree_hash
+from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
+
+_INIT: Final = "Run `nexusform init`."
+
+
+class PackageFinder(Protocol):
+    """Directories of the packages of remote modules."""
+
+    @property
+    def lock_file(self) -> SourceFile | None:
+        """The lock file as read; None without remote modules or without the file."""
+
+    def find_package(
+        self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return the directory of the package of a call, and "" with errors."""
+
+
+def build_package_error(diagnostic_id: str, detail: str, call: CallHeader) -> Diagnostic:
+    """Build an error at the source of a module block."""
+    return build_error(diagnostic_id, detail, call.source_span, block=f'module "{call.name}"')
+
+
+class NoPackages:
+    """Finder of a configuration without a directory for modules."""
+
+    lock_file: SourceFile | None = None
+
+    def find_package(
+        self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return an error: nothing is installed."""
+        detail = f'The module "{format_call(path)}" ({source.package}) is not installed. {_INIT}'
+        return "", [build_package_error("module-not-installed", detail, call)]
+
+
+class LockedPackages:
+    """Installed packages that match the lock file of a root module."""
+
+    def __init__(
+        self, directory: str, modules_directory: str, confinement: Confinement = UNCONFINED
+    ) -> None:
+        """Use the lock file in `directory` and the packages below `modules_directory`."""
+        self._directory = directory
+        self._modules_directory = modules_directory
+        self._confinement = confinement
+        self._modules: dict[str, LockedModule] | None = None
+        self.lock_file: SourceFile | None = None
+
+    def find_package(
+        self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return the directory of a locked and unchanged package; "" with errors."""
+        problems: list[Diagnostic] = []
+        if self._modules is None:
+            self._modules, self.lock_file, problems = read_lock_file(
+                self._directory, self._confinement
+            )
+        if has_errors(problems):
+            return "", problems
+        name = format_call(path)
+        locked = self._modules.get(name)
+        if locked is None or not is_locked_call(locked, call):
+            reason = (
+                f'The module "{name}" ({source.package}) is not in {LOCK_FILE}.'
+                if locked is None
+                else f'{LOCK_FILE} names another source or version for the module "{name}".'
+            )
+            return "", [build_package_error("module-not-installed", f"{reason} {_INIT}", call)]
+        directory = os.path.join(self._modules_directory, name)  # noqa: PTH118 - a shown path
+        return self._check_package(directory, locked, call)
+
+    def _check_package(
+        self, directory: str, locked: LockedModule, call: CallHeader
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return the directory if its files have the hash of the lock."""
+        try:
+            tree = Path(self._confinement.resolve(directory))
+            if not tree.is_dir():
+                detail = (
+                    f'The module "{locked.call}" ({locked.source}) is not in "{directory}". {_INIT}'
+                )
+                return "", [build_package_error("module-not-installed", detail, call)]
+            actual_hash = compute_tree_hash(tree)
+        except (OSError, UnsafeTree) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+            detail = f'The module "{locked.call}" in "{directory}" cannot be used: {reason}'
+            return "", [
+                build_package_error("module-changed", f"{detail.rstrip('.')}. {_INIT}", call)
+            ]
+        if actual_hash != locked.hash:
+            detail = (
+                f'The files of the module "{locked.call}" in "{directory}" differ from '
+                f"{LOCK_FILE}: the hash is {actual_hash}, not {locked.hash}. `nexusform init` "
+                "restores them."
+            )
+            return "", [build_package_error("module-changed", detail, call)]
+        return directory, []
+
+
+class PlannedPackages:
+    """Packages of a saved plan: its lock file and configuration files are in the plan."""
+
+    def __init__(self, root: str, modules_directory: str, lock_text: str) -> None:
+        """Use the files of the plan below `root`."""
+        relative_path = modules_directory.lstrip("/")
+        self._modules_directory = os.path.join(root, relative_path)  # noqa: PTH118
+        self._modules: dict[str, LockedModule] | None = None
+        self.lock_file: SourceFile | None = SourceFile(LOCK_FILE, lock_text) if lock_text else None
+
+    def find_package(
+        self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return the directory of a package as in the plan."""
+        if self._modules is None and self.lock_file is not None:
+            self._modules, _ = parse_lock_file(self.lock_file)
+        name = format_call(path)
+        locked = (self._modules or {}).get(name)
+        directory = os.path.join(self._modules_directory, name)  # noqa: PTH118
+        if locked is None or not is_locked_call(locked, call) or not Path(directory).is_dir():
+            detail = (
+                f'The saved plan has no files of the module "{name}" ({source.package}). Plan '
+                "again."
+            )
+            return "", [build_package_error("module-not-installed", detail, call)]
+        return directory, []
+
+
+def is_locked_call(locked: LockedModule, call: CallHeader) -> bool:
+    """Return whether a lock entry is for the source and version constraints of a block."""
+    return locked.source == call.source and locked.constraints == call.version
+
+
+def read_lock_file(
+    directory: str, confinement: Confinement = UNCONFINED
+) -> tuple[dict[str, LockedModule], SourceFile | None, list[Diagnostic]]:
+    """Read the lock file of a root module.
+
+    Return its modules by call, its text (None without the file), and its errors.
+    """
+    path = os.path.normpath(os.path.join(directory, LOCK_FILE))  # noqa: PTH118 - a shown path
+    try:
+        text = read_regular(confinement.resolve(path), MAX_LOCK_BYTES).decode()
+    except FileNotFoundError:
+        return {}, None, []
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        detail = f'"{path}" cannot be read: {reason}. Restore the file from version control.'
+        return {}, None, [build_error("invalid-module-lock", detail)]
+    source = SourceFile(path, text)
+    modules, problems = parse_lock_file(source)
+    return modules, source, problems

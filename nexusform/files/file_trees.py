@@ -1,0 +1,201 @@
+"""Trees of files from outside, such as module packages: written safely, and hashed.
+
+A tree has regular files, directories, and links that stay in it. Files are written first and links
+last, so no file is written through a link.
+"""
+
+import hashlib
+import os
+import posixpath
+import stat
+from base64 import b64encode
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.files.regular_files import create_file, is_path_below, read_regular, write_all_bytes
+
+# Of one tree.
+MAX_TREE_FILES: Final = 50_000
+MAX_TREE_BYTES: Final = 512 * 1024 * 1024
+_FILE_MODE: Final = 0o644
+_MAX_NAME_LENGTH: Final = 1024
+_WINDOWS_LETTERS: Final = frozenset('<>:"|?*\\')
+
+
+class UnsafeTree(Exception):
+    """Tree that is not written or not used; the message is a sentence for the user."""
+
+
+class TreeEntry(Struct, frozen=True):
+    """File of a tree: its path with slashes, and its content, or the target of a link."""
+
+    path: str
+    content: bytes = b""
+    link: str | None = None
+
+
+class TreeLimits:
+    """Remaining number of files and bytes of a tree that is read."""
+
+    def __init__(self, max_files: int = MAX_TREE_FILES, max_bytes: int = MAX_TREE_BYTES) -> None:
+        self._files = max_files
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self.remaining_bytes = max_bytes
+
+    def count(self, size: int) -> None:
+        """Count a file.
+
+        Raises UnsafeTree above a maximum.
+        """
+        self._files -= 1
+        if self._files < 0:
+            raise UnsafeTree(f"It has more than {self._max_files:,} files.")
+        self.count_bytes(size)
+
+    def count_bytes(self, size: int) -> None:
+        """Count bytes of a counted file.
+
+        Raises UnsafeTree above the maximum.
+        """
+        self.remaining_bytes -= size
+        if self.remaining_bytes < 0:
+            raise UnsafeTree(f"Its files have more than {self._max_bytes >> 20} MiB.")
+
+
+def check_tree_path(path: str) -> str:
+    """Return the normal form of a path in a tree.
+
+    Raises UnsafeTree for a path out of the tree, or one that no module needs.
+    """
+    shown_path = ascii(path[:80])
+    if not path.isprintable() or "\\" in path or len(path) > _MAX_NAME_LENGTH:
+        raise UnsafeTree(f"It has a file with an unusable name: {shown_path}.")
+    if path.startswith("/") or ".." in path.split("/"):
+        raise UnsafeTree(f"The path {shown_path} leads out of it.")
+    if os.name == "nt" and _WINDOWS_LETTERS.intersection(path):
+        raise UnsafeTree(f"It has a file with an unusable name: {shown_path}.")
+    normal_path = posixpath.normpath(path)
+    if any(part.casefold() == ".git" for part in normal_path.split("/")):
+        raise UnsafeTree(f"It contains a .git directory: {shown_path}.")
+    return normal_path
+
+
+def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> None:
+    """Write a tree into an empty directory.
+
+    Raises UnsafeTree, OSError. After an error the directory has a part of the files.
+    """
+    links: list[tuple[Path, str, str]] = []
+    for entry in entries:
+        path = check_tree_path(entry.path)
+        target = directory / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if entry.link is not None:
+                _check_link(path, entry.link)
+                links.append((target, path, entry.link))
+                continue
+            descriptor = create_file(target, _FILE_MODE)
+        except (FileExistsError, NotADirectoryError):
+            raise UnsafeTree(f"It contains {path!a} twice.") from None
+        try:
+            write_all_bytes(descriptor, entry.content)
+        finally:
+            os.close(descriptor)
+    for target, path, link in links:
+        try:
+            target.symlink_to(link)
+        except FileExistsError:
+            raise UnsafeTree(f"It contains {path!a} twice.") from None
+    for target, path, _ in links:
+        _check_link_target(directory, target, path)
+
+
+def _check_link(path: str, target: str) -> None:
+    resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    is_outside = target.startswith("/") or resolved == ".." or resolved.startswith("../")
+    if is_outside or not target.isprintable() or "\\" in target or not target:
+        raise UnsafeTree(f"The link {path!a} leads out of it.")
+    if any(part.casefold() == ".git" for part in target.split("/")):
+        raise UnsafeTree(f"The link {path!a} leads to a .git directory.")
+
+
+def _check_link_target(directory: Path, link: Path, path: str) -> None:
+    """Check the target of a link through all other links.
+
+    Raises UnsafeTree.
+    """
+    root = os.path.realpath(directory)
+    try:
+        target = os.path.realpath(link, strict=False)
+    except (OSError, RuntimeError):
+        raise UnsafeTree(f"The link {path!a} has no target.") from None
+    if not is_path_below(target, root):
+        raise UnsafeTree(f"The link {path!a} leads out of it.")
+
+
+def compute_tree_hash(directory: Path) -> str:
+    """Compute the hash of a tree, as `h1:` of Go modules and Terraform: SHA-256 of a list of files.
+
+    Raises UnsafeTree, OSError.
+    """
+    limits = TreeLimits()
+    lines: list[tuple[str, str]] = []
+    for path, entry in _list_files(directory, ""):
+        if entry.is_symlink():
+            _check_link_target(directory, Path(entry.path), path)
+            limits.count(0)
+            # A file cannot have this name.
+            name = f"{path}\0link"
+            digest = hashlib.sha256(os.fsencode(os.readlink(entry.path))).hexdigest()  # noqa: PTH115
+        elif stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+            content = read_regular(entry.path, max(limits.remaining_bytes, 0), follow=False)
+            limits.count(len(content))
+            name = path
+            digest = hashlib.sha256(content).hexdigest()
+        else:
+            raise UnsafeTree(f"{path!a} is neither a file nor a directory.")
+        lines.append((name, digest))
+    text = "".join(f"{digest}  {name}\n" for name, digest in sorted(lines))
+    summary = hashlib.sha256(text.encode(errors="surrogateescape")).digest()
+    return f"h1:{b64encode(summary).decode()}"
+
+
+def _list_files(directory: Path, prefix: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """List the files below a directory with their paths, without following links."""
+    files: list[tuple[str, os.DirEntry[str]]] = []
+    directories = [(os.fspath(directory), prefix)]
+    while directories:
+        path, path_in_tree = directories.pop()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                name = f"{path_in_tree}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append((entry.path, f"{name}/"))
+                else:
+                    files.append((name, entry))
+        if len(files) + len(directories) > 2 * MAX_TREE_FILES:
+            raise UnsafeTree(f"It has more than {MAX_TREE_FILES:,} files.")
+    return files
+
+
+def read_tree(directory: Path) -> list[TreeEntry]:
+    """Read a tree, to copy it.
+
+    Raises UnsafeTree, OSError.
+    """
+    limits = TreeLimits()
+    tree: list[TreeEntry] = []
+    for path, entry in sorted(_list_files(directory, ""), key=lambda pair: pair[0]):
+        if entry.is_symlink():
+            limits.count(0)
+            tree.append(TreeEntry(path, link=os.readlink(entry.path)))  # noqa: PTH115
+            continue
+        content = read_regular(entry.path, max(limits.remaining_bytes, 0), follow=False)
+        limits.count(len(content))
+        tree.append(TreeEntry(path, content))
+    return tree

@@ -1,0 +1,116 @@
+"""Packages from archives: .zip and .tar.gz files of a server."""
+
+import gzip
+import hashlib
+import io
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nexusform.configuration.remote_modules.module_sources import ModuleSource
+from nexusform.files.file_trees import MAX_TREE_BYTES, TreeEntry, TreeLimits, UnsafeTree
+from nexusform.workflow.module_packages.package_download import DownloadError, send_download
+
+# Headers of a tar file are unpacked, too.
+_MAX_UNPACKED_BYTES: Final = MAX_TREE_BYTES + (64 << 20)
+_UNREADABLE: Final = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
+
+
+def download_archive(
+    source: ModuleSource, allows_address: Callable[[str], bool]
+) -> Iterator[TreeEntry]:
+    """Download an archive, check its SHA-256 and return its files.
+
+    Raises DownloadError; the iterator raises it, too, and UnsafeTree.
+    """
+    content = send_download(source.address, allows_address).content
+    digest = hashlib.sha256(content).hexdigest()
+    if source.checksum and digest != source.checksum:
+        raise DownloadError(
+            f"its SHA-256 is {digest}, not {source.checksum} as in the source. Check who changed "
+            "the file"
+        )
+    return _read_archive(content, source.archive)
+
+
+def _read_archive(content: bytes, form: str) -> Iterator[TreeEntry]:
+    files = _read_zip(content) if form == "zip" else _read_tar(content)
+    try:
+        yield from files
+    except _UNREADABLE as problem:
+        reason = str(problem).splitlines()[0][:100] if str(problem) else type(problem).__name__
+        printable_reason = "".join(letter if letter.isprintable() else "?" for letter in reason)
+        raise DownloadError(f"it is not a valid .{form} file ({printable_reason})") from None
+
+
+def _read_zip(content: bytes) -> Iterator[TreeEntry]:
+    limits = TreeLimits()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for member in archive.infolist():
+            if member.is_dir():
+                continue
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFLNK):
+                raise UnsafeTree(f"{member.filename[:80]!a} is neither a file nor a directory.")
+            limits.count(0)
+            with archive.open(member) as file:
+                # One byte more than allowed shows an excess: the declared size may be wrong.
+                text = file.read(limits.remaining_bytes + 1)
+            limits.count_bytes(len(text))
+            if kind == stat.S_IFLNK:
+                yield TreeEntry(member.filename, link=text.decode(errors="replace"))
+            else:
+                yield TreeEntry(member.filename, text)
+
+
+def _read_tar(content: bytes) -> Iterator[TreeEntry]:
+    limits = TreeLimits()
+    with (
+        gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked,
+        tarfile.open(fileobj=_LimitedReader(unpacked), mode="r|") as archive,  # type: ignore[call-overload]
+    ):
+        for member in archive:
+            if member.isdir():
+                continue
+            # The size of a file with holes is larger than the file.
+            limits.count(max(member.size, 0))
+            if member.issym():
+                yield TreeEntry(member.name, link=member.linkname)
+                continue
+            file = archive.extractfile(member) if member.isreg() else None
+            if file is None:
+                raise UnsafeTree(
+                    f"{member.name[:80]!a} is neither a file, a directory nor a symbolic link."
+                )
+            yield TreeEntry(member.name, file.read())
+
+
+class _LimitedReader:
+    """Unpacked bytes up to a maximum."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self._remaining = _MAX_UNPACKED_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Read bytes.
+
+        Raises UnsafeTree above the maximum.
+        """
+        chunk = self._file.read(size)
+        self._remaining -= len(chunk)
+        if self._remaining < 0:
+            raise UnsafeTree(f"It unpacks to more than {_MAX_UNPACKED_BYTES >> 20} MiB.")
+        return chunk

@@ -1,0 +1,413 @@
+"""Installation of remote modules by `init`: selects, downloads, checks and locks their packages.
+
+`init` reads the configuration with this finder in place of that of plan and apply, so a module is
+downloaded when its block is read, and its own modules after it.
+"""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import CallHeader
+from nexusform.configuration.remote_modules.module_lock import (
+    LOCK_FILE,
+    LockedModule,
+    format_call,
+    render_lock_file,
+)
+from nexusform.configuration.remote_modules.module_packages import (
+    build_package_error,
+    is_locked_call,
+    read_lock_file,
+)
+from nexusform.configuration.remote_modules.module_sources import (
+    ModuleSource,
+    find_package_name,
+    get_contacted_address,
+)
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+)
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.files.file_trees import (
+    TreeEntry,
+    UnsafeTree,
+    check_tree_path,
+    compute_tree_hash,
+    read_tree,
+    write_tree,
+)
+from nexusform.files.regular_files import write_file_atomically
+from nexusform.workflow.module_packages.archive_packages import download_archive
+from nexusform.workflow.module_packages.git_packages import GitRepository, GitSelection
+from nexusform.workflow.module_packages.package_download import DownloadError, build_rejection
+from nexusform.workflow.module_packages.package_mirror import (
+    MirroredPackage,
+    read_mirror,
+    select_mirrored_package,
+)
+from nexusform.workflow.module_packages.registry_packages import ModuleRegistry
+from nexusform.workflow.opening.command_context import CommandContext
+
+_LOCK_MODE: Final = 0o644
+_SHORT_COMMIT: Final = 10
+_MAX_NAMES: Final = 5
+_TEMPORARY_PREFIX: Final = ".download-"
+_ABANDONED_SECONDS: Final = 86_400
+
+
+class ModuleOptions(Struct, frozen=True):
+    """Options of `init` for modules.
+
+    `upgrade` selects the newest packages. `mirror` is a directory in place of the network. With
+    `is_readonly` a change of the lock file is an error.
+    """
+
+    upgrade: bool = False
+    mirror: str = ""
+    is_readonly: bool = False
+
+
+class _Package(Struct, frozen=True):
+    """Package in a directory: its selection without the path of a call, and its hash."""
+
+    directory: Path
+    hash: str
+    version: str = ""
+    commit: str = ""
+    warning: str = ""
+
+
+class ModuleInstaller:
+    """Finder of modules that downloads what the lock file lacks."""
+
+    # The lock file belongs to no configuration before it is written.
+    lock_file: SourceFile | None = None
+
+    def __init__(
+        self, context: CommandContext, options: ModuleOptions, report: Callable[[str], None]
+    ) -> None:
+        """Use the lock file of the context; `report` shows the progress."""
+        self._context = context
+        self._options = options
+        self._report = report
+        self._locked, source, self._lock_problems = read_lock_file(
+            context.directory, context.confinement
+        )
+        self._lock_text = source.text if source else ""
+        # Its lines are shown with its errors.
+        if has_errors(self._lock_problems):
+            self.lock_file = source
+        self._selected: dict[str, LockedModule] = {}
+        self._packages: dict[tuple[str, str, str], _Package] = {}
+        # Messages by package: one server is not asked again.
+        self._failures: dict[tuple[str, str, str], str] = {}
+        self._mirror: list[MirroredPackage] | None = None
+        self._registries: dict[str, ModuleRegistry] = {}
+        self._temporary_directories: list[Path] = []
+        self.warnings: list[Diagnostic] = []
+
+    def find_package(
+        self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
+    ) -> tuple[str, list[Diagnostic]]:
+        """Return the directory of an installed package; "" with errors."""
+        if has_errors(self._lock_problems):
+            problems, self._lock_problems = self._lock_problems, []
+            return "", problems
+        name = format_call(path)
+        locked = self._locked.get(name)
+        if locked is not None and not is_locked_call(locked, call):
+            locked = None
+        directory = os.path.join(self._context.packages_directory, name)  # noqa: PTH118
+        try:
+            tree = Path(self._context.confinement.resolve(directory))
+            pinned = None if self._options.upgrade else locked or self._find_sibling(source, call)
+            installed_hash = _compute_installed_hash(tree)
+            if pinned is not None and installed_hash == pinned.hash:
+                self._selected[name] = replace(pinned, call=name, source=call.source)
+                return directory, []
+            package = self._get_package(name, source, call.version, pinned)
+            if package.hash != installed_hash:
+                _replace_tree(tree, package.directory)
+        except DownloadError as problem:
+            detail = f'The module "{name}" cannot be downloaded: {problem}.'
+            return "", [build_package_error("module-download-failed", detail, call)]
+        except UnsafeTree as problem:
+            detail = f'The package of the module "{name}" is rejected. {problem}'
+            return "", [build_package_error("module-package-rejected", detail, call)]
+        except OSError as problem:
+            detail = f'"{directory}" cannot be written: {problem.strerror}.'
+            return "", [build_package_error("module-download-failed", detail, call)]
+        self._select(name, call, package, locked, directory)
+        return directory, []
+
+    def _find_sibling(self, source: ModuleSource, call: CallHeader) -> LockedModule | None:
+        """Return a locked module of another call with the same package and version constraints."""
+        for module in (*self._selected.values(), *self._locked.values()):
+            is_same = module.constraints == call.version
+            if is_same and find_package_name(module.source) == source.package:
+                return module
+        return None
+
+    def _select(
+        self,
+        name: str,
+        call: CallHeader,
+        package: _Package,
+        locked: LockedModule | None,
+        directory: str,
+    ) -> None:
+        module = LockedModule(
+            call=name,
+            source=call.source,
+            constraints=call.version,
+            version=package.version,
+            commit=package.commit,
+            hash=package.hash,
+        )
+        self._selected[name] = module
+        if package.warning:
+            self.warnings.append(
+                build_warning("module-content-skipped", package.warning, call.source_span)
+            )
+        old_text = _describe_selection(locked) if locked is not None else ""
+        new_text = _describe_selection(module)
+        change = f"{old_text} -> {new_text}" if old_text not in ("", new_text) else new_text
+        self._report(f"- {name}{f' {change}' if change else ''} in {directory}")
+
+    def _get_package(
+        self, name: str, source: ModuleSource, constraints: str, pinned: LockedModule | None
+    ) -> _Package:
+        """Return a package, downloaded once for all calls.
+
+        Raises DownloadError, UnsafeTree, OSError.
+        """
+        key = (source.package, constraints, pinned.hash if pinned else "")
+        if key in self._failures:
+            raise DownloadError(self._failures[key])
+        if key in self._packages:
+            return self._packages[key]
+        self._report(f"Downloading {source.package} for {name}...")
+        try:
+            package = self._download(source, constraints, pinned)
+        except DownloadError as problem:
+            self._failures[key] = f"{problem}"
+            raise
+        self._packages[key] = package
+        # Later calls with this source find it as locked.
+        self._packages[source.package, constraints, package.hash] = package
+        return package
+
+    def _download(
+        self, source: ModuleSource, constraints: str, pinned: LockedModule | None
+    ) -> _Package:
+        """Download a package into a temporary directory and check its hash."""
+        packages_directory = Path(
+            self._context.confinement.resolve(self._context.packages_directory)
+        )
+        packages_directory.mkdir(parents=True, exist_ok=True)
+        directory = packages_directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        directory.mkdir()
+        self._temporary_directories.append(directory)
+        version = commit = warning = ""
+        if self._options.mirror:
+            mirror = self._context.confinement.resolve_path_of_operator(self._options.mirror)
+            if self._mirror is None:
+                self._mirror = read_mirror(Path(mirror))
+            mirrored = select_mirrored_package(self._mirror, source, constraints, pinned)
+            version, commit = mirrored.version, mirrored.commit
+            write_tree(directory, read_tree(Path(mirror, mirrored.directory)))
+            expected_hash = mirrored.hash
+        else:
+            expected_hash = pinned.hash if pinned else ""
+            if source.kind == "registry":
+                host, _, module_name = source.address.partition("/")
+                registry = self._get_registry(host)
+                version = (
+                    pinned.version if pinned else registry.select_version(module_name, constraints)
+                )
+                source = registry.find_source(module_name, version)
+                commit, warning = self._download_files(
+                    source, pinned, directory, source.subdirectory
+                )
+            else:
+                commit, warning = self._download_files(source, pinned, directory, "")
+        tree_hash = compute_tree_hash(directory)
+        if expected_hash and tree_hash != expected_hash:
+            place = "the index of the mirror" if self._options.mirror else LOCK_FILE
+            remedy = (
+                "Write the mirror again"
+                if self._options.mirror
+                else "`nexusform init -upgrade` accepts the new content"
+            )
+            raise DownloadError(
+                f"its hash is {tree_hash}, not {expected_hash} as in {place}. Find out who changed "
+                f"it. {remedy}"
+            )
+        return _Package(directory, tree_hash, version, commit, warning)
+
+    def _get_registry(self, host: str) -> ModuleRegistry:
+        context = self._context
+        return self._registries.setdefault(
+            host, ModuleRegistry(host, context.environment, context.is_module_allowed)
+        )
+
+    def _download_files(
+        self, source: ModuleSource, pinned: LockedModule | None, directory: Path, subdirectory: str
+    ) -> tuple[str, str]:
+        """Write the files of a git repository or an archive below a subdirectory of it.
+
+        Return the commit, and a warning ("": none).
+        """
+        if source.kind == "archive":
+            entries = download_archive(source, self._context.is_module_allowed)
+            if source.strips_top_directory:
+                entries = _strip_top_directory(entries)
+            write_tree(directory, _select_subdirectory(entries, subdirectory))
+            return "", ""
+        address = get_contacted_address(source)
+        if not self._context.is_module_allowed(address):
+            raise DownloadError(build_rejection(address))
+        is_confined = bool(self._context.confinement.root)
+        with GitRepository(source, self._context.environment, confined=is_confined) as repository:
+            selection = (
+                GitSelection(pinned.commit)
+                if pinned is not None and pinned.commit
+                else repository.select_commit()
+            )
+            repository.fetch(selection)
+            files = repository.read_files(selection.commit)
+            write_tree(directory, _select_subdirectory(files, subdirectory))
+            submodules = sorted(repository.submodules)
+        warning = ""
+        if submodules:
+            names = format_first_items(submodules, _MAX_NAMES)
+            warning = (
+                f"Submodules are not downloaded: {names}. Refer to their repositories by module "
+                "blocks."
+            )
+        return selection.commit, warning
+
+    def finish(self, *, is_complete: bool) -> list[Diagnostic]:
+        """Write the lock file and remove temporary and unused directories.
+
+        Without `is_complete` (after errors) other entries of the lock file stay. Return errors.
+        """
+        for directory in self._temporary_directories:
+            shutil.rmtree(directory, ignore_errors=True)
+        if not self._selected and not (is_complete and self._locked):
+            return []
+        modules = self._selected if is_complete else {**self._locked, **self._selected}
+        text = render_lock_file(modules.values()) if modules else ""
+        if text != self._lock_text:
+            if self._options.is_readonly:
+                detail = (
+                    f"{LOCK_FILE} would change, and -lockfile=readonly does not allow it. Run "
+                    "`nexusform init` and commit the file."
+                )
+                return [build_error("module-lock-readonly", detail)]
+            try:
+                self._write_lock(text)
+            except OSError as problem:
+                detail = f"{LOCK_FILE} cannot be written: {problem.strerror}."
+                return [build_error("invalid-module-lock", detail)]
+        if is_complete:
+            self._remove_unused_directories()
+        return []
+
+    def _write_lock(self, text: str) -> None:
+        path = Path(self._context.confinement.resolve(Path(self._context.directory, LOCK_FILE)))
+        if text:
+            write_file_atomically(path, text.encode(), _LOCK_MODE)
+        else:
+            path.unlink(missing_ok=True)
+
+    def _remove_unused_directories(self) -> None:
+        """Remove the directories of former calls, as the old lock file names them."""
+        for name in self._locked.keys() - self._selected.keys():
+            directory = os.path.join(self._context.packages_directory, name)  # noqa: PTH118
+            with suppress(OSError):
+                _remove_tree(Path(self._context.confinement.resolve(directory)))
+        with suppress(OSError):
+            _remove_abandoned_downloads(
+                Path(self._context.confinement.resolve(self._context.packages_directory))
+            )
+
+
+def _describe_selection(module: LockedModule) -> str:
+    """Return the version or commit of a module for a line of progress."""
+    return module.version or (f"(commit {module.commit[:_SHORT_COMMIT]})" if module.commit else "")
+
+
+def _compute_installed_hash(directory: Path) -> str:
+    """Return the hash of an installed tree; "" without a usable one."""
+    if not directory.is_dir() or directory.is_symlink():
+        return ""
+    try:
+        return compute_tree_hash(directory)
+    except (OSError, UnsafeTree):
+        return ""
+
+
+def _replace_tree(target: Path, source: Path) -> None:
+    """Replace a directory by a copy of another one, in one step."""
+    copy = source.with_name(f"{source.name}-{secrets.token_hex(4)}")
+    copy.mkdir()
+    try:
+        write_tree(copy, read_tree(source))
+        _remove_tree(target)
+        copy.rename(target)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _remove_tree(path: Path) -> None:
+    """Remove a directory, or a link or file in its place."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        trash = path.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+        path.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
+
+
+def _remove_abandoned_downloads(directory: Path) -> None:
+    """Remove temporary directories of killed processes; a running one is younger than a day."""
+    for path in directory.glob(f"{_TEMPORARY_PREFIX}*"):
+        if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _select_subdirectory(entries: Iterable[TreeEntry], subdirectory: str) -> Iterator[TreeEntry]:
+    """Yield the files below a subdirectory, with paths in it."""
+    prefix = f"{subdirectory}/" if subdirectory else ""
+    for entry in entries:
+        path = check_tree_path(entry.path)
+        if path.startswith(prefix):
+            yield TreeEntry(path.removeprefix(prefix), entry.content, entry.link)
+
+
+def _strip_top_directory(entries: Iterable[TreeEntry]) -> Iterator[TreeEntry]:
+    """Yield the files below the only directory at the top of an archive.
+
+    Raises UnsafeTree for another archive.
+    """
+    top = ""
+    for entry in entries:
+        first, _, rest = check_tree_path(entry.path).partition("/")
+        top = top or first
+        if first != top or not rest:
+            raise UnsafeTree('It has more than one directory at its top, so "//*" names none.')
+        yield TreeEntry(rest, entry.content, entry.link)

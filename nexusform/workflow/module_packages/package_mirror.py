@@ -1,0 +1,125 @@
+"""Mirrors of module packages: a directory with an index, for machines without a network."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.configuration.remote_modules.module_lock import LockedModule, is_tree_hash
+from nexusform.configuration.remote_modules.module_sources import ModuleSource, find_package_name
+from nexusform.configuration.remote_modules.module_versions import select_newest_version
+from nexusform.files.file_trees import read_tree, write_tree
+from nexusform.files.regular_files import read_regular, write_file_atomically
+from nexusform.network.read_limits import parse_json
+from nexusform.workflow.module_packages.package_download import DownloadError
+
+INDEX: Final = "index.json"
+_FORMAT: Final = "nexusform-module-mirror"
+_MAX_INDEX_BYTES: Final = 1 << 26
+_INDEX_MODE: Final = 0o644
+_KEYS: Final = ("package", "version", "commit", "hash")
+
+
+class MirroredPackage(Struct, frozen=True):
+    """Package of a mirror: the canonical form of its source, and what the lock file names."""
+
+    package: str
+    version: str
+    commit: str
+    hash: str
+
+    @property
+    def directory(self) -> str:
+        """The name of its directory in the mirror, from its hash."""
+        return self.hash.removeprefix("h1:").replace("/", "_").replace("+", "-").rstrip("=")
+
+
+def read_mirror(directory: Path) -> list[MirroredPackage]:
+    """Read the index of a mirror.
+
+    Raises DownloadError.
+    """
+    path = directory / INDEX
+    try:
+        document = parse_json(read_regular(path, _MAX_INDEX_BYTES))
+    except OSError as problem:
+        raise DownloadError(
+            f'"{path}" cannot be read: {problem.strerror}. `nexusform modules mirror DIR` writes a '
+            "mirror"
+        ) from None
+    except ValueError as problem:
+        raise DownloadError(f'"{path}" is unusable: {problem}') from None
+    packages = _parse_index(document)
+    if packages is None:
+        raise DownloadError(f'"{path}" is not the index of a mirror of modules')
+    return packages
+
+
+def _parse_index(document: Any) -> list[MirroredPackage] | None:
+    is_index = isinstance(document, dict) and document.get("format") == _FORMAT
+    entries = document.get("packages") if is_index else None
+    if not isinstance(entries, list):
+        return None
+    packages: list[MirroredPackage] = []
+    for entry in entries:
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in _KEYS):
+            return None
+        if not is_tree_hash(entry["hash"]):
+            return None
+        packages.append(MirroredPackage(*(entry[key] for key in _KEYS)))
+    return packages
+
+
+def select_mirrored_package(
+    packages: Iterable[MirroredPackage],
+    source: ModuleSource,
+    constraints: str,
+    pinned: LockedModule | None,
+) -> MirroredPackage:
+    """Return the package of a mirror for a source: the pinned one, else the newest version.
+
+    Raises DownloadError.
+    """
+    matching = [package for package in packages if package.package == source.package]
+    if pinned is not None:
+        matching = [package for package in matching if package.hash == pinned.hash]
+    elif source.kind == "registry":
+        version = select_newest_version([package.version for package in matching], constraints)
+        matching = [package for package in matching if package.version == version and version]
+    if not matching:
+        raise DownloadError(
+            f"the mirror has no {source.package}"
+            + (f" with the hash {pinned.hash}" if pinned is not None else "")
+            + ". Write it with `nexusform modules mirror DIR` on a machine with a network"
+        )
+    # The last one written.
+    return matching[-1]
+
+
+def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) -> int:
+    """Add the packages of locked modules, each with its directory, to a mirror.
+
+    Return the number of new packages. Raises DownloadError, UnsafeTree, OSError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    packages = read_mirror(directory) if (directory / INDEX).exists() else []
+    count = 0
+    for module, tree in modules:
+        package = MirroredPackage(
+            find_package_name(module.source), module.version, module.commit, module.hash
+        )
+        if package in packages and (directory / package.directory).is_dir():
+            continue
+        target = directory / package.directory
+        if not target.exists():
+            target.mkdir()
+            write_tree(target, read_tree(tree))
+        packages = [*[entry for entry in packages if entry != package], package]
+        count += 1
+    entries = [{key: getattr(package, key) for key in _KEYS} for package in packages]
+    document = {"format": _FORMAT, "version": 1, "packages": entries}
+    text = json.dumps(document, indent=2) + "\n"
+    write_file_atomically(directory / INDEX, text.encode(), _INDEX_MODE)
+    return count
