@@ -4,8 +4,8 @@
 PUBLIC = {
     "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
     "machine_facts": (
-        "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons "
-        "find_observed_reasons "
+        "get_default_facts EXPORTED_FACTS describe_unschedulable_reasons STATUS_FACTS ROLES "
+        "CORDON_FACTS find_observed_reasons "
         "CordonOwner CORDONED_STATUS UNCORDONED build_hardware list_machine_sku_names "
         "build_machine VFS add_vfs_to_sku"
     ),

@@ -25,13 +25,14 @@ from nexusform.resource_types.shared_arguments import (
 )
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import (
-    IN_UNKNOWN_STATE,
     UNKNOWN_STATE,
     VFS_PER_CELL,
     Machine,
     MachineSku,
     MachineStatus,
+    UnschedulableReason,
     VmSku,
+    join_reasons,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -42,11 +43,11 @@ CORDONED: Final = "cordoned"
 CORDONED_STATUS: Final = "Cordoned"
 UNCORDONED: Final = "Uncordoned"
 EVACUATING: Final = "being evacuated"
-_OFF: Final = "powered off"
-_NOT_READY: Final = "not ready"
-_NOT_PROVISIONED: Final = "not provisioned"
-# Reasons that are not set on purpose.
-_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED, IN_UNKNOWN_STATE)
+# Names of facts.
+ROLES: Final = "roles"
+CORDON_FACTS: Final = ("cordoned", "cordon_status")
+# Rank of an unknown fact of the health of a machine among the reasons.
+_UNKNOWN_RANK: Final = 1
 DETAILED_STATUSES: Final = (
     "Available",
     "Deprovisioning",
@@ -72,16 +73,37 @@ class MachineFact(Struct, frozen=True):
     """One fact about a machine.
 
     `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns the
-    reason that a machine with this value takes no new VM; "" for none. `is_override`: also an
-    argument of a rack's machine_override. `export_field` is its field in an export, "" for none; an
-    absent one is UNKNOWN_STATE.
+    reason that a machine with this value takes no new VM; "" for none. `rank`, `is_health` and
+    `find_title` (a short form of the reason) are those of the UnschedulableReason. `is_override`:
+    also an argument of a rack's machine_override. `export_field` is its field in an export, "" for
+    none; an absent one is UNKNOWN_STATE.
     """
 
     name: str
     attribute: AttributeSchema
     find_reason: Callable[[Any], str]
+    rank: int
+    is_health: bool = False
+    find_title: Callable[[Any], str] | None = None
     is_override: bool = False
     export_field: str = ""
+
+    def build_reasons(self, value: Any) -> tuple[UnschedulableReason, ...]:
+        """Return the reason that a machine with this value takes no new VM, if any."""
+        value_text = value if isinstance(value, str) else str(value)
+        if value == UNKNOWN_STATE:
+            unknown_reason = UnschedulableReason(
+                "in an unknown state", self.name, value_text, rank=_UNKNOWN_RANK, is_health=True
+            )
+            return (unknown_reason,)
+        text = self.find_reason(value)
+        if not text:
+            return ()
+        title = self.find_title(value) if self.find_title is not None else ""
+        reason = UnschedulableReason(
+            text, self.name, value_text, title, self.rank, is_health=self.is_health
+        )
+        return (reason,)
 
 
 def list_role_names(roles: Any) -> tuple[str, ...]:
@@ -138,23 +160,26 @@ def _build_status_attribute(
 # In the order in which reasons are named ("cordoned, powered off").
 MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
-        "roles",
+        ROLES,
         build_optional_argument(
             SetType(STRING), "Roles. Only compute-plane machines run VMs.", default=[COMPUTE_PLANE]
         ),
         _explain_wrong_roles,
+        rank=7,
         export_field="machineRoles",
     ),
     MachineFact(
         "evacuate",
         build_optional_argument(BOOL, "Re-place its VMs and accept no new ones.", default=False),
         lambda is_so: EVACUATING if is_so else "",
+        rank=6,
         is_override=True,
     ),
     MachineFact(
         "cordoned",
         build_optional_argument(BOOL, "Accept no new VMs; existing VMs stay."),
         lambda is_so: CORDONED if is_so else "",
+        rank=5,
         is_override=True,
     ),
     MachineFact(
@@ -167,12 +192,16 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
             instead="To cordon the machine, write: cordoned = true",
         ),
         lambda status: CORDONED if status == CORDONED_STATUS else "",
+        rank=5,
         export_field="cordonStatus",
     ),
     MachineFact(
         "power_state",
         _build_status_attribute("Whether it is powered on.", "On", ("On", "Off", UNKNOWN_STATE)),
-        lambda state: "" if state.lower() == "on" else _OFF,
+        lambda state: "" if state.lower() == "on" else "powered off",
+        rank=0,
+        is_health=True,
+        find_title=lambda state: state.capitalize(),
         export_field="powerState",
     ),
     MachineFact(
@@ -183,7 +212,9 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
             pattern="(?i:true|false|unknown)",
             pattern_hint='"True", "False" or "Unknown"',
         ),
-        lambda state: "" if state.lower() == "true" else _NOT_READY,
+        lambda state: "" if state.lower() == "true" else "not ready",
+        rank=3,
+        is_health=True,
         export_field="readyState",
     ),
     MachineFact(
@@ -198,12 +229,17 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         lambda status: (
             ""
             if status.lower() == "provisioned"
-            else f'{_NOT_PROVISIONED} (detailed status "{status}")'
+            else f'not provisioned (detailed status "{status}")'
         ),
+        rank=2,
+        is_health=True,
+        find_title=lambda status: status,
         export_field="detailedStatus",
     ),
 )
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
+# A machine keeps its roles; its status changes.
+STATUS_FACTS: Final = tuple(fact.name for fact in EXPORTED_FACTS if fact.name != ROLES)
 
 
 def get_default_facts() -> dict[str, Any]:
@@ -224,16 +260,17 @@ def _complete_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**get_default_facts(), **known_facts}
 
 
-def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
-    """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
+def find_unschedulable_reasons(facts: Mapping[str, Any]) -> tuple[UnschedulableReason, ...]:
+    """Return all reasons that a machine takes no new VM; none if it is schedulable."""
     values = _complete_facts(facts)
-    reasons = [
-        IN_UNKNOWN_STATE
-        if values[fact.name] == UNKNOWN_STATE
-        else fact.find_reason(values[fact.name])
-        for fact in MACHINE_FACTS
-    ]
-    return ", ".join(dict.fromkeys(filter(None, reasons)))
+    return tuple(
+        reason for fact in MACHINE_FACTS for reason in fact.build_reasons(values[fact.name])
+    )
+
+
+def describe_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
+    """Return the reasons that a machine takes no new VM, joined; "" if it is schedulable."""
+    return join_reasons(find_unschedulable_reasons(facts))
 
 
 def merge_observed_facts(
@@ -278,20 +315,9 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
     )
 
 
-def find_observed_reasons(facts: Mapping[str, Any]) -> str:
-    """Return the reasons against new VMs from observed facts, without roles and arguments.
-
-    Return "" without a reason.
-    """
+def find_observed_reasons(facts: Mapping[str, Any]) -> tuple[UnschedulableReason, ...]:
+    """Return the reasons against new VMs from observed facts, without roles and arguments."""
     return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
-
-
-def find_health_reasons(reasons: str) -> str:
-    """Return the health problems among the joined reasons against new VMs.
-
-    "" for a healthy machine.
-    """
-    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 
 # Of one machine; each is processed separately.
@@ -433,7 +459,6 @@ def build_machine(
 
     `facts` are its arguments merged with the observed facts.
     """
-    reasons = find_unschedulable_reasons(facts)
     return Machine(
         name=name,
         rack=rack,
@@ -444,11 +469,10 @@ def build_machine(
         cpus_per_cell=hardware.cpus_per_cell,
         memory_gib_per_cell=hardware.memory_gib_per_cell,
         disk_gib=hardware.disk_gib,
-        unschedulable_reason=reasons,
+        unschedulable_reasons=find_unschedulable_reasons(facts),
         vfs_per_cell=hardware.vfs_per_cell,
         status=build_machine_status(facts),
         roles=list_role_names(facts.get("roles")),
-        is_healthy=not find_health_reasons(reasons),
     )
 
 

@@ -51,7 +51,12 @@ _OVERRIDES: Final = sorted(
     (fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name
 )
 _OVERRIDE: Final = NestedBlock(
-    BlockSchema({fact.name: replace(fact.attribute, default=False) for fact in _OVERRIDES}),
+    BlockSchema(
+        {
+            fact.name: replace(fact.attribute, default=fact.attribute.default or False)
+            for fact in _OVERRIDES
+        }
+    ),
     Nesting.MAP,
     "Overrides for one machine of the rack.",
     label="name",

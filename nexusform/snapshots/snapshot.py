@@ -35,7 +35,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 )
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, UnschedulableReason, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack, MachineUpgradeStrategy
 from nexusform.state.objects import InstanceState, ObjectState, State
 
@@ -185,7 +185,9 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
         The second result has the new handles by old ones.
         """
         all_machines = [
-            replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
+            replace(machine, unschedulable_reasons=(UnschedulableReason(reason),))
+            if machine.name in machines
+            else machine
             for machine in self.scheduler.machines
         ]
         scheduler = RackScheduler(

@@ -19,6 +19,7 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     PlacementConstraints,
     RackSpread,
+    UnschedulableReason,
     VmName,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES
@@ -417,12 +418,15 @@ class PlacementRule:
 
 def build_machines(site: Site) -> list[Machine]:
     refused = dict(_list_overrides(site))
-    return [
-        Machine(name, r.name, r.name, slot, "bom-1.7.3", 2, 48, 224, 3500, refused.get(name, ""))
-        for r in site.racks
-        for slot in range(1, r.machines + 1)
-        for name in [f"{r.name}-bm{slot:02d}"]
-    ]
+    machines = []
+    for rack in site.racks:
+        for slot in range(1, rack.machines + 1):
+            name = f"{rack.name}-bm{slot:02d}"
+            reasons = (UnschedulableReason(refused[name]),) if name in refused else ()
+            machines.append(
+                Machine(name, rack.name, rack.name, slot, "bom-1.7.3", 2, 48, 224, 3500, reasons)
+            )
+    return machines
 
 
 def _list_overrides(site: Site) -> Iterator[tuple[str, str]]:

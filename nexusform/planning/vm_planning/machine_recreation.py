@@ -75,7 +75,7 @@ def find_recreated_machines(
                 rack=new_machine.rack,
                 availability_zone=new_machine.availability_zone,
                 slot=new_machine.slot,
-                unschedulable_reason=new_machine.unschedulable_reason,
+                unschedulable_reasons=new_machine.unschedulable_reasons,
             )
             has_same_hardware = old_hardware == new_machine
             recreated.setdefault(site_id, {})[name] = MachineRecreation(

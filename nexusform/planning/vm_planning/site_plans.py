@@ -38,6 +38,7 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     NoFitReason,
     Placement,
+    UnschedulableReason,
     VmName,
     VmSku,
 )
@@ -315,8 +316,8 @@ def _close_machine_to_new_vms(
     """
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
-    reasons = ", ".join(filter(None, [machine.unschedulable_reason, ACTION_PENDING]))
-    return replace(machine, unschedulable_reason=reasons)
+    reasons = (*machine.unschedulable_reasons, UnschedulableReason(ACTION_PENDING))
+    return replace(machine, unschedulable_reasons=reasons)
 
 
 def _select_unmanaged_vms(

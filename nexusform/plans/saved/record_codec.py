@@ -24,7 +24,7 @@ from msgspec.structs import fields
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.placement_kinds.placement_kind import get_location_classes
-from nexusform.plans.saved.earlier_names import EARLIER_FIELDS, EARLIER_VALUES
+from nexusform.plans.saved.earlier_names import EARLIER_FIELDS, EARLIER_VALUES, EarlierField
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -189,6 +189,7 @@ class _TableConverter(NamedTuple):
 
     kind: type[Any]
     fields: tuple[ColumnField, ...]
+    earlier_fields: Mapping[str, EarlierField]
 
 
 def write_record(record: Any) -> dict[str, Any]:
@@ -305,7 +306,8 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
     """Read `tuple[X, ...]` from JSON data; `item` is the shape of X."""
     # records as a table of columns.
     if item.table is not None and data.__class__ is dict:
-        return read_table(data, item.table.kind, item.table.fields)
+        table = _rename_earlier_columns(data, item.table.earlier_fields)
+        return read_table(table, item.table.kind, item.table.fields)
     if data.__class__ is not list:
         raise ConversionProblem(path=(), message="a list expected")
     read = item.read
@@ -401,11 +403,11 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read)
         )
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
-    table = _TableConverter(kind, tuple(columns))
+    earlier_fields = EARLIER_FIELDS.get(kind, {})
+    table = _TableConverter(kind, tuple(columns), earlier_fields)
     read = partial(_read_fields, kind, readers, required_names)
-    earlier_names = EARLIER_FIELDS.get(kind)
-    if earlier_names is not None:
-        read = partial(_read_renamed_fields, read, earlier_names)
+    if earlier_fields:
+        read = partial(_read_earlier_fields, read, earlier_fields)
     return Shape(partial(_write_fields, writers), read, table)
 
 
@@ -444,16 +446,60 @@ def _read_fields(
     )
 
 
-def _read_renamed_fields(read: Read, earlier_names: Mapping[str, str], data: Any) -> Any:
-    """Read a record from an object that may have earlier names of its fields.
-
-    An object with both names of a field is invalid, and is read unchanged to report it.
-    """
-    if data.__class__ is dict and not data.keys().isdisjoint(earlier_names):
-        renamed = {earlier_names.get(name, name): value for name, value in data.items()}
-        if len(renamed) == len(data):
-            data = renamed
+def _read_earlier_fields(read: Read, earlier_fields: Mapping[str, EarlierField], data: Any) -> Any:
+    """Read a record from an object that may have fields of earlier versions."""
+    if data.__class__ is dict:
+        data = _rename_fields(data, earlier_fields, lambda convert, value: convert(value))
     return read(data)
+
+
+def _rename_earlier_columns(
+    data: Mapping[str, Any], earlier_fields: Mapping[str, EarlierField]
+) -> Mapping[str, Any]:
+    """Return a table with the present columns for those of earlier versions."""
+    columns = data.get("columns")
+    if columns.__class__ is not dict:
+        # Reported where it is read.
+        return data
+    return {**data, "columns": _rename_fields(columns, earlier_fields, _convert_column)}
+
+
+def _convert_column(convert: Callable[[Any], Any], column: Any) -> Any:
+    """Return a column of a table with converted values."""
+    if column.__class__ is not dict:
+        # Reported where it is read.
+        return column
+    converted = dict(column)
+    if "all" in column:
+        converted["all"] = convert(column["all"])
+    for name in ("each", "of"):
+        if column.get(name).__class__ is list:
+            converted[name] = [convert(value) for value in column[name]]
+    return converted
+
+
+def _rename_fields(
+    data: Mapping[str, Any],
+    earlier_fields: Mapping[str, EarlierField],
+    convert_value: Callable[[Callable[[Any], Any], Any], Any],
+) -> Mapping[str, Any]:
+    """Return fields or columns with those of earlier versions renamed and converted.
+
+    An object with both names of a field is invalid, and is returned unchanged to be reported.
+    """
+    if data.keys().isdisjoint(earlier_fields):
+        return data
+    renamed: dict[str, Any] = {}
+    for name, value in data.items():
+        earlier = earlier_fields.get(name, EarlierField(name))
+        if earlier.name is None:
+            continue
+        if earlier.name in renamed or (earlier.name != name and earlier.name in data):
+            return data
+        renamed[earlier.name] = (
+            value if earlier.convert is None else convert_value(earlier.convert, value)
+        )
+    return renamed
 
 
 def _read_location(data: Any) -> Any:

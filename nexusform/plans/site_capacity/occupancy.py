@@ -17,7 +17,14 @@ from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningK
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import Interval, Machine, MachineStatus, Placement, VmSku
+from nexusform.scheduling.racks.vms import (
+    Interval,
+    Machine,
+    MachineStatus,
+    Placement,
+    UnschedulableReason,
+    VmSku,
+)
 from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 
@@ -216,6 +223,13 @@ class OutOfService(Struct, frozen=True):
     site: str
     machine: str
     status: MachineStatus
+    # At least one.
+    reasons: tuple[UnschedulableReason, ...]
+
+    @property
+    def main_reason(self) -> UnschedulableReason:
+        """Reason with the lowest rank."""
+        return min(self.reasons, key=lambda reason: reason.rank)
 
 
 def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
@@ -231,7 +245,9 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
                 continue
             # A machine in service has no status.
             if facts.status is not None:
-                yield OutOfService(site.id, site.name, facts.name, facts.status)
+                yield OutOfService(
+                    site.id, site.name, facts.name, facts.status, facts.unschedulable_reasons
+                )
 
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:

@@ -61,6 +61,7 @@ from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
+from nexusform.scheduling.racks.vms import UnschedulableReason
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
@@ -191,12 +192,14 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
     ),
 )
 
+_REASON_FORM: Final = RecordForm(UnschedulableReason, "fact value text")
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
     OutOfService,
-    "site machine power_state=status.power_state ready_state=status.ready_state "
+    "site machine [reasons] power_state=status.power_state ready_state=status.ready_state "
     "detailed_status=status.detailed_status "
     "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message "
     "since=status.since",
+    reasons=_REASON_FORM,
 )
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")

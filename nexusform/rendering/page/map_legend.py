@@ -83,7 +83,7 @@ STYLE: Final = Markup(
     ".rack{font-size:11px;font-weight:600}.small{font-size:8px}.slim{font-size:10px;fill:#57606a}"
     ".slot{fill:#57606a;text-anchor:end;font-size:10px}"
     ".key{text-anchor:middle;font-size:10px;font-weight:600}.dark{fill:#000000}.light{fill:#ffffff}"
-    ".cell{fill:#f3f4f6;stroke:#8c959f;stroke-width:.75}.refused{fill:url(#refusing)}"
+    ".cell{fill:#f3f4f6;stroke:#8c959f;stroke-width:.75}.closed{fill:url(#closed-cells)}"
     ".vm{stroke:#00000066;stroke-width:.75}.bare{stroke-width:.4}"
     ".placed{stroke:#000000;stroke-width:2.5}"
     ".moved{stroke:#000000;stroke-width:2.5;stroke-dasharray:4 2}"
@@ -132,7 +132,7 @@ def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
         build_svg_element("rect", width=6, height=6, fill="#e3e6ea"),
         build_svg_element("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
     ]
-    return build_svg_element("defs", patterns, _build_fill_pattern("refusing", hatch))
+    return build_svg_element("defs", patterns, _build_fill_pattern("closed-cells", hatch))
 
 
 def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup:
@@ -230,7 +230,7 @@ def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
         parts.append(build_svg_element("text", label, x=left + 31, y=11))
     left = len(signs) * 104
     parts.append(
-        build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12)
+        build_svg_element("rect", class_="cell closed", x=left + 1, y=1, width=24, height=12)
     )
-    parts.append(build_svg_element("text", "cordoned", x=left + 31, y=11))
+    parts.append(build_svg_element("text", "takes no new VMs", x=left + 31, y=11))
     return parts

@@ -47,7 +47,7 @@ FIELDS: Final = {
         "cells",
         "cpus",
         "memory",
-        "refusal",
+        "closed",
         "mark",
         "before",
         "after",
@@ -208,7 +208,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         sides = (_encode_location(vm.before), _encode_location(vm.after))
         details = _build_row_explanation(vm.row) if vm.row is not None else {}
         details |= omit_empty(
-            {"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)}
+            {"outcome": _describe_vm_outcome(vm), "step": _CERTAINTY_NUMBERS.get(vm.certainty)}
         )
         # Not the usual one.
         if vm.provenance not in ("", "predicted"):

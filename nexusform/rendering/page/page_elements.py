@@ -58,15 +58,19 @@ _MAX_COLUMNS: Final = 5
 
 
 def build_table(
-    caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], *, is_firm: bool = False
+    caption: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[Part]],
+    *,
+    is_unwrapped: bool = False,
 ) -> Markup:
     """Build a table of texts with a caption.
 
-    With `is_firm` no cell is wrapped.
+    With `is_unwrapped` no cell is wrapped.
     """
     head = build_element("caption", caption, class_="quiet")
     lines = [build_row(headers, cells, _NO_COLUMNS) for cells in rows]
-    return build_framed_table(caption, headers, lines, _NO_COLUMNS, head, is_firm=is_firm)
+    return build_framed_table(caption, headers, lines, _NO_COLUMNS, head, is_unwrapped=is_unwrapped)
 
 
 def build_framed_table(
@@ -76,12 +80,12 @@ def build_framed_table(
     number_columns: AbstractSet[int],
     caption: Part = None,
     *,
-    is_firm: bool = False,
+    is_unwrapped: bool = False,
 ) -> Markup:
     """Build a table in a scrollable box, at most one screen high.
 
-    `number_columns` are positions, counted from 0. With `is_firm` no cell is wrapped. Rows of wide
-    tables become blocks of lines on a phone.
+    `number_columns` are positions, counted from 0. With `is_unwrapped` no cell is wrapped. Rows of
+    wide tables become blocks of lines on a phone.
     """
     text_columns = len(headers) - len(number_columns)
     is_wide = (
@@ -91,7 +95,7 @@ def build_framed_table(
     )
     css_classes = {
         "scroll": True,
-        "firm": is_firm,
+        "nowrap": is_unwrapped,
         "stack": is_wide,
         "grid": len(number_columns) > _MAX_COLUMNS,
         "tall": len(rows) > _MAX_ROWS,

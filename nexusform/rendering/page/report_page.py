@@ -213,7 +213,7 @@ def _build_table(table: Table, title: str) -> Markup:
         rows,
         table.number_columns,
         caption,
-        is_firm=table.is_firm,
+        is_unwrapped=table.is_unwrapped,
     )
 
 

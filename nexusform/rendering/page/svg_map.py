@@ -357,7 +357,7 @@ class _SiteDrawing:
         cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
         tooltip_lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
         if facts.unschedulable_reason:
-            tooltip_lines.append(f"cordoned: {facts.unschedulable_reason}")
+            tooltip_lines.append(f"takes no new VM: {facts.unschedulable_reason}")
         # The condensed form of large sites: VMs have no tooltips.
         if not scale.has_texts:
             tooltip_lines += [vm.name for vm in vms]
@@ -366,7 +366,7 @@ class _SiteDrawing:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
-            css_class = "cell refused" if facts.unschedulable_reason else "cell"  # hatched
+            css_class = "cell closed" if facts.unschedulable_reason else "cell"  # hatched
             parts.append(
                 build_svg_element(
                     "rect", class_=css_class, x=left, width=scale.cell, height=scale.row
@@ -579,7 +579,7 @@ class RackOverviewDrawing:
         # No machine takes new VMs.
         is_closed = bool(reasons) and all(reasons)
         # The worst mark.
-        css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")
+        css_classes = join_texts(("cell", "closed" if is_closed else "", *visible_marks[:1]), " ")
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         sizes = (
             f"{format_count(len(remaining_machines), 'machine')}, {format_count(vm_count, 'VM')}"

@@ -27,8 +27,7 @@ from nexusform.plans.site_capacity.occupancy import (
     list_out_of_service,
     select_largest_sku_rows,
 )
-from nexusform.scheduling.machine_actions import ACTION_PENDING
-from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE, UNKNOWN_STATE, MachineStatus
+from nexusform.resource_types.machine_facts import CORDON_FACTS, ROLES
 
 _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
@@ -228,7 +227,6 @@ def _format_minutes(minutes: int) -> str:
 
 _MAX_GROUPS: Final = 5
 _AZURE: Final = "azure"
-_TEMPORARY_REASONS: Final = {"", "being evacuated", ACTION_PENDING}
 _OWNERS: Final = {"nexusform": "nexusform", _AZURE: "Azure"}
 _AZURE_RULE: Final = (
     "Azure cordons a degraded compute machine after 15 minutes. Azure uncordons a recovered "
@@ -268,7 +266,7 @@ def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
 
     `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`.
     """
-    counts = Counter(_describe_status(row.status) for row in rows)
+    counts = Counter(_describe_machine(row) for row in rows)
     # By count, then by text.
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
@@ -281,40 +279,26 @@ def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
 def _count_compute_machines(site: SiteVms) -> int:
     """Count the compute machines of a site after the plan, without planned racks.
 
-    A machine counts if it is open to VMs, closed for temporary reasons, or out of service. Machines
-    closed for another reason are no compute machines.
+    The roles of other machines exclude VMs.
     """
     planned_racks = {rack.name for rack in site.racks if rack.is_planned}
-    count = 0
-    for machine in site.machines:
-        if machine.exists_after and machine.facts.rack not in planned_racks:
-            # {""} for an open machine: temporary, too.
-            reasons = set(machine.facts.unschedulable_reason.split(", "))
-            # Only these have a status.
-            is_out_of_service = machine.facts.status is not None
-            if is_out_of_service or reasons <= _TEMPORARY_REASONS:
-                count += 1
-    return count
+    return sum(
+        machine.exists_after
+        and machine.facts.rack not in planned_racks
+        and not any(reason.fact == ROLES for reason in machine.facts.unschedulable_reasons)
+        for machine in site.machines
+    )
 
 
-def _describe_status(status: MachineStatus) -> str:
+def _describe_machine(row: OutOfService) -> str:
     """Return the main reason for a machine to be out of service, and the message.
 
     The reason is such as `Off`; the platform reports the message.
     """
-    if status.power_state.lower() == "off":
-        text = "Off"
-    elif UNKNOWN_STATE in (
-        status.power_state,
-        status.ready_state,
-        status.detailed_status,
-        status.cordon_status,
-    ):
-        text = IN_UNKNOWN_STATE
-    elif status.detailed_status.lower() != "provisioned":
-        text = status.detailed_status
-    elif status.ready_state.lower() != "true":
-        text = "not ready"
-    else:
+    status = row.status
+    reason = row.main_reason
+    if reason.fact in CORDON_FACTS:
         text = f"cordoned by {_OWNERS.get(str(status.cordoned_by), 'another manager')}"
+    else:
+        text = reason.title or reason.text
     return f"{text}: {status.message.rstrip('.')}" if status.message else text

@@ -457,7 +457,7 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
         compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
         is_grouped=True,  # by cluster
         # Each cell on one line.
-        is_firm=True,
+        is_unwrapped=True,
     )
 
 

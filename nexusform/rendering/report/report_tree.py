@@ -75,7 +75,7 @@ class Table(Struct, frozen=True):
 
     Narrow screens omit the columns `details`; a comment shows `compact` with at most three columns
     instead, if there is one. Rows of an `is_grouped` table share their first cell. Cells of an
-    `is_firm` one stay on one line.
+    `is_unwrapped` one stay on one line.
     """
 
     headers: tuple[str, ...]
@@ -85,7 +85,7 @@ class Table(Struct, frozen=True):
     details: frozenset[int] = frozenset()
     compact: Table | None = None
     is_grouped: bool = False
-    is_firm: bool = False
+    is_unwrapped: bool = False
 
     @property
     def has_findings(self) -> bool:

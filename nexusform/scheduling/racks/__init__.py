@@ -1,6 +1,6 @@
 """VM placement on bare-metal machines: the rule of docs/fidelity.md."""
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "rack_scheduler": "RackScheduler",
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
@@ -17,7 +17,7 @@ PUBLIC = {
         "Placement RackSpread "
         "ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
         "round_up_to_mib NoFitReason "
-        "IN_UNKNOWN_STATE UNKNOWN_STATE"
+        "UNKNOWN_STATE UnschedulableReason join_reasons"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS SchedulerProfile",
 }

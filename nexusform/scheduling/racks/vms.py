@@ -22,7 +22,6 @@ DEFAULT_SEED = 8
 MIB_PER_GIB: Final = 1024
 # A state of a machine that the platform does not return.
 UNKNOWN_STATE: Final = "Unknown"
-IN_UNKNOWN_STATE: Final = "in an unknown state"
 # SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's
 # own).
 VFS_PER_CELL = 30
@@ -122,6 +121,28 @@ class VmSku(Struct, frozen=True):
         )
 
 
+class UnschedulableReason(Struct, frozen=True):
+    """Reason that a machine takes no new VM.
+
+    `text` is the reason in lists of reasons ("powered off"), and `title` as the only one ("Off"; ""
+    for the same as `text`). `fact` is the name of the machine fact and `value` its value; both are
+    "" for a reason that is no fact. The reason with the lowest `rank` is the main one. `is_health`:
+    not set on purpose.
+    """
+
+    text: str
+    fact: str = ""
+    value: str = ""
+    title: str = ""
+    rank: int = 0
+    is_health: bool = False
+
+
+def join_reasons(reasons: Iterable[UnschedulableReason]) -> str:
+    """Return the texts of reasons against new VMs, each once; "" for none."""
+    return ", ".join(dict.fromkeys(reason.text for reason in reasons))
+
+
 class MachineStatus(Struct, frozen=True):
     """Facts of a compute machine out of service.
 
@@ -141,10 +162,9 @@ class Machine(Struct, frozen=True):
     """Bare-metal machine of a plan.
 
     Names are unique on a site. `machine_sku` is None for a machine with figures of its own (then
-    any VM SKU passes the hardware check). `unschedulable_reason` ("cordoned", ...) is "" for a
-    schedulable machine; its VMs stay and count either way. `status` is set for compute machines out
-    of service. `roles` are short names; `is_healthy`: on, ready and provisioned. `record` is the
-    first of its records, before those of its VMs.
+    any VM SKU passes the hardware check). `unschedulable_reasons` are empty for a schedulable
+    machine; its VMs stay and count either way. `status` is set for compute machines out of service.
+    `roles` are short names. `record` is the first of its records, before those of its VMs.
     """
 
     name: str
@@ -156,12 +176,26 @@ class Machine(Struct, frozen=True):
     cpus_per_cell: int
     memory_gib_per_cell: int | float
     disk_gib: int
-    unschedulable_reason: str = ""
+    unschedulable_reasons: tuple[UnschedulableReason, ...] = ()
     vfs_per_cell: int = VFS_PER_CELL
     status: MachineStatus | None = None
     roles: tuple[str, ...] = ()
-    is_healthy: bool = True
     record: str = ""
+
+    @property
+    def unschedulable_reason(self) -> str:
+        """Reasons that it takes no new VM, joined ("cordoned, powered off"); "" for none."""
+        return join_reasons(self.unschedulable_reasons)
+
+    @property
+    def health_problems(self) -> str:
+        """Reasons that are not set on purpose, joined; "" for a healthy machine."""
+        return join_reasons(reason for reason in self.unschedulable_reasons if reason.is_health)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether no reason against new VMs is a problem of its health."""
+        return not any(reason.is_health for reason in self.unschedulable_reasons)
 
     @property
     def is_down(self) -> bool:

@@ -4,17 +4,24 @@ A column has one field, with each value once.
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTotal
-from nexusform.plans.saved.record_codec import get_annotation_shape, read_record, write_record
-from nexusform.plans.site_capacity.occupancy import PoolVms
+from nexusform.plans.saved.record_codec import (
+    MINIMUM_ROWS,
+    get_annotation_shape,
+    read_record,
+    write_record,
+)
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteMachine, SiteVms
 from nexusform.resources.address import Address, parse_address
-from nexusform.scheduling.racks.vms import Placement, VmSku
+from nexusform.scheduling.racks.vms import Machine, Placement, UnschedulableReason, VmSku
 
 CLUSTER = Address((), "managed", "nexus_kubernetes_cluster", "c")
 SKU = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
@@ -85,6 +92,34 @@ def test_invalid_columns_are_rejected(changes: dict[str, Any], message: str) -> 
 def test_invalid_tables_are_rejected(table: dict[str, Any]) -> None:
     with pytest.raises(ConversionProblem):
         read_record(PoolVms, {**write_record(build_pool(0)), "added": table})
+
+
+def test_machines_of_earlier_plan_files_are_read() -> None:
+    machine = Machine("bm1", "r1", "1", 1, None, 2, 48, 224, 3500)
+    data = write_record(machine)
+    earlier = {
+        **data,
+        "unschedulable_reason": "without the role compute-plane, cordoned",
+        "is_healthy": False,
+    }
+    reasons = (
+        UnschedulableReason("without the role compute-plane", "roles"),
+        UnschedulableReason("cordoned", "cordoned"),
+    )
+    expected = replace(machine, unschedulable_reasons=reasons)
+    assert read_record(Machine, earlier) == expected
+    site = SiteVms("lab", "lab", machines=tuple(number_machines(MINIMUM_ROWS)))
+    table = write_record(site)
+    columns = table["machines"]["columns"]["facts"]["each"]["columns"]
+    columns["unschedulable_reason"] = {"of": ["", "cordoned"], "at": [0] * 31 + [1]}
+    columns["is_healthy"] = {"all": False}
+    read = read_record(SiteVms, table).machines
+    assert [entry.facts.unschedulable_reason for entry in read] == [""] * 31 + ["cordoned"]
+
+
+def number_machines(count: int) -> Iterator[SiteMachine]:
+    for number in range(count):
+        yield SiteMachine(Machine(f"bm{number}", "r1", "1", number, None, 2, 48, 224, 3500))
 
 
 def test_totals_with_earlier_names_are_read() -> None:

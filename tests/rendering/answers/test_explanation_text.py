@@ -12,7 +12,14 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    PlacementConstraints,
+    UnschedulableReason,
+    VmName,
+    VmSku,
+)
 
 LARGE = VmSku(
     "NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P"
@@ -33,7 +40,7 @@ def scheduler() -> RackScheduler:
             48,
             224,
             3500,
-            "cordoned" if (rack, slot) == (1, 2) else "",
+            (UnschedulableReason("cordoned"),) if (rack, slot) == (1, 2) else (),
         )
         for rack in (1, 2, 3)
         for slot in (1, 2, 3, 4)
@@ -77,10 +84,11 @@ def test_certainty_needs_samples() -> None:
 
 
 def test_rejected_machines_of_the_rack_are_listed_for_any_name() -> None:
+    reasons = (UnschedulableReason("cordoned"),)
     machines = [
         Machine("blue", "east", "1", 1, "bom-1.7.3", 2, 48, 224, 3500),
-        Machine("green", "east", "1", 2, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),
-        Machine("east-1", "west", "2", 1, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),
+        Machine("green", "east", "1", 2, "bom-1.7.3", 2, 48, 224, 3500, reasons),
+        Machine("east-1", "west", "2", 1, "bom-1.7.3", 2, 48, 224, 3500, reasons),
     ]
     explanation = RackScheduler(machines).explain(Demand(VmName("d", "d", "p1", 7), LARGE))
     text = render_report_text(build_explanation_report("x", explanation, (), ()))

@@ -218,7 +218,7 @@ def test_hover_and_click_show_vm_details(browser: Browser, pages: dict[str, Path
     assert browser.run("return document.activeElement.matches('button.vm.moved')")
     browser.click("button.slot")
     browser.wait_for("document.getElementById('machine-view')")
-    assert "cordoned: being evacuated" in browser.text("#machine-view")
+    assert "takes no new VM: being evacuated" in browser.text("#machine-view")
     assert browser.text(".crumbs") == "s\nr1\nr1-bm01"
 
 
@@ -467,8 +467,10 @@ def test_most_common_change_has_no_mark(browser: Browser, pages: dict[str, Path]
     open_page(browser, pages["nexus-document-from-nothing"])
     assert browser.count("button.vm.placed") == 0
     assert "unmarked: placed, rack count exact" in browser.text(".legend")
-    assert browser.count("button.vm.sure-1") == 0
-    assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
+    assert browser.count("button.vm.certainty-1") == 0
+    assert (
+        browser.count("button.vm.certainty-2") + browser.count("button.vm.certainty-3") == 215 - 168
+    )
     # No VM box is transparent.
     assert browser.run(
         "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity "

@@ -107,7 +107,7 @@ def test_map_has_descriptions_for_screen_readers(examples: Mapping[str, RealPlan
         tip.startswith("web-workers-8\n") and "is removed (scale_in) from r1" in tip for tip in tips
     )
     assert any("moves (machine_evacuated): r1 / r1-bm01 / cell 0 to" in tip for tip in tips)
-    assert any("cordoned" in tip for tip in tips)
+    assert any("takes no new VM: being evacuated" in tip for tip in tips)
 
 
 def test_most_common_change_has_no_mark(examples: Mapping[str, RealPlan]) -> None:

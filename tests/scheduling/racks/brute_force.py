@@ -15,10 +15,26 @@ from nexusform.scheduling.racks.vms import (
     Hint,
     Machine,
     Placement,
+    PlacementConstraints,
     RackSpread,
     VmName,
     VmSku,
 )
+
+# Arguments of pools that this module repeats, and those that no rule of Azure reads.
+REPEATED_ARGUMENTS = frozenset({"zones", "hints"})
+UNUSED_ARGUMENTS = frozenset({"image"})
+
+
+def check_arguments() -> None:
+    """Raise NotImplementedError for an argument of pools that this module does not know."""
+    arguments = frozenset(PlacementConstraints.__struct_fields__)
+    unknown = sorted(arguments - REPEATED_ARGUMENTS - UNUSED_ARGUMENTS)
+    if unknown:
+        raise NotImplementedError(
+            f"BruteForce does not know {', '.join(unknown)} of PlacementConstraints. "
+            "Repeat its rule in `place` and add it to REPEATED_ARGUMENTS."
+        )
 
 
 class PlacedVm(Struct):
@@ -30,6 +46,7 @@ class PlacedVm(Struct):
 
 class BruteForce:
     def __init__(self, machines: list[Machine], spread: RackSpread, seed: int) -> None:
+        check_arguments()
         self.machines = {machine.name: machine for machine in machines}
         self.spread = spread
         self.seed = seed

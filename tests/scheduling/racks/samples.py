@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import profile
@@ -25,6 +26,7 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     PlacementConstraints,
     RackSpread,
+    UnschedulableReason,
     VmName,
     VmSku,
 )
@@ -68,33 +70,51 @@ def build_demand(
     return Demand(VmName(owner, owner, pool, number), SKUS[sku], **more)
 
 
-def run_random_site(seed: int) -> list[Any]:
-    """Return every answer of a scheduler on a random site."""
+class RandomSite(Struct, frozen=True):
+    """Site and the demands for VMs, in order."""
+
+    machines: list[Machine]
+    spread: RackSpread
+    demands: list[Demand]
+
+
+def draw_site(seed: int) -> RandomSite:
+    """Return a random site; each batch of VMs of a pool has its constraints."""
     draw = Random(seed)
     machines = []
     for number in range(draw.randint(1, 4)):
         zone = draw.choice("123")
         for slot in range(1, draw.randint(1, 4) + 1):
-            refusal = "cordoned" if draw.random() < 0.15 else ""
+            reasons = (UnschedulableReason("cordoned"),) if draw.random() < 0.15 else ()
             name = f"r{number}"
             machines.append(
-                Machine(f"{name}-bm{slot}", name, zone, slot, *draw.choice(HARDWARE), refusal)
+                Machine(f"{name}-bm{slot}", name, zone, slot, *draw.choice(HARDWARE), reasons)
             )
-    scheduler = RackScheduler(machines, draw.choice(list(RackSpread)), 8)
-    said: list[Any] = []
+    spread = draw.choice(list(RackSpread))
+    demands: list[Demand] = []
     number = 0
     menu = draw.choice([MENU, SMALL_MENU])
     for _ in range(draw.randint(4, 10)):
         owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(menu)
-        terms = _draw_constraints(Random(f"{seed} {number}"), machines)
+        constraints = draw_constraints(Random(f"{seed} {number}"), machines)
         for _ in range(draw.randint(1, 5)):
             number += 1
-            answer = scheduler.place(Demand(VmName(owner, owner, pool, number), sku, terms))
-            said.append(answer if isinstance(answer, tuple) else (answer.binding, answer.reason))
-    return said
+            demands.append(Demand(VmName(owner, owner, pool, number), sku, constraints))
+    return RandomSite(machines, spread, demands)
 
 
-def _draw_constraints(draw: Random, machines: list[Machine]) -> PlacementConstraints:
+def run_random_site(seed: int) -> list[Any]:
+    """Return every answer of a scheduler on a random site."""
+    site = draw_site(seed)
+    scheduler = RackScheduler(site.machines, site.spread, 8)
+    answers: list[Any] = []
+    for demand in site.demands:
+        answer = scheduler.place(demand)
+        answers.append(answer if isinstance(answer, tuple) else (answer.binding, answer.reason))
+    return answers
+
+
+def draw_constraints(draw: Random, machines: list[Machine]) -> PlacementConstraints:
     """Return the constraints of one batch.
 
     They have their own random generator, so an additional argument changes nothing else.

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.racks.explanation import TiedMachines
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    Placement,
+    UnschedulableReason,
+    VmName,
+    VmSku,
+)
 
 MACHINES = tuple(
     Machine(f"m{number}", f"r{number // 2}", f"{number // 2}", number % 2 + 1, None, 2, 4, 16, 1000)
@@ -38,7 +45,10 @@ def build_site(
 ) -> RackScheduler:
     """Return a scheduler with these cells (empty: unknown) and these machines cordoned."""
     machines = [
-        replace(each, unschedulable_reason="cordoned" if each.name in away else "")
+        replace(
+            each,
+            unschedulable_reasons=(UnschedulableReason("cordoned"),) if each.name in away else (),
+        )
         for each in MACHINES
     ]
     scheduler = RackScheduler(machines)

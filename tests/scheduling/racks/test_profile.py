@@ -72,7 +72,7 @@ ASKING = [
         "site",
     )
 ] + sorted((ROOM.parents[1] / "rendering" / "answers").glob("explanation*.py"))
-ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "unschedulable_reason"}
+ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "unschedulable_reasons"}
 
 
 # --- only the profile names rules ----------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,12 +22,14 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     PlacementConstraints,
     RackSpread,
+    UnschedulableReason,
     VmName,
     VmSku,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.kill_points import scale_count
-from tests.scheduling.racks.brute_force import BruteForce
+from tests.scheduling.racks.brute_force import REPEATED_ARGUMENTS, BruteForce
+from tests.scheduling.racks.samples import draw_constraints, draw_site
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 MENU = [
@@ -61,10 +65,11 @@ def sites(draw: st.DrawFn) -> list[Machine]:
         zone = draw(st.sampled_from(["1", "2", "3"]))
         for slot in range(1, draw(st.integers(1, 4)) + 1):
             sku, cells, cpus, memory, disk = HARDWARE[0 if uniform else draw(st.integers(0, 4))]
-            refusal = draw(st.sampled_from(["", "", "", "", "cordoned"]))
+            closed = draw(st.sampled_from([False, False, False, False, True]))
+            reasons = (UnschedulableReason("cordoned"),) if closed else ()
             name = f"r{rack}-bm{slot:02d}"
             machines.append(
-                Machine(name, f"r{rack}", zone, slot, sku, cells, cpus, memory, disk, refusal)
+                Machine(name, f"r{rack}", zone, slot, sku, cells, cpus, memory, disk, reasons)
             )
     return machines
 
@@ -189,6 +194,24 @@ def test_scheduler_places_every_vm_by_the_rule(story: Story, spread: RackSpread,
     assert [(vm.handle, vm.placement.machine) for vm in pair.fast.list_vms()] == [
         (handle, vm.machine) for handle, vm in sorted(pair.slow.vms.items())
     ]
+
+
+@pytest.mark.parametrize("seed", range(scale_count(400)))
+def test_random_sites_are_placed_by_the_rule_with_all_arguments(seed: int) -> None:
+    site = draw_site(seed)
+    scheduler = RackScheduler(site.machines, site.spread, 8)
+    twin = BruteForce(site.machines, site.spread, 8)
+    for demand in site.demands:
+        answer = scheduler.place(demand)
+        assert (None if isinstance(answer, NoFitReason) else answer) == twin.place(demand)
+
+
+def test_samples_set_every_argument_of_the_rules() -> None:
+    machines = draw_site(0).machines
+    drawn = [draw_constraints(Random(seed), machines) for seed in range(100)]
+    for argument in REPEATED_ARGUMENTS:
+        values = {getattr(constraints, argument) for constraints in drawn}
+        assert len(values) > 1, f"draw_constraints never sets {argument}"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -325,7 +348,10 @@ def test_shortage_names_pools_splitting_the_cells() -> None:
 
 def test_shortage_distinguishes_unknown_zones_and_cordoned_machines() -> None:
     scheduler = RackScheduler(
-        [*build_rack("r1", 2, unschedulable_reason="cordoned"), *build_rack("r2", 1)]
+        [
+            *build_rack("r1", 2, unschedulable_reasons=(UnschedulableReason("cordoned"),)),
+            *build_rack("r2", 1),
+        ]
     )
     nowhere = scheduler.place(build_demand("NC_G2_8_v1", zones=frozenset("9")))
     assert isinstance(nowhere, NoFitReason)
@@ -369,7 +395,7 @@ def test_shrunk_machine_keeps_its_vms_and_has_no_capacity() -> None:
 def test_vms_of_unschedulable_machines_count() -> None:
     scheduler = RackScheduler(
         [
-            *build_rack("r1", 1, unschedulable_reason="cordoned"),
+            *build_rack("r1", 1, unschedulable_reasons=(UnschedulableReason("cordoned"),)),
             *build_rack("r1", 3)[1:],
             *build_rack("r2", 2),
         ]
@@ -406,7 +432,7 @@ def test_explain_shows_ties_next_best_and_all_rejections() -> None:
         [
             *build_rack("r1", 2),
             *build_rack("r2", 2),
-            *build_rack("r3", 1, unschedulable_reason="cordoned"),
+            *build_rack("r3", 1, unschedulable_reasons=(UnschedulableReason("cordoned"),)),
         ]
     )
     first = scheduler.explain(build_demand("NC_P46_224_v1"))

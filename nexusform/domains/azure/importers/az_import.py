@@ -47,6 +47,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import build_site_reso
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import (
     CORDONED_STATUS,
+    STATUS_FACTS,
     UNCORDONED,
     CordonOwner,
     find_observed_reasons,
@@ -70,7 +71,6 @@ Reference = tuple[str, str]
 POOL: Final = "nexus_agent_pool"
 # Azure cordons compute machines with such a message.
 _DEGRADED: Final = "degraded"
-_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -676,14 +676,14 @@ def build_machine_observation(
     `time` of the read, None if unknown. In the result, `since` is the time of the first read with
     this status, None for a machine in service.
     """
-    record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
+    record: dict[str, Any] = {name: machine.facts[name] for name in STATUS_FACTS}
     record["message"] = machine.status_message
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
     is_own_cordon = record["cordoned_by"] == CordonOwner.NEXUSFORM
     if is_own_cordon and before.get(CORDONED_BY_ACTION) and not is_requested:
         # An earlier machine action still cordons it.
         record[CORDONED_BY_ACTION] = True
-    is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
+    is_unchanged = all(before.get(name) == record[name] for name in (*STATUS_FACTS, "message"))
     # Of the first read with this status.
     first_time = before.get("since") if is_unchanged else None
     # No observed fact excludes new VMs.

@@ -34,7 +34,7 @@ from nexusform.plans.plan import SeparationVerdict
 from nexusform.resource_types.machine_facts import (
     build_hardware,
     build_machine,
-    find_unschedulable_reasons,
+    describe_unschedulable_reasons,
     get_default_facts,
 )
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -312,7 +312,7 @@ def compare_cluster_vms(
             cause = f"{recorded_machine} is no longer listed"
         else:
             # "" if schedulable.
-            cause = enclose(f"{recorded_machine}: ", find_unschedulable_reasons(machine.facts))
+            cause = enclose(f"{recorded_machine}: ", describe_unschedulable_reasons(machine.facts))
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
     return ClusterLocationCheck(address, name, tuple(checks))
 
@@ -503,7 +503,9 @@ def summarize_site(site: AzSite) -> CapturedSite:
     """
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.facts["roles"]]
-    rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]
+    rejections = [
+        (machine.name, describe_unschedulable_reasons(machine.facts)) for machine in compute
+    ]
     # Number of machines by SKU id and catalogue hardware; "" for a machine without either.
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
     node_count = sum(len(cluster.nodes) for cluster in inventory.clusters)

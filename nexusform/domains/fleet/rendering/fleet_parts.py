@@ -429,7 +429,7 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
         origin = format_location_text(row.source) if row.source else ""
         target = format_location_text(row.target) if row.target else ""
         lines.append((row.object, row.pool, action, origin, target, row.trigger))
-    table = build_table("Pods and their nodes", heads, lines, is_firm=True)
+    table = build_table("Pods and their nodes", heads, lines, is_unwrapped=True)
     return build_section("pods", title, _render_limit_note(len(rows)), table)
 
 

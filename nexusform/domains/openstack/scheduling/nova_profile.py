@@ -67,6 +67,7 @@ from nexusform.scheduling.racks.vms import (
     HintScope,
     Machine,
     PlacementConstraints,
+    UnschedulableReason,
     VmSku,
     convert_to_gib,
 )
@@ -114,7 +115,9 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
         cpus_per_cell=get_resource(host, VCPU).capacity,
         memory_gib_per_cell=convert_to_gib(get_resource(host, MEMORY).capacity),
         disk_gib=get_resource(host, DISK).capacity,
-        unschedulable_reason=host.unschedulable_reason,
+        unschedulable_reasons=(UnschedulableReason(host.unschedulable_reason),)
+        if host.unschedulable_reason
+        else (),
         record=host.name,
     )
 

@@ -43,7 +43,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     read_input,
 )
 from nexusform.providers.clock import read_clock
-from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE
+from nexusform.scheduling.racks.vms import UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
 
@@ -458,7 +458,7 @@ def _simulate_failure(
             unknown = [
                 machine.name
                 for machine in machines
-                if IN_UNKNOWN_STATE in machine.unschedulable_reason
+                if any(reason.value == UNKNOWN_STATE for reason in machine.unschedulable_reasons)
             ]
             note = enclose(" In an unknown state: ", format_first_items(unknown, 4), ".")
             raise click.UsageError(

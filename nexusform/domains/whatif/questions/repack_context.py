@@ -260,7 +260,7 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
         return site.scheduler.copy()
     machines = list(site.scheduler.machines)
     if Constraint.CORDONED in lifted:
-        machines = [replace(machine, unschedulable_reason="") for machine in machines]
+        machines = [replace(machine, unschedulable_reasons=()) for machine in machines]
     if Constraint.PLANNED_RACK in lifted:
         names = {machine.name for machine in machines}
         for rack in site.racks:

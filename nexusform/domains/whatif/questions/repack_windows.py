@@ -35,7 +35,7 @@ from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.racks.explanation import MachineRanking
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, UnschedulableReason
 
 SAMPLES: Final = 100
 CORDONED: Final = "cordoned"
@@ -667,7 +667,7 @@ def verify_sequence(
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
         machines = [
-            replace(machine, unschedulable_reason=CORDONED)
+            replace(machine, unschedulable_reasons=(UnschedulableReason(CORDONED),))
             if machine.name in window.cordons
             else machine
             for machine in context.scheduler.machines

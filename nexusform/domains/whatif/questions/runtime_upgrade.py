@@ -26,7 +26,6 @@ from nexusform.domains.whatif.questions.pod_outage import (
 )
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
-from nexusform.resource_types.machine_facts import find_health_reasons
 from nexusform.snapshots.availability import (
     PoolAvailability,
     group_vms_down_by_cluster,
@@ -288,9 +287,9 @@ def _predict_stop(
         machines = site.machines_by_rack[rack]
         max_failed = options.compute_max_failed(len(machines))
         unhealthy = [
-            (machine.name, reason)
+            (machine.name, machine.health_problems)
             for machine in machines
-            if (reason := find_health_reasons(machine.unschedulable_reason))
+            if not machine.is_healthy
         ]
         # None: the site states no threshold.
         if max_failed is not None and len(unhealthy) > max_failed:

@@ -29,10 +29,10 @@ function share(part) { return `${Math.round(part * 100)} %`; }
 
 function showVm(site, vm, opener) {
   const more = vm.more;
-  const sure = more.certainty
-    ? `${STEPS[vm.sure]}: same rack count of its pool in ${share(more.certainty[0])}, same machine in ${share(more.certainty[1])} of ${plan.samples} samples` : "";
+  const certainty = more.certainty
+    ? `${STEPS[vm.step]}: same rack count of its pool in ${share(more.certainty[0])}, same machine in ${share(more.certainty[1])} of ${plan.samples} samples` : "";
   const scores = Object.entries(more.scores || {}).map(([name, value]) => `${name} ${value}`).join(", ");
-  const refused = (more.rejected || []).map(([who, rule, why]) => make("div", {}, `${who}: ${why} (${rule})`));
+  const rejected = (more.rejected || []).map(([who, rule, why]) => make("div", {}, `${who}: ${why} (${rule})`));
   const pods = podsOf(vm).map((pod) => make("div", {}, pod.object, make("span", { class: "quiet" }, ` ${pod.group}`)));
   const bindings = bindingsOf(site, vm).map((row) => make("div", {}, make("a", { href: "#fleet" }, row.address), ` ${row.to || row.from}`));
   const place = vm.after || vm.before;
@@ -41,11 +41,11 @@ function showVm(site, vm, opener) {
     ["SKU", `${vm.sku.name}: ${vm.sku.cpus} host vCPUs, ${vm.sku.memory} GiB`],
     ["Change", happens(vm)], ["Why", more.reason || ""],
     ["Before", placeText(vm.before)], ["After", placeText(vm.after)],
-    ["Certainty", sure], ["Scores", scores], ["Source", more.provenance || ""],
+    ["Certainty", certainty], ["Scores", scores], ["Source", more.provenance || ""],
     ["Declared at", vm.address ? make("code", {}, vm.address) : ""],
     ["Pods", pods.length ? make("div", {}, pods) : ""],
     ["Fleet", bindings.length ? make("div", {}, bindings) : ""],
-    ["Refused", refused.length ? make("div", {}, refused) : ""],
+    ["Rejected by", rejected.length ? make("div", {}, rejected) : ""],
     ["See", make("span", {}, make("a", { href: linkTo(site, "machine", place[1]) }, "its machine"), " \u00b7 ", make("a", { href: linkTo(site, "vm", vm.plain) }, "link to this VM"))],
   ], opener);
 }

@@ -47,7 +47,7 @@ function paintCells(model, machine, side, cells) {
     const part = machine.memory ? 1 - Math.max(memory, 0) / machine.memory : 0;
     const { untouched, broken } = cellState(machine, [cpus, memory], largest);
     if (map.layer === "load") figure(cells[at], `load-${loadStep(part)}`, `${Math.round(part * 100)}%`, `${where}: ${Math.round(part * 100)} % of the memory is used`);
-    else if (map.layer === "free") figure(cells[at], untouched && !machine.refusal ? "is-free" : "is-taken", untouched && !machine.refusal ? "free" : "", `${where}: ${machine.refusal ? `takes no new VMs: ${machine.refusal}` : rest}`);
+    else if (map.layer === "free") figure(cells[at], untouched && !machine.closed ? "is-free" : "is-taken", untouched && !machine.closed ? "free" : "", `${where}: ${machine.closed ? `takes no new VM: ${machine.closed}` : rest}`);
     else figure(cells[at], broken ? "is-broken" : "is-whole", broken ? `${memory}` : "", broken ? `${where}: fragmented, ${rest}, too little for ${largest.name}` : `${where}: ${rest}`);
   });
 }
@@ -75,7 +75,7 @@ function lossNote(model) {
 
 function layerLegend(site, model, layer) {
   if (layer === "load") return LOADS.map((word, step) => entry(`load-${step}`, "", word));
-  if (layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "partly used"), entry("refusing", "", "cordoned")];
+  if (layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "partly used"), entry("closed", "", "takes no new VMs")];
   if (layer === "fragments") {
     const largest = largestSku(site);
     return [entry("is-broken", "56", `GiB left, too little for ${largest ? largest.name : "a VM"}`), entry("is-whole", "", "free or full")];
@@ -125,22 +125,22 @@ function foldedClusters(paints, words, entryOf) {
 function clusterLegend(site, model) {
   const entries = clusterEntries(site, model);
   const verb = plan.denied ? "would be placed" : "placed";
-  const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => fatesOf(model, mark).join(" or "))];
+  const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => listOutcomes(model, mark).join(" or "))];
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
   if (model.plainMark) entries.push(make("li", { class: "quiet" }, `unmarked: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
   [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
   if (leavesAny(model)) entries.push(entry("ghost", "", "previous location"));
   if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine to be removed"));
-  [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
-  if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "cordoned"));
+  [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`certainty-${step}`, "", STEPS[step])));
+  if ([...model.machines.values()].some((machine) => machine.closed)) entries.push(entry("closed", "", "takes no new VMs"));
   if ([...model.machines.values()].some((machine) => hasUnknownCells(model, machine, "after"))) entries.push(entry("unknown", "", "unknown cells"));
   if (plan.shared.length) entries.push(entry("sharing", "", "violates a separation rule"));
   return entries;
 }
 
 /** Lists the changes of the VMs with a mark, each once. */
-function fatesOf(model, mark) {
-  return [...new Set(model.vms.filter((vm) => vm.mark === mark).map((vm) => vm.more.fate || MARKS[mark]))];
+function listOutcomes(model, mark) {
+  return [...new Set(model.vms.filter((vm) => vm.mark === mark).map((vm) => vm.more.outcome || MARKS[mark]))];
 }
 
 function leavesAny(model) { return model.marks[2] + model.marks[3] > 0; }

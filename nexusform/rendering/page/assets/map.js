@@ -113,16 +113,16 @@ function drawMoves(model) {
   const site = siteShown();
   const listed = Boolean(document.getElementById("vms"));
   const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
-    ` ${fateOf(vm)}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
+    ` ${describeOutcome(vm)}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
   const left = (rows.length - items.length).toLocaleString("en");
   if (rows.length > items.length) items.push(make("li", {}, listed ? make("a", { href: "#vms" }, `${left} more in the list of VMs`) : `${left} more`));
   frame.moves.replaceChildren(...items);
   frame.moves.hidden = !rows.length;
 }
 
-function fateOf(vm) {
-  if (vm.after && (!vm.more.fate || vm.after[1] !== vm.before[1])) return `${short(vm.before)} \u2192 ${short(vm.after)}`;
-  return vm.more.fate ? `${vm.more.fate}: ${short(vm.before)}` : `removed from ${short(vm.before)}`;
+function describeOutcome(vm) {
+  if (vm.after && (!vm.more.outcome || vm.after[1] !== vm.before[1])) return `${short(vm.before)} \u2192 ${short(vm.after)}`;
+  return vm.more.outcome ? `${vm.more.outcome}: ${short(vm.before)}` : `removed from ${short(vm.before)}`;
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }

@@ -52,11 +52,11 @@ function rackPlate(site, model, rack, at, plot, look, squares) {
 /** Returns the style of a machine's square in the selected layer. */
 function squareKind(model, machine, { side, largest, down }) {
   if (down.has(machine.name)) return "is-down";
-  const closed = machine.refusal ? " closed" : "";
+  const closed = machine.closed ? " closed" : "";
   const passing = filtered() && machine[side].some((number) => passes(model.vms[number])) ? " passing" : "";
   const states = ["free", "fragments"].includes(map.layer) ? freeOf(model, machine, side).map((room) => cellState(machine, room, largest)) : [];
   let kind = `load-${loadStep(loadOf(model, machine, side))}`;
-  if (map.layer === "free") kind = !machine.refusal && states.some((state) => state.untouched) ? "is-free" : "is-taken";
+  if (map.layer === "free") kind = !machine.closed && states.some((state) => state.untouched) ? "is-free" : "is-taken";
   if (map.layer === "fragments") kind = states.some((state) => state.broken) ? "is-broken" : "is-whole";
   return `${kind}${closed}${passing}`;
 }

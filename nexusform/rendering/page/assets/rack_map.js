@@ -26,19 +26,19 @@ function viewsOf(model) {
   return Object.keys(VIEWS).filter((view) => view !== "sides" || !isFar(model));
 }
 
-/** Returns the content of a VM's box on a side: {mark, sure, ghost}; marks are at new and at old positions. */
+/** Returns the content of a VM's box on a side: {mark, step, ghost}; marks are at new and at old positions. */
 function faceOf(model, vm, side, ghost) {
   const marked = side === "after" ? arrives(vm) : leaves(vm);
   const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
-  const sure = side === "after" && arrives(vm) && vm.sure !== model.plainStep ? vm.sure : 0;
-  return { mark, sure, ghost };
+  const step = side === "after" && arrives(vm) && vm.step !== model.plainStep ? vm.step : 0;
+  return { mark, step, ghost };
 }
 
 function vmTip(vm) {
   const lines = [vm.name, `${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}`];
   if (vm.mark === 2) lines.push(`${placeText(vm.before)} \u2192 ${placeText(vm.after)}`);
   else lines.push(placeText(vm.after || vm.before));
-  lines.push(`${happens(vm)}${vm.sure ? `, ${STEPS[vm.sure]}` : ""}`);
+  lines.push(`${happens(vm)}${vm.step ? `, ${STEPS[vm.step]}` : ""}`);
   const pods = podsOf(vm).length;
   if (pods) lines.push(counted(pods, "pod"));
   return lines.join("\n");
@@ -48,7 +48,7 @@ function vmTip(vm) {
 function vmBox(model, vm, machine, side, ghost, part, cell) {
   const face = faceOf(model, vm, side, ghost);
   const sign = SIGNS[face.mark];
-  const kind = ["vm", ghost ? "ghost" : "", `paint-${vm.paint.colour}`, ghost ? "" : vm.paint.pattern, MARKS[face.mark], face.sure ? `sure-${face.sure}` : "", passes(vm) ? "" : "faded"];
+  const kind = ["vm", ghost ? "ghost" : "", `paint-${vm.paint.colour}`, ghost ? "" : vm.paint.pattern, MARKS[face.mark], face.step ? `certainty-${face.step}` : "", passes(vm) ? "" : "faded"];
   const where = cell === undefined ? machine.name : `${machine.name} cell ${cell}`;
   const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${where}, ${ghost ? "removed here, " : ""}${happens(vm)}`;
   const box = make("button", {
@@ -84,18 +84,18 @@ function machineRow(model, machine, side) {
     if (cells.every((cell) => !cell.children.length)) cells.length = 0;
     cells.push(make("div", { class: "cell loose", "data-tip": "The cells of these VMs are unknown." }, loose));
   }
-  const refused = machine.refusal ? `, cordoned: ${machine.refusal}` : "";
+  const closed = machine.closed ? `, takes no new VM: ${machine.closed}` : "";
   const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
     type: "button", class: "slot", tabindex: "-1", "data-machine": machine.name,
-    "aria-label": `${number}: machine ${machine.name}${refused}`, "data-tip": `${machine.name}${refused}`,
+    "aria-label": `${number}: machine ${machine.name}${closed}`, "data-tip": `${machine.name}${closed}`,
   }, make("span", { class: "short" }, number), make("span", { class: "whole" }, machine.name));
   const shared = sharedOn(machine.name).length ? " shared" : "";
   const step = siteShown().steps[map.step];
   const down = step && step.down.includes(machine.name) ? " down" : "";
   // A deleted machine is shown with the ghosts: its VMs start there.
   const going = machine.mark !== other ? "" : map.view === "change" ? " going" : " gone";
-  const kind = `machine${down}${machine.refusal ? " refused" : ""}${going}${shared}`;
+  const kind = `machine${down}${machine.closed ? " closed" : ""}${going}${shared}`;
   const holder = make("div", { class: "cells" }, cells);
   holder.style.setProperty("--cells", machine.cells);
   return make("div", { class: kind, "data-machine": machine.name }, slot, holder);

@@ -22,7 +22,7 @@ function decoded(site, at) {
   model.steps = [0, 0, 0, 0];
   for (const vm of model.vms) {
     model.marks[vm.mark] += 1;
-    if (arrives(vm)) model.steps[vm.sure] += 1;
+    if (arrives(vm)) model.steps[vm.step] += 1;
   }
   model.stood = model.vms.some((vm) => vm.before && (vm.address || !vm.after));
   const arriving = model.marks[1] + model.marks[2];
@@ -61,7 +61,7 @@ function decodedVm(site, row, number) {
   vm.sku = named("sku", site.skus[vm.sku]);
   vm.more = vm.more || {};
   vm.trigger = vm.more.trigger || "";
-  vm.sure = vm.more.sure || 0;
+  vm.step = vm.more.step || 0;
   return vm;
 }
 
@@ -118,9 +118,9 @@ function bindingsOf(site, vm) {
 
 function happens(vm) {
   const why = vm.trigger ? ` (${vm.trigger})` : "";
-  if (vm.mark === 0) return vm.more.fate || "stays";
+  if (vm.mark === 0) return vm.more.outcome || "unchanged";
   if (siteShown().steps.length) return plan.marks[vm.mark];
-  return `${plan.denied ? "would be " : ""}${vm.more.fate || MARKS[vm.mark]}${why}`;
+  return `${plan.denied ? "would be " : ""}${vm.more.outcome || MARKS[vm.mark]}${why}`;
 }
 
 function placeText(place) {

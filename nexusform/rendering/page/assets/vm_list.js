@@ -11,7 +11,7 @@ const COLUMNS = [
   { head: "Before", cell: (vm) => placeText(vm.before), needs: (vm) => vm.before },
   { head: "After", cell: (vm) => placeText(vm.after), needs: (vm) => vm.after },
   { head: "SKU", plain: true, cell: (vm) => vm.sku.name },
-  { head: "Certainty", cell: (vm) => STEPS[vm.sure], needs: (vm) => vm.sure },
+  { head: "Certainty", cell: (vm) => STEPS[vm.step], needs: (vm) => vm.step },
   { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
 ];
 
@@ -21,7 +21,7 @@ function printedVms(rows) {
   const listed = [...others.slice(0, MOST_PRINTED), ...(rows.length <= MOST_PRINTED ? came : [])];
   const groups = new Map();
   for (const [site, vm] of listed) {
-    const title = `${plan.sites.length > 1 ? `${site.name}: ` : ""}${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}, ${happens(vm)}${vm.sure ? `, ${STEPS[vm.sure]}` : ""}`;
+    const title = `${plan.sites.length > 1 ? `${site.name}: ` : ""}${vm.paint.name}${vm.pool ? ` / ${vm.pool}` : ""}, ${vm.sku.name}, ${happens(vm)}${vm.step ? `, ${STEPS[vm.step]}` : ""}`;
     if (!groups.has(title)) groups.set(title, []);
     groups.get(title).push(vm);
   }
@@ -34,8 +34,8 @@ function printedVms(rows) {
 function printedVm(vm) {
   const [from, to] = [vm.before, vm.after].map((place) => (place ? `${short(place)}${place.length > 3 ? `/${place.slice(3).join("+")}` : ""}` : ""));
   const where = vm.mark === 2 ? `${from} \u2192 ${to}` : to || from;
-  const sure = vm.more.certainty ? make("span", { class: "quiet" }, ` ${share(vm.more.certainty[1])}`) : null;
-  return make("li", {}, make("b", {}, vm.plain), ` ${where}`, sure);
+  const certainty = vm.more.certainty ? make("span", { class: "quiet" }, ` ${share(vm.more.certainty[1])}`) : null;
+  return make("li", {}, make("b", {}, vm.plain), ` ${where}`, certainty);
 }
 
 function startVmList(into) {
@@ -78,7 +78,7 @@ function startVmList(into) {
     columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and their locations"),
       make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column.head)))), body);
-    holder.replaceChildren(make("div", { class: "scroll firm stack", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
+    holder.replaceChildren(make("div", { class: "scroll nowrap stack", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
     chunked(holder, rows, row, body, FIRST_VMS);
   };
 

@@ -53,6 +53,7 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     PlacementConstraints,
     ScheduledVm,
+    UnschedulableReason,
     VmName,
     VmSku,
 )
@@ -336,7 +337,7 @@ def execute_windows(site: SiteSnapshot, made: RepackResult, seed: int) -> RackSc
     standing: dict[int, ScheduledVm] = {vm.handle: vm for vm in scheduler.list_vms()}
     for window in made.windows:
         closed = [
-            replace(machine, unschedulable_reason="cordoned")
+            replace(machine, unschedulable_reasons=(UnschedulableReason("cordoned"),))
             if machine.name in window.cordons
             else machine
             for machine in site.scheduler.machines
@@ -642,7 +643,10 @@ def test_single_control_plane_vm_is_blocked_as_single_replica() -> None:
 
 FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
 REFUSED = {
-    "schedulable": (replace(FULL_OF_ROOM, unschedulable_reason="cordoned"), build_request(1)),
+    "schedulable": (
+        replace(FULL_OF_ROOM, unschedulable_reasons=(UnschedulableReason("cordoned"),)),
+        build_request(1),
+    ),
     "hardware": (FULL_OF_ROOM, build_request(1, "NC_G56_224_v1")),
     "disk": (replace(FULL_OF_ROOM, disk_gib=100), build_request(1)),
     "fits": (replace(FULL_OF_ROOM, cpus_per_cell=40), build_request(1)),
