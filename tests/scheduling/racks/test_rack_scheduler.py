@@ -427,6 +427,14 @@ def test_machine_of_a_healed_vm_is_tried_last() -> None:
     assert placed == ["r1-bm02", "r1-bm02", "r1-bm01", "r1-bm01"]
 
 
+def test_explanation_of_a_healed_vm_counts_the_machines_without_its_own() -> None:
+    scheduler = RackScheduler(build_rack("r1", 3))
+    explained = scheduler.explain(replace(build_demand("NC_P46_224_v1"), last_resort="r1-bm01"))
+    *_, before, last_resort = explained.filters
+    assert (before.machines, before.interval) == (3, Interval(3, 3))
+    assert (last_resort.machines, last_resort.interval) == (2, Interval(2, 2))
+
+
 def test_explain_shows_ties_next_best_and_all_rejections() -> None:
     scheduler = RackScheduler(
         [

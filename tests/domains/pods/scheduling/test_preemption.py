@@ -488,3 +488,20 @@ def count_guarded_pods(budget: PodDisruptionBudget, pods: list[ExistingPod]) -> 
         and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
         for pod in pods
     )
+
+
+@pytest.mark.parametrize(
+    ("timing", "lingering"), [(0, {0}), (1, {40}), (2, range(10, 31)), (3, {0})]
+)
+def test_removed_pods_linger_by_timing(timing: int, lingering: Any) -> None:
+    """None linger, all do, or about half of them, until capacity is needed."""
+    one = build_spec("a", 100)
+    pods = build_existing_pods(one, *[("n0", number) for number in range(40)])
+    session = SchedulingSession(Cluster("k", (build_node("n0"),)), pods, 8)
+    session.timing = timing
+    for pod in pods:
+        session.remove_pod(pod, may_linger=True)
+    used_cpu = session.cache.usage[0].cpu
+    assert used_cpu // 100 in lingering
+    assert session.remove_lingering_pods() is (used_cpu > 0)
+    assert session.cache.usage[0].cpu == 0

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, CellSplits, compute_bounds
+from nexusform.scheduling.racks.uncertainty.splits import (
+    MAX_SPLITS,
+    CellSplits,
+    compute_bounds,
+    count_blocked_vms,
+)
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,
     NONE_FITS,
@@ -286,3 +291,36 @@ def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
             used = [share for share, chosen in zip(shares, layout, strict=True) if cell in chosen]
             assert sum(share.cpus for share in used) <= cpus
             assert sum(share.memory for share in used) <= memory
+
+
+def test_bounds_count_parts_by_vcpus_and_memory() -> None:
+    """Each of the two VMs blocks two parts by memory and one by vCPUs."""
+    capacity = FreeCapacity(None, 3500, (48,) * 4, (224 * MIB_PER_GIB,) * 4)
+    other = Share(disk=0, cells=1, cpus=10, memory=57 * MIB_PER_GIB)
+    share = Share(disk=0, cells=1, cpus=12, memory=56 * MIB_PER_GIB)
+    # 16 parts in cells of 4; memory of the machine: (896 - 114) // 56 = 13.
+    assert compute_bounds(capacity, (other, other), share) == Interval(12, 13)
+    # 4 cells of 12 vCPUs in a smaller share: vCPUs limit the parts, not memory.
+    narrow = Share(disk=0, cells=1, cpus=12, memory=8 * MIB_PER_GIB)
+    assert compute_bounds(capacity, (), narrow) == Interval(16, 16)
+
+
+def test_vm_blocks_parts_of_its_scarcest_resource() -> None:
+    share = Share(disk=40, cells=1, cpus=12, memory=56 * MIB_PER_GIB)
+    by_memory = Share(disk=0, cells=2, cpus=10, memory=57 * MIB_PER_GIB)
+    by_vcpus = Share(disk=0, cells=1, cpus=25, memory=10 * MIB_PER_GIB)
+    by_disk = Share(disk=130, cells=1, cpus=12, memory=56 * MIB_PER_GIB)
+    blocked = [count_blocked_vms(other, share) for other in (by_memory, by_vcpus, by_disk)]
+    assert blocked == [4, 3, 4]
+
+
+def test_splits_with_vfs_take_at_most_the_free_ones() -> None:
+    """Two VMs of 16 VFs in unknown cells leave 14 or 30 VFs in each of two cells."""
+    host = build_machine(2, 48, 224)
+    running = VmSku("functions", 2, 0, 4, 10, vfs=16)
+    scheduler = build_scheduler(host, [running])
+    fitting = [
+        scheduler.count_free_slots(build_standalone_demand(VmSku("v", 2, 0, 4, 10, vfs=vfs)))
+        for vfs in (10, 15, 30)
+    ]
+    assert [(count.minimum, count.maximum) for count in fitting] == [(2, 6), (0, 4), (0, 2)]
