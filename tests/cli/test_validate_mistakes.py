@@ -453,3 +453,20 @@ def test_providers_without_a_block_in_the_root_module_are_errors(
         ("error", "provider-configuration-not-present", 4),
         ("error", "provider-configuration-not-present", 10),
     ]
+
+
+def test_outputs_without_references_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the root module and in modules."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    output = 'output "o" {\n  value = tonumber("x")\n}\n'
+    Path("m/main.nf.hcl").write_text("\n" + output)
+    Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n' + output)
+    assert validate(capsys) == [
+        ("error", "invalid-function-argument", 3),
+        ("error", "invalid-function-argument", 5),
+    ]
+    assert run_command_line(["plan", "-no-color"]) == 1
+    assert capsys.readouterr().err.count("Error: Invalid function argument") == 2
