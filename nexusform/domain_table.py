@@ -14,6 +14,9 @@ from importlib.util import find_spec
 from typing import Final, TypeVar, cast
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.command_entry import CommandEntry, CommandSection
 
 PACKAGE: Final = "nexusform.domains"
 T = TypeVar("T")
@@ -41,9 +44,12 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
 
     `dependencies`: other domains that it may import. `io_layer`: its packages and modules that may
     access files, clocks and sockets. `resource_types` and `data_sources`: names of types, to their
-    modules in types/, with the type as NAME. `phases`: its `Phases` (planning/phases.py), "" for
-    none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
-    computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
+    modules in types/, with the type as NAME. `commands`: its commands by name, with a target
+    relative to its folder. `removed_commands` and `removed_flags`: words after `nexusform`, to the
+    words that replace them. `export_scripts`: values of `inventory script -for=`, to functions
+    that build the script from the name of its directory. `phases`: its `Phases`
+    (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`;
+    `placement_maps`: the computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
     (rendering/page/page_data.py). `providers` and `backends`: configured names, to their
     `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
     (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`:
@@ -61,6 +67,10 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     io_layer: tuple[str, ...] = ()
     resource_types: Mapping[str, str] = field(default_factory=dict)
     data_sources: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, CommandEntry] = field(default_factory=dict)
+    removed_commands: Mapping[str, str] = field(default_factory=dict)
+    removed_flags: Mapping[str, str] = field(default_factory=dict)
+    export_scripts: Mapping[str, str] = field(default_factory=dict)
     phases: str = ""
     placement_kinds: Mapping[str, str] = field(default_factory=dict)
     placement_maps: Mapping[str, str] = field(default_factory=dict)
@@ -110,13 +120,39 @@ class LazyTable(Mapping[str, T]):
 
 _ADVICE: Final = DiagnosticTraits("advice")
 _NOTE: Final = DiagnosticTraits("note")
+_ARM_WHAT_IF: Final = (
+    "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if "
+    "--no-pretty-print"
+)
 _ALL: Final = (
     DomainDeclaration(
         name="azure",
         description="A site in Azure: import, read, change",
-        dependencies=("openstack",),
         io_layer=("providers", "workflow", "cli"),
         data_sources={"nexus_inventory": "nexus_inventory"},
+        commands={
+            "predict": CommandEntry(
+                "cli.predict:predict",
+                "Predict placement for a Terraform, ARM or Bicep plan",
+                CommandSection.ANALYSIS,
+                is_common=True,
+                is_read_only=True,
+            ),
+            "inventory": CommandEntry(
+                "cli.inventory:inventory", "Export a site, check the export", CommandSection.SITES
+            ),
+            "reconcile": CommandEntry(
+                "cli.reconcile:reconcile_",
+                "Detect drift between site and state",
+                CommandSection.SITES,
+                is_common=True,
+            ),
+        },
+        removed_flags={
+            "export -format=arm": "nexusform export -format=azapi",
+            "predict -arm-template": _ARM_WHAT_IF,
+            "predict -parameters": _ARM_WHAT_IF,
+        },
         providers={
             "azure": "providers.azure:PROVIDER",
             "azure_export": "providers.azure_export:PROVIDER",
@@ -150,6 +186,13 @@ _ALL: Final = (
         dependencies=("openstack",),
         io_layer=("providers", "serving", "cli"),
         resource_types={"tacker_vnf": "tacker_vnf"},
+        commands={
+            "serve": CommandEntry(
+                "cli.serve:serve",
+                "Answer requests of a VNFM from a plan",
+                CommandSection.OTHER_TOOLS,
+            )
+        },
         providers={"tacker": "providers.tacker:PROVIDER"},
         exports={"sol003": "rendering.sol003:export_sol003"},
         diagnostic_traits={
@@ -162,6 +205,7 @@ _ALL: Final = (
         description="Compute hosts of OpenStack, with placement as Nova decides it",
         resource_types={"openstack_site": "openstack_site"},
         data_sources={"openstack_inventory": "openstack_inventory"},
+        export_scripts={"openstack": "importers.capture_script:build_openstack_script"},
         diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
     DomainDeclaration(
@@ -202,6 +246,7 @@ _ALL: Final = (
             "fleet_hub_export": "fleet_hub_export",
             "kubernetes_manifests": "kubernetes_manifests",
         },
+        export_scripts={"fleet": "importers.fleet_export:build_export_script"},
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "hub-behaviour-differs": DiagnosticTraits("advice", "document"),
@@ -225,6 +270,7 @@ _ALL: Final = (
         name="pods",
         description="Pods on nodes, as kube-scheduler and controllers place them",
         data_sources={"kubernetes_nodes": "kubernetes_nodes"},
+        export_scripts={"kubernetes": "importers.kubectl_kind_files:build_export_script"},
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
         diagnostic_traits={
@@ -267,6 +313,19 @@ _ALL: Final = (
         description="What-if simulations",
         dependencies=("fleet", "pods"),
         io_layer=("workflow", "cli"),
+        commands={
+            "simulate": CommandEntry(
+                "cli.simulate:simulate",
+                "Simulate capacity, failures, upgrades and repacking",
+                CommandSection.ANALYSIS,
+                is_common=True,
+                is_read_only=True,
+            )
+        },
+        removed_commands={
+            "report": "nexusform simulate capacity",
+            "report capacity": "nexusform simulate capacity",
+        },
     ),
     DomainDeclaration(
         name="testing",
@@ -274,27 +333,66 @@ _ALL: Final = (
         dependencies=("pods",),
         checks="workflow.test_files:list_test_file_problems",
         io_layer=("workflow", "cli"),
+        commands={
+            "test": CommandEntry("cli.test:test", "Run test files", CommandSection.OTHER_TOOLS)
+        },
     ),
     DomainDeclaration(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
         dependencies=("fleet", "pods", "openstack", "vnf"),
         io_layer=("workflow", "cli"),
+        commands={
+            "conformance": CommandEntry(
+                "cli.conformance:score_predictions",
+                "Score predictions against real decisions",
+                CommandSection.OTHER_TOOLS,
+                is_read_only=True,
+            )
+        },
         checkers={
             "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",
             "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",
             "nova": "workflow.nova_check:check_with_nova",
         },
     ),
-    DomainDeclaration(name="editor", description="The language server", io_layer=("cli",)),
     DomainDeclaration(
-        name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")
+        name="editor",
+        description="The language server",
+        io_layer=("cli",),
+        commands={
+            "lsp": CommandEntry(
+                "cli.lsp:lsp", "Start the language server", CommandSection.OTHER_TOOLS
+            )
+        },
+    ),
+    DomainDeclaration(
+        name="explorer",
+        description="An interactive plan in a browser",
+        io_layer=("server", "cli"),
+        commands={
+            "explore": CommandEntry(
+                "cli.explore:explore",
+                "Explore the plan in a browser",
+                CommandSection.ANALYSIS,
+                is_read_only=True,
+            )
+        },
     ),
     DomainDeclaration(
         name="sites",
         description="Many sites as data: one aggregated plan, waves, workers",
         dependencies=("azure", "whatif"),
         io_layer=("workflow", "engines", "cli"),
+        commands={
+            "sites": CommandEntry(
+                "cli.sites:sites", "Plan and apply many sites", CommandSection.SITES
+            )
+        },
+        removed_commands={
+            "sites certainty": "nexusform sites status -samples=1000",
+            "sites failure": "nexusform simulate failure -site=*",
+        },
         simulates={"failure": "cli.site_questions:simulate_failure"},
     ),
     DomainDeclaration(
@@ -340,6 +438,24 @@ def collect_object_references(field_name: str) -> dict[str, str]:
     }
 
 
+def collect_commands() -> dict[str, CommandEntry]:
+    """Return the commands of all domains by name, with absolute targets."""
+    return {
+        name: replace(entry, target=domain.build_object_reference(entry.target))
+        for domain in find_domains().values()
+        for name, entry in domain.commands.items()
+    }
+
+
+def collect_removed_words(field_name: str) -> dict[str, str]:
+    """Return all `removed_commands` or `removed_flags`."""
+    return {
+        words: replacement
+        for domain in find_domains().values()
+        for words, replacement in getattr(domain, field_name).items()
+    }
+
+
 def collect_placement_maps() -> dict[str, str]:
     """Collect all `placement_maps`."""
     return {
@@ -365,12 +481,6 @@ def collect_diagnostic_traits() -> dict[str, DiagnosticTraits]:
         for domain in find_domains().values()
         for diagnostic_id, traits in domain.diagnostic_traits.items()
     }
-
-
-def is_available(target: str) -> bool:
-    """Check whether a target belongs to no domain, or to an existing one."""
-    relative_target = target.removeprefix(f"{PACKAGE}.")
-    return relative_target == target or relative_target.partition(".")[0] in find_domains()
 
 
 def collect_explainers_by_resource_type() -> dict[str, str]:

@@ -17,7 +17,7 @@ PUBLIC = {
         "declare_switch_flag "
         "declare_text_flag declare_repeatable_text"
     ),
-    "commands": "define_command CommandEntry LazyGroup get_trust_flags",
+    "commands": "define_command LazyGroup get_trust_flags",
     "shared_flags": (
         "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags "
         "ViewFlags "

@@ -26,7 +26,9 @@ from nexusform.cli.arguments import (
     declare_repeatable_text,
     declare_switch_or_text,
 )
+from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.domain_table import collect_removed_words
 
 # Only shells that complete load it.
 if TYPE_CHECKING:
@@ -445,13 +447,6 @@ def _change_directory(arguments: list[str]) -> list[str]:
     return arguments
 
 
-class CommandEntry(Struct, frozen=True):
-    """Target of a command (`module:attribute`) and its summary in the help of the group."""
-
-    target: str
-    summary: str
-
-
 class LazyGroup(click.Group):
     """Group of commands, each imported on use."""
 
@@ -463,21 +458,17 @@ class LazyGroup(click.Group):
         aliases: Mapping[str, str] = _NO_TEXTS,
         summary: str = "",
         epilogue: str = "",
-        chapters: Mapping[str, Sequence[str]] = _NO_TEXTS,
         hints: Mapping[str, str] = _NO_TEXTS,
-        main_commands: Sequence[str] = (),
     ) -> None:
         """Create the group.
 
-        `chapters` are help titles with their commands; `hints` are messages for Terraform commands
-        without an equivalent. The help lists only `main_commands`, if there are any.
+        `hints` are messages for Terraform commands without an equivalent. The help lists only the
+        common commands of the table, if there are any.
         """
         super().__init__(name, help=summary, epilog=epilogue)
         self.table = table
         self.aliases = aliases
-        self.chapters = chapters
         self.hints = hints
-        self.main_commands = main_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """List the names in table order."""
@@ -549,19 +540,24 @@ class LazyGroup(click.Group):
 
         Commands are not imported.
         """
-        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
+        common = [(name, entry.summary) for name, entry in self.table.items() if entry.is_common]
+        if common and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
             with formatter.section("Main commands"):
-                main_names = [name for name in self.main_commands if name in self.table]
-                formatter.write_dl([(name, self.table[name].summary) for name in main_names])
+                formatter.write_dl(common)
             with formatter.section("Examples"):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")
             return
-        rows = {name: (name, entry.summary) for name, entry in self.table.items()}
-        other_title = "Other commands" if self.chapters else "Commands"
-        for title, section_rows in _group_help_rows(rows, self.chapters, other_title).items():
-            with formatter.section(title):
-                formatter.write_dl(section_rows)
+        sections = {entry.section for entry in self.table.values()}
+        for section in CommandSection:
+            rows = [
+                (name, entry.summary)
+                for name, entry in self.table.items()
+                if entry.section is section
+            ]
+            if rows:
+                with formatter.section(section.value if len(sections) > 1 else "Commands"):
+                    formatter.write_dl(rows)
 
 
 # By the words after `nexusform`.
@@ -570,26 +566,14 @@ REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "metadata": "docs/reference/functions.md",
     "metadata functions": "docs/reference/functions.md",
     "refresh": "nexusform apply -refresh-only",
-    "report": "nexusform simulate capacity",
-    "report capacity": "nexusform simulate capacity",
-    "sites certainty": "nexusform sites status -samples=1000",
-    "sites failure": "nexusform simulate failure -site=*",
     "state lock": "nexusform force-unlock ID",
     "state lock break": "nexusform force-unlock ID",
     "state lock list": "nexusform force-unlock ID",
     "taint": "nexusform plan -replace=ADDR",
+    **collect_removed_words("removed_commands"),
 }
-
-_WHAT_IF: Final = (
-    "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if "
-    "--no-pretty-print"
-)
 # By the words after `nexusform`: a flag, or one value of it.
-REMOVED_FLAGS: Final[Mapping[str, str]] = {
-    "export -format=arm": "nexusform export -format=azapi",
-    "predict -arm-template": _WHAT_IF,
-    "predict -parameters": _WHAT_IF,
-}
+REMOVED_FLAGS: Final[Mapping[str, str]] = collect_removed_words("removed_flags")
 _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
 
 

@@ -16,75 +16,106 @@ import click
 
 import nexusform
 from nexusform.cli.commands import (
-    CommandEntry,
     LazyGroup,
     RemovedCommandError,
     apply_global_options,
     warn_of_terraform_variable,
 )
+from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domain_table import is_available
+from nexusform.domain_table import collect_commands
 from nexusform.files.access_record import start_access_record
 from nexusform.files.run_log import log_event, start_log
 
-# One line per command: its name, its target, and its summary in `-help`.
+_MAIN: Final = CommandSection.MAIN
+_ANALYSIS: Final = CommandSection.ANALYSIS
+_SITES: Final = CommandSection.SITES
+_STATE_SECTION: Final = CommandSection.STATE
+_OTHER_TOOLS: Final = CommandSection.OTHER_TOOLS
+# Commands of the engine. Those of a domain are in its entry of domain_table.py.
 _COMMANDS: Final[dict[str, CommandEntry]] = {
-    "init": CommandEntry("nexusform.cli.init:init", "Download modules and prepare the backend"),
-    "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
-    "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
-    "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
-    "destroy": CommandEntry("nexusform.cli.apply:destroy", "Destroy all resources in the state"),
-    "sign": CommandEntry("nexusform.cli.export:sign", "Sign an approved plan"),
-    "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
-    "output": CommandEntry("nexusform.cli.state_view:output", "Show the root module's outputs"),
-    "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
-    "simulate": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:simulate",
-        "Simulate capacity, failures, upgrades and repacking",
+    "init": CommandEntry(
+        "nexusform.cli.init:init", "Download modules and prepare the backend", _MAIN
     ),
-    "sites": CommandEntry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
-    "advise": CommandEntry("nexusform.cli.advise:advise", "List placement risks"),
-    "graph": CommandEntry("nexusform.cli.graph:graph", "Draw the dependency graph"),
-    "console": CommandEntry("nexusform.cli.console:console", "Evaluate expressions"),
-    "fmt": CommandEntry("nexusform.cli.fmt:fmt", "Format configuration files"),
-    "predict": CommandEntry(
-        "nexusform.domains.azure.cli.predict:predict",
-        "Predict placement for a Terraform, ARM or Bicep plan",
+    "modules": CommandEntry(
+        "nexusform.cli.modules:modules", "List modules and their sources", _MAIN, is_read_only=True
     ),
-    "export": CommandEntry("nexusform.cli.export:export", "Export a saved plan for other tools"),
-    "import": CommandEntry("nexusform.cli.import_:import_", "Import an existing resource"),
-    "inventory": CommandEntry(
-        "nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"
+    "validate": CommandEntry(
+        "nexusform.cli.validate:validate",
+        "Validate the configuration",
+        _MAIN,
+        is_common=True,
+        is_read_only=True,
     ),
-    "reconcile": CommandEntry(
-        "nexusform.domains.azure.cli.reconcile:reconcile_", "Detect drift between site and state"
+    "fmt": CommandEntry(
+        "nexusform.cli.fmt:fmt", "Format configuration files", _MAIN, is_common=True
     ),
-    "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state"),
-    "untaint": CommandEntry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
-    "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
-    "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
-    "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
-    "modules": CommandEntry("nexusform.cli.modules:modules", "List modules and their sources"),
-    "providers": CommandEntry("nexusform.cli.version:providers", "Print the schemas of all types"),
-    "explore": CommandEntry(
-        "nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"
+    "plan": CommandEntry(
+        "nexusform.cli.plan:plan",
+        "Show planned changes and placements",
+        _MAIN,
+        is_common=True,
+        is_read_only=True,
     ),
-    "conformance": CommandEntry(
-        "nexusform.domains.conformance.cli.conformance:score_predictions",
-        "Score predictions against real decisions",
+    "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan", _MAIN, is_common=True),
+    "destroy": CommandEntry(
+        "nexusform.cli.apply:destroy", "Destroy all resources in the state", _MAIN
     ),
-    "serve": CommandEntry(
-        "nexusform.domains.vnf.cli.serve:serve", "Answer requests of a VNFM from a plan"
+    "show": CommandEntry(
+        "nexusform.cli.show:show",
+        "Show the state, a saved plan or one resource",
+        _MAIN,
+        is_common=True,
+        is_read_only=True,
     ),
-    "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
+    "output": CommandEntry(
+        "nexusform.cli.state_view:output",
+        "Show the root module's outputs",
+        _MAIN,
+        is_read_only=True,
+    ),
+    "explain": CommandEntry(
+        "nexusform.cli.explain:explain",
+        "Explain a placement",
+        _ANALYSIS,
+        is_common=True,
+        is_read_only=True,
+    ),
+    "advise": CommandEntry(
+        "nexusform.cli.advise:advise", "List placement risks", _ANALYSIS, is_read_only=True
+    ),
+    "graph": CommandEntry(
+        "nexusform.cli.graph:graph", "Draw the dependency graph", _ANALYSIS, is_read_only=True
+    ),
+    "console": CommandEntry(
+        "nexusform.cli.console:console", "Evaluate expressions", _ANALYSIS, is_read_only=True
+    ),
+    "import": CommandEntry(
+        "nexusform.cli.import_:import_", "Import an existing resource", _SITES, is_common=True
+    ),
+    "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state", _STATE_SECTION),
+    "workspace": CommandEntry(
+        "nexusform.cli.workspace:workspace", "Manage workspaces", _STATE_SECTION
+    ),
+    "untaint": CommandEntry(
+        "nexusform.cli.state_edit:untaint", "Remove the taint of a resource", _STATE_SECTION
+    ),
+    "force-unlock": CommandEntry(
+        "nexusform.cli.state_edit:force_unlock", "Remove a stale lock", _STATE_SECTION
+    ),
+    "sign": CommandEntry("nexusform.cli.export:sign", "Sign an approved plan", _OTHER_TOOLS),
+    "export": CommandEntry(
+        "nexusform.cli.export:export", "Export a saved plan for other tools", _OTHER_TOOLS
+    ),
     "completion": CommandEntry(
-        "nexusform.cli.completion:completion", "Print a shell completion script"
+        "nexusform.cli.completion:completion", "Print a shell completion script", _OTHER_TOOLS
     ),
-    "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
+    "providers": CommandEntry(
+        "nexusform.cli.version:providers", "Print the schemas of all types", is_read_only=True
+    ),
+    "version": CommandEntry("nexusform.cli.version:version", "Show the version", is_read_only=True),
 }
-COMMANDS: Final[dict[str, CommandEntry]] = {
-    name: entry for name, entry in _COMMANDS.items() if is_available(entry.target)
-}
+COMMANDS: Final[dict[str, CommandEntry]] = {**_COMMANDS, **collect_commands()}
 # bytes, the usual stack size of the main thread.
 _STACK_BYTES: Final = 8 << 20
 _RECURSION_LIMIT: Final = 3_000
@@ -107,27 +138,6 @@ _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     ),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
-_MAIN_COMMANDS: Final = (
-    "plan", "apply", "predict", "explain", "simulate", "import", "reconcile", "show",
-    "validate", "fmt",
-)  # fmt: skip
-_COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Main commands": (
-        "init",
-        "modules",
-        "validate",
-        "fmt",
-        "plan",
-        "apply",
-        "destroy",
-        "show",
-        "output",
-    ),
-    "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
-    "Sites": ("sites", "import", "inventory", "reconcile"),
-    "State": ("state", "workspace", "untaint", "force-unlock"),
-    "Other tools": ("sign", "export", "serve", "test", "conformance", "lsp", "completion"),
-}
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
     "preview": 'Use "nexusform plan".',
@@ -173,6 +183,13 @@ _HINTS: Final[dict[str, str]] = {
 }
 
 _APPLY_COMMANDS: Final = frozenset(("apply", "destroy"))
+_COMMAND_IN_TEXT: Final = re.compile(r'"nexusform ([a-z-]+)')
+
+
+def _names_only_available_commands(text: str) -> bool:
+    """Return whether a domain without a folder has no command that a text names."""
+    return all(name in COMMANDS for name in _COMMAND_IN_TEXT.findall(text))
+
 
 ROOT: Final = LazyGroup(
     "nexusform",
@@ -180,9 +197,7 @@ ROOT: Final = LazyGroup(
     aliases=ALIASES,
     summary="Placement planning for Azure Operator Nexus, in Terraform style.",
     epilogue="Use -chdir=DIR before the command to run it in DIR. More: nexusform COMMAND -help.",
-    chapters=_COMMAND_SECTIONS,
-    hints=_HINTS,
-    main_commands=_MAIN_COMMANDS,
+    hints={name: hint for name, hint in _HINTS.items() if _names_only_available_commands(hint)},
 )
 STATE: Final = LazyGroup(
     "state",
@@ -323,29 +338,10 @@ def _run_command(arguments: Sequence[str]) -> int:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except (click.Abort, KeyboardInterrupt):
-        read_only_commands = {
-            "validate",
-            "plan",
-            "show",
-            "output",
-            "explain",
-            "why",
-            "simulate",
-            "advise",
-            "graph",
-        }
-        read_only_commands |= {
-            "console",
-            "predict",
-            "explore",
-            "conformance",
-            "version",
-            "modules",
-            "providers",
-        }
-        unchanged_note = (
-            " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""
-        )
+        name = remaining[0] if remaining else ""
+        entry = COMMANDS.get(ALIASES.get(name, name))
+        is_unchanged = entry is not None and entry.is_read_only
+        unchanged_note = " No changes were made." if is_unchanged else ""
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return code

@@ -10,9 +10,10 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.commands import LazyGroup, define_command
 from nexusform.cli.shared_flags import NoArguments, StateLockFlags, create_context
 from nexusform.cli.terminal_screen import Screen
+from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.states import workspaces
 from nexusform.workflow.states.state_commands import StateCommandContext

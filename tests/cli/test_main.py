@@ -133,17 +133,18 @@ def test_help_lists_main_commands_and_help_all(capsys: pytest.CaptureFixture[str
     assert code == 0
     main, _, examples = out.partition("Main commands:")[2].partition("Examples:")
     names = [line.split()[0] for line in main.splitlines() if line.strip()]
+    # The engine's commands, then those of the domains.
     assert names == [
-        "plan",
-        "apply",
-        "predict",
-        "explain",
-        "simulate",
-        "import",
-        "reconcile",
-        "show",
         "validate",
         "fmt",
+        "plan",
+        "apply",
+        "show",
+        "explain",
+        "import",
+        "predict",
+        "reconcile",
+        "simulate",
     ]
     assert examples.count("  nexusform ") == 3
     assert "All commands: nexusform help all" in examples

@@ -1,8 +1,10 @@
 """`nexusform inventory`: capture a site, and check a capture."""
 
 import os
+from collections.abc import Callable
 from typing import Final
 
+import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import (
@@ -11,13 +13,17 @@ from nexusform.cli.arguments import (
     declare_positional,
     declare_text_flag,
 )
-from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.commands import LazyGroup, define_command
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
-from nexusform.kubernetes.dump_script import CLUSTER_KINDS, FLEET_KINDS, build_dump_script
+from nexusform.domain_table import LazyTable, collect_object_references
 
-_TARGETS: Final = ("azure", "kubernetes", "fleet", "openstack")
+_AZURE: Final = "azure"
+# Functions that build the script of another target from the name of a directory.
+_SCRIPTS: Final = LazyTable[Callable[[str], str]](collect_object_references("export_scripts"))
+_TARGETS: Final = (_AZURE, *_SCRIPTS)
 
 
 class ScriptArguments(Struct, frozen=True, kw_only=True):
@@ -25,7 +31,7 @@ class ScriptArguments(Struct, frozen=True, kw_only=True):
 
     directory: str = declare_text_flag("Write the files to DIR", metavar="DIR", default="export")
     target: str = declare_choice(
-        "What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for"
+        "What to export: a site in Azure, or another system", _TARGETS, flag="for"
     )
     location: str = declare_text_flag("Use only this extended location (custom location)")
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -38,21 +44,19 @@ def script(arguments: ScriptArguments) -> int:
     Runs nothing.
 
     Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
-    az extension networkcloud, and kubectl for the creation times of nodes. With -for=kubernetes or
-    -for=fleet it lists a cluster or a hub with kubectl, one file per kind. With -for=openstack it
-    lists compute hosts, flavors, servers and Placement with the openstack command line.
+    az extension networkcloud, and kubectl for the creation times of nodes. With another -for it
+    lists the objects of that system with its own command line, into one file per kind.
     """
-    from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
+    if arguments.target == _AZURE:
+        from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
 
-    if arguments.target == "openstack":
-        from nexusform.domains.openstack.importers.capture_script import build_openstack_script
-
-        text = build_openstack_script(arguments.directory)
-    elif arguments.target == "azure":
         text = build_capture_script(arguments.directory, arguments.location)
     else:
-        kinds = CLUSTER_KINDS.values() if arguments.target == "kubernetes" else FLEET_KINDS
-        text = build_dump_script(arguments.directory, kinds)
+        if arguments.location:
+            raise click.UsageError(
+                f"-location selects a site in Azure. Omit it with -for={arguments.target}."
+            )
+        text = _SCRIPTS[arguments.target](arguments.directory)
     arguments.view.create_screen().print_text(text, end="")
     return 0
 

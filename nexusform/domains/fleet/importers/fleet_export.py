@@ -31,6 +31,7 @@ from nexusform.json_data.plain_data import (
     get_value_at_path,
     list_mappings,
 )
+from nexusform.kubernetes.dump_script import FLEET_KINDS, build_dump_script
 
 _PREFIX: Final = "kubernetes-fleet.io/"
 _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
@@ -543,3 +544,8 @@ def find_external_manager(manifest: Manifest) -> str:
         if any(name.startswith(f"{prefix}/") for name in (*labels, *annotations)):
             return manager
     return ""
+
+
+def build_export_script(directory: str) -> str:
+    """Return the script that lists the objects of a fleet hub with kubectl, one file per kind."""
+    return build_dump_script(directory, FLEET_KINDS)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.interfaces.plugins import FileProblem, ReadContext
-from nexusform.kubernetes.dump_script import CLUSTER_KINDS, NO_SUCH_KIND
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, NO_SUCH_KIND, build_dump_script
 
 _SUFFIX: Final = ".error"
 
@@ -73,3 +73,8 @@ def _read_kubectl_error(path: str, context: ReadContext) -> str:
     except FileProblem:
         return ""
     return next(iter(text.splitlines()), "")
+
+
+def build_export_script(directory: str) -> str:
+    """Return the script that lists the objects of a cluster with kubectl, one file per kind."""
+    return build_dump_script(directory, CLUSTER_KINDS.values())

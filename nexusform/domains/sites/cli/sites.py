@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from nexusform.cli.commands import CommandEntry, LazyGroup
+from nexusform.cli.commands import LazyGroup
+from nexusform.command_entry import CommandEntry
 
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "plan": CommandEntry(

@@ -12,8 +12,9 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_repeatable_text, declare_text_flag
-from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.commands import LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path

@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.commands import LazyGroup, define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
 from nexusform.cli.shared_flags import (
     ViewFlags,
@@ -28,6 +28,7 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
+from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
