@@ -46,10 +46,10 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     access files, clocks and sockets. `resource_types` and `data_sources`: names of types, to their
     modules in types/, with the type as NAME. `commands`: its commands by name, with a target
     relative to its folder. `removed_commands` and `removed_flags`: words after `nexusform`, to the
-    words that replace them. `export_scripts`: values of `inventory script -for=`, to functions
-    that build the script from the name of its directory. `phases`: its `Phases`
-    (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`;
-    `placement_maps`: the computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
+    words that replace them. `export_scripts`: values of `inventory script -for=`, to functions that
+    build the script from the name of its directory. `phases`: its `Phases` (planning/phases.py), ""
+    for none. `placement_kinds`: the `kind` of rows, to a `PlacementKind`; `placement_maps`: the
+    computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
     (rendering/page/page_data.py). `providers` and `backends`: configured names, to their
     `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
     (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`:
