@@ -210,13 +210,10 @@ class ResourceType(Struct, frozen=True):
     parts of it are derived instead of stored. `fill(arguments)` returns omitted arguments that
     follow from others (a manifest's name). `unpack(arguments, files)` returns arguments from a file
     referenced by another argument, and its problems. `adjust(arguments, prior)` returns arguments
-    equal in meaning to the prior ones, and problems of the change. `build_fleet_object(attributes)`
-    returns the object of a fleet (a `FleetObject` of that domain); not called for arguments
-    rejected by `check`. `kind` is the kind of its objects for the planner.
-    `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
+    equal in meaning to the prior ones, and problems of the change. `kind` is the kind of its
+    objects for the planner. `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
     `placement_kinds` are the kinds of placements of its objects besides VMs.
-    `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of
-    state, by member; None if its note does not contain them. `concurrent_types` are types with
+    `concurrent_types` are types with
     objects that complete only after those of this type that refer to them (a run continues when its
     approval is granted): in an apply both start together. `split_write_only_body(arguments)`
     returns arguments with the saved parts of write-only arguments, and problems without any of
@@ -241,11 +238,9 @@ class ResourceType(Struct, frozen=True):
     adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], ArgumentChange] = (
         lambda _arguments, _prior: ({}, [])
     )
-    build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
     list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] = lambda _attributes: ()
     placement_kinds: tuple[str, ...] = ()
-    list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
     concurrent_types: tuple[str, ...] = ()
     split_write_only_body: Callable[[Mapping[str, Any]], ArgumentChange] | None = None
 

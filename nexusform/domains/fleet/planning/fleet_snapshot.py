@@ -25,6 +25,7 @@ from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudge
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.kubernetes.matching import Taint
@@ -399,9 +400,9 @@ def _build_object(
 
     `kind` is the expected class.
     """
-    build = types[name].build_fleet_object
-    assert build is not None
-    fleet_object = build(attributes)
+    resource_type = types[name]
+    assert isinstance(resource_type, FleetObjectType)
+    fleet_object = resource_type.build_fleet_object(attributes)
     assert isinstance(fleet_object, kind)
     return fleet_object
 

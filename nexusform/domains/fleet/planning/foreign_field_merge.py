@@ -15,6 +15,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.override_rendering import get_object_identity
 from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_changed_manifest
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting
@@ -32,7 +33,7 @@ Values = Mapping[str, Any]
 
 def build_object(instance: Instance, attributes: Values) -> FleetObject:
     """Build the fleet object of an instance from attributes."""
-    assert instance.type.build_fleet_object is not None
+    assert isinstance(instance.type, FleetObjectType)
     fleet_object: FleetObject = instance.type.build_fleet_object(attributes)
     return fleet_object
 

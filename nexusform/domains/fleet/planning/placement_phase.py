@@ -80,6 +80,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
 )
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.argument_evaluation import (
@@ -187,7 +188,7 @@ def _evaluate_placement_blocks(
     types = blocks.request.registries.resource_types
     for block in blocks.order.list_phase(PLACEMENT_PHASE):
         # Else a type of another domain.
-        if types[block.type].build_fleet_object is not None:
+        if isinstance(types[block.type], FleetObjectType):
             evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
             instances += evaluated
             diagnostics += problems

@@ -48,6 +48,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_reserved_namespace,
     unwrap_envelopes,
 )
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
@@ -382,7 +383,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     """Build the hub of a plan; `observed` is the content read from real hubs."""
     hub = PlannedHub(observed=observed)
     for instance in instances:
-        if instance.type.build_fleet_object is None:
+        if not isinstance(instance.type, FleetObjectType):
             # A type of another domain.
             continue
         if instance.before is not None:

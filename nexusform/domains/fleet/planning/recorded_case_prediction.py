@@ -95,7 +95,6 @@ def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
 def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
     """Return the placement of a ClusterResourcePlacement object."""
     read_object = FLEET_CLUSTER_RESOURCE_PLACEMENT.build_fleet_object
-    assert read_object is not None, "placements have one"
     placement = read_object({"name": body["metadata"]["name"], "manifest": json.dumps(body)})
     assert isinstance(placement, FleetPlacement), "an object of this type"
     return placement

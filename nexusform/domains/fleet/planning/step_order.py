@@ -36,6 +36,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, get_hub_manifests
 from nexusform.domains.fleet.planning.resource_selection import select_resources
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.planning.instances.instance import Instance
@@ -542,9 +543,7 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
     Each comes with the versions before and after the plan.
     """
     for position, instance in enumerate(instances):
-        # None: not a fleet object.
-        build = instance.type.build_fleet_object
-        if build is None or instance.is_invalid:
+        if not isinstance(instance.type, FleetObjectType) or instance.is_invalid:
             continue
         if instance.action in (Action.NO_OP, Action.FORGET):
             # No step on the hub.
@@ -552,7 +551,7 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
         values_of_versions = [
             values for values in (instance.before, instance.planned) if values is not None
         ]
-        versions = tuple(map(build, values_of_versions))
+        versions = tuple(map(instance.type.build_fleet_object, values_of_versions))
         if not versions:
             # Not planned, and not in state.
             continue

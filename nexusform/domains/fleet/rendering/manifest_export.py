@@ -20,6 +20,7 @@ from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import parse_json
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Action, Plan
@@ -156,8 +157,10 @@ def _select_runs_of_new_placements(
     }
     runs: list[_ExportedObject] = []
     for item in created:
-        build_object = registries.resource_types[item.address.type].build_fleet_object
-        run = build_object(item.attributes) if build_object is not None else None
+        resource_type = registries.resource_types[item.address.type]
+        if not isinstance(resource_type, FleetObjectType):
+            continue
+        run = resource_type.build_fleet_object(item.attributes)
         if isinstance(run, FleetUpdateRun) and run.build_key(run.placement) in new_placement_ids:
             runs.append(item)
     return runs

@@ -26,6 +26,7 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import (
     build_policy_document,
     build_selector_document,
 )
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
 from nexusform.rendering.notation.json_values import omit_empty
@@ -298,12 +299,12 @@ def render_placements(
     """
     texts = []
     for address, instance in instances.items():
-        read_object = RESOURCE_TYPES[address.type].build_fleet_object
-        assert read_object is not None
+        resource_type = RESOURCE_TYPES[address.type]
+        assert isinstance(resource_type, FleetObjectType)
         current = instance.current
         if current is None or (current.sensitive and not show_sensitive):
             return ""
-        configuration = read_object(current.attributes)
+        configuration = resource_type.build_fleet_object(current.attributes)
         assert isinstance(configuration, FleetPlacement)
         placement = read_placement(current.attributes, configuration)
         texts.append(render_placement(address.type, placement, version, width))

@@ -326,7 +326,6 @@ def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
             }
         body = {**body, "spec": spec}
     kind = _TYPES[placement.manifest.kind]
-    assert kind.build_fleet_object is not None
     names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}
     configuration = kind.build_fleet_object({**names, "manifest": json.dumps(body)})
     assert isinstance(configuration, FleetPlacement)
@@ -394,7 +393,6 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
         "metadata": metadata,
         "spec": run.strategy,
     }
-    assert resource_type.build_fleet_object is not None
     read_strategy = resource_type.build_fleet_object({**metadata, "manifest": json.dumps(body)})
     assert isinstance(read_strategy, FleetUpdateStrategy)
     return read_strategy.stages

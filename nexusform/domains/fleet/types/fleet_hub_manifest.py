@@ -31,7 +31,8 @@ from nexusform.domains.pods.importers.manifest_parser import (
     parse_manifests,
 )
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.shared_arguments import build_id_attribute
@@ -329,11 +330,11 @@ def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
     return HubObjects(manifests, read_text(attributes, "cluster_id"))
 
 
-FLEET_HUB_MANIFEST: Final = ResourceType(
-    "fleet_hub_manifest",
-    5,
-    _SCHEMA,
-    build_id,
+FLEET_HUB_MANIFEST: Final = FleetObjectType(
+    name="fleet_hub_manifest",
+    phase=5,
+    schema=_SCHEMA,
+    build_id=build_id,
     derive=derive,
     check=check,
     build_fleet_object=build_hub_objects,

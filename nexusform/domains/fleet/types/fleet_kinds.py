@@ -23,7 +23,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_name,
     make_namespace,
 )
-from nexusform.interfaces.plugins import ResourceType
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
 from nexusform.resource_types.shared_arguments import (
@@ -207,7 +207,7 @@ def build_fleet_type(
     phase: int = 5,
     manifest: AttributeSchema = MANIFEST,
     concurrent_types: tuple[str, ...] = (),
-) -> ResourceType:
+) -> FleetObjectType:
     """Build a resource type of the fleet API.
 
     `read(attributes, arguments)` returns its object, and `findings(object, arguments)` its
@@ -243,11 +243,11 @@ def build_fleet_type(
             attributes, findings(read(known_values, arguments), arguments)
         )
 
-    return ResourceType(
-        name,
-        phase,
-        schema,
-        fleet.build_id,
+    return FleetObjectType(
+        name=name,
+        phase=phase,
+        schema=schema,
+        build_id=fleet.build_id,
         check=check,
         fill=fleet.fill,
         build_fleet_object=read_fleet_object,

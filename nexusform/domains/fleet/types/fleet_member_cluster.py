@@ -28,7 +28,8 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_placement_argument,
     make_text,
 )
-from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
@@ -191,11 +192,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return remove_unknown_part_problems(attributes, problems)
 
 
-FLEET_MEMBER_CLUSTER: Final = ResourceType(
-    "fleet_member_cluster",
-    5,
-    _SCHEMA,
-    build_id,
+FLEET_MEMBER_CLUSTER: Final = FleetObjectType(
+    name="fleet_member_cluster",
+    phase=5,
+    schema=_SCHEMA,
+    build_id=build_id,
     check=check,
     build_fleet_object=build_member,
     kind=PlanningKind.MEMBER,

@@ -41,7 +41,8 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
+from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -82,7 +83,7 @@ def _index_by_cluster(
 
 def build_placement_type(
     name: str, kind: str, description: str, *, is_namespaced: bool = False
-) -> ResourceType:
+) -> FleetObjectType:
     """Build the resource type of a placement."""
     placement = build_fleet_type(
         name,

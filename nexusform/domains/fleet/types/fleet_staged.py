@@ -37,7 +37,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_placement_argument,
     make_text,
 )
-from nexusform.interfaces.plugins import ResourceType
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.plain_data import get_list, list_texts
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
@@ -96,7 +96,7 @@ def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
 
 def build_run_type(
     name: str, kind: str, *, strategy: str, is_namespaced: bool = False
-) -> ResourceType:
+) -> FleetObjectType:
     """Build the resource type of a staged update run; `strategy` is the type of its strategy."""
     placement = (
         "resource placement of its namespace" if is_namespaced else "cluster resource placement"
@@ -170,7 +170,7 @@ def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Ite
 
 def build_approval_type(
     name: str, kind: str, *, run: str, is_namespaced: bool = False
-) -> ResourceType:
+) -> FleetObjectType:
     """Build the resource type of an approval request.
 
     `run` is the type of the run that waits for it.
@@ -281,7 +281,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
 
 def build_strategy_type(
     name: str, kind: str, description: str, *, is_namespaced: bool = False
-) -> ResourceType:
+) -> FleetObjectType:
     """Build the resource type of a staged update strategy."""
     fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
     return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)

@@ -36,6 +36,7 @@ from nexusform.domains.hub.providers.object_access import (
     list_applied_fields,
     list_managed_fields,
 )
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -325,13 +326,14 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
 
     This is also True if the defaults of its kind are unknown.
     """
-    build_object = RESOURCE_TYPES[type_name].build_fleet_object
-    if type_name == MANIFEST_TYPE or build_object is None:
+    resource_type = RESOURCE_TYPES[type_name]
+    if type_name == MANIFEST_TYPE or not isinstance(resource_type, FleetObjectType):
         # Its defaults are unknown.
         return True
     # needed to build an object.
     identity = {"name": "any", "namespace": "any"}
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
+    build_object = resource_type.build_fleet_object
     return bool(build_object({**identity, **arguments}) != build_object(identity))
 
 

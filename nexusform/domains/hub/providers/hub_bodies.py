@@ -21,6 +21,7 @@ from nexusform.domains.fleet.rendering.manifest_export import (
     convert_to_camel_case,
 )
 from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import (
     Path,
@@ -142,9 +143,9 @@ def build_empty_member(name: str) -> Body:
 
 def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
     """Return the fleet record of a resource other than a manifest, such as a FleetPlacement."""
-    build = RESOURCE_TYPES[type_name].build_fleet_object
-    assert build is not None, "all fleet types but manifests have one"
-    return build(attributes)
+    resource_type = RESOURCE_TYPES[type_name]
+    assert isinstance(resource_type, FleetObjectType)
+    return resource_type.build_fleet_object(attributes)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
 from nexusform.domains.fleet.types.fleet_schemas import make_computed
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import (
     DataResult,
     ExternalQueryProblem,
@@ -125,9 +126,12 @@ def _build_query(context: ReadContext) -> dict[str, Any]:
     # From blocks or manifests.
     placements: list[FleetPlacement] = []
     for type_name in _PLACEMENT_TYPES:
-        build_placement = context.types[type_name].build_fleet_object
-        assert build_placement is not None, "placements have one"
-        placements += map(build_placement, context.list_configured(type_name))
+        resource_type = context.types[type_name]
+        assert isinstance(resource_type, FleetObjectType)
+        placements += [
+            resource_type.build_fleet_object(arguments)
+            for arguments in context.list_configured(type_name)
+        ]
     query: dict[str, Any] = {}
     if selectors := _list_selectors(placements):
         query["selectors"] = selectors

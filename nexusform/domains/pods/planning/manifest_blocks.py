@@ -34,6 +34,7 @@ from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.placements.vm_demands import ClaimDemand
@@ -87,6 +88,8 @@ def list_prior_pods(
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
             manifests = parse_objects(current.attributes)
             yield PriorPods(str(address), cluster_id, workloads, manifests)
+        if not isinstance(resource_type, FleetObjectType):
+            continue
         if resource_type.list_applied_objects is None:
             continue  # no placement
         recorded_manifests = resource_type.list_applied_objects(
@@ -185,7 +188,7 @@ def plan_fleet_objects(
     types = blocks.request.registries.resource_types
     fleet_blocks = blocks.order.list_phase(FLEET_PHASE)
     phase_blocks = [
-        block for block in fleet_blocks if types[block.type].build_fleet_object is not None
+        block for block in fleet_blocks if isinstance(types[block.type], FleetObjectType)
     ]
     manifest_addresses = {
         block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST

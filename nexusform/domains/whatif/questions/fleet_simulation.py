@@ -59,6 +59,7 @@ from nexusform.domains.pods.planning.manifest_blocks import (
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
 from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
+from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.domains.whatif.questions.fleet_edits import (
     MemberEdit,
     MemberEditKind,
@@ -255,7 +256,7 @@ def _build_snapshot_without_members(
             site_object.attributes, site_object.creation, private=site_object.note
         )
         states[address] = InstanceState(object_state)
-        if kind.build_fleet_object is not None:
+        if isinstance(kind, FleetObjectType):
             attributes = dict(site_object.attributes)
             records[address] = kind.build_fleet_object(attributes)
             arguments = EvaluatedArguments(attributes)
