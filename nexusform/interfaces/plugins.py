@@ -211,13 +211,12 @@ class ResourceType(Struct, frozen=True):
     follow from others (a manifest's name). `unpack(arguments, files)` returns arguments from a file
     referenced by another argument, and its problems. `adjust(arguments, prior)` returns arguments
     equal in meaning to the prior ones, and problems of the change. `kind` is the kind of its
-    objects for the planner. `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
-    `placement_kinds` are the kinds of placements of its objects besides VMs.
-    `concurrent_types` are types with
-    objects that complete only after those of this type that refer to them (a run continues when its
-    approval is granted): in an apply both start together. `split_write_only_body(arguments)`
-    returns arguments with the saved parts of write-only arguments, and problems without any of
-    their text. Types with write-only arguments have it.
+    objects for the planner. `list_secrets(attributes)` are the paths of arguments with secrets, for
+    any configuration. `placement_kinds` are the kinds of placements of its objects besides VMs.
+    `concurrent_types` are types with objects that complete only after those of this type that refer
+    to them (a run continues when its approval is granted): in an apply both start together.
+    `split_write_only_body(arguments)` returns arguments with the saved parts of write-only
+    arguments, and problems without any of their text. Types with write-only arguments have it.
     """
 
     name: str
