@@ -230,7 +230,7 @@ def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
     document = {
         "address": str(vm.address),
         "trigger": trigger,
-        "left_machine": vm.previous_machine or None,
+        "previous_machine": vm.previous_machine or None,
         "serial": serial,
         "current": build_location_document(vm.current_placement),
         "provenance": vm.provenance or None,

@@ -237,7 +237,7 @@ def execute_answer(answer: dict[str, Any]) -> int:
         steps = {step["object"]: step for step in answer["steps"] if step["window"] == number}
         moved |= steps.keys()
         for name, step in steps.items():
-            if step["lands"] == step["of"] and after[name][0] != step["to"]["machine"]:
+            if step["hits"] == step["samples"] and after[name][0] != step["to"]["machine"]:
                 raise WrongAnswer(
                     f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}"
                 )
@@ -427,7 +427,7 @@ def rehearse(seed: int) -> str:
         return (
             f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
         )
-    sure = all(step["lands"] == step["of"] for step in answer["steps"])
+    sure = all(step["hits"] == step["samples"] for step in answer["steps"])
     windows = execute_answer(answer)
     code, then = simulate_repack(f"-want={want}", *flags)
     if sure and (code, then["status"]) != (0, "nothing_to_do"):

@@ -190,7 +190,7 @@ def test_first_fix_for_a_full_site_is_a_smaller_count() -> None:
     result = plan(more, suggested_fixes=True)
     (found,) = [d for d in result.plan.diagnostics if d.id == "insufficient-capacity"]
     fit = found.extra["fit"]
-    assert fit["wanted"] == 100
+    assert fit["requested"] == 100
     assert fit["suggested_fixes"][0]["kind"] == "count"
     largest = fit["suggested_fixes"][0]["counts"][0]["count"]
     require_success(plan(more.replace("= 100", f"= {largest}")))

@@ -530,9 +530,10 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         yield SitePredictionAccuracy(
             site="/".join(str(part) for part in name_parts if part),
             hits=replay_scores.get("hits", 0),
-            verified_count=replay_scores.get("judged", 0),
-            unverified_count=replay_scores.get("not_judged", 0),
-            certain_hits=replay_scores.get("sure"),
+            # States of earlier versions have the second names.
+            verified_count=replay_scores.get("verified", replay_scores.get("judged", 0)),
+            unverified_count=replay_scores.get("unverified", replay_scores.get("not_judged", 0)),
+            certain_hits=replay_scores.get("certain_hits", replay_scores.get("sure")),
             random_hits=replay_scores.get("chance"),
             predictions=predictions,
             not_verified=not_verified,

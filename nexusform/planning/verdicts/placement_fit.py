@@ -242,7 +242,7 @@ def _build_capacity_error(
         extra={
             "fit": {
                 "pool": pool.pool,
-                "wanted": total,
+                "requested": total,
                 "placed": placed_count,
                 "binding": failure.binding,
             }

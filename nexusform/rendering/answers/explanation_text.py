@@ -192,7 +192,7 @@ _EXPLANATION_FORM: Final = RecordForm(
     "machines_in_all=total_machines filters racks machines fitting_cells rejected=rejections",
     availability_zones=sorted,
     to=build_location_document,
-    filters=RecordForm(Struct, "rule machines *whichever=interval", whichever=INTERVAL_FORM),
+    filters=RecordForm(Struct, "rule machines *over_all_layouts=interval", whichever=INTERVAL_FORM),
     racks=_RANKED_FORM,
     machines=_RANKED_FORM,
     rejected=REJECTION_FORM,
@@ -419,7 +419,7 @@ def _describe_needed_change(
 # Changes needed for another location as data.
 ALTERNATIVE_FORM: Final = RecordForm(
     MachineAlternative,
-    "machine rack availability_zone=zone needs=requirements leaving=removed_vms",
+    "machine rack availability_zone=zone needs=requirements removed_vms",
     needs=lambda need: {"kind": need.value, "text": _NEED_TEXTS[need]},
 )
 
@@ -543,7 +543,7 @@ def _format_placement_cause(cause: VmCountByTrigger) -> str:
 
 _POOL_FORM: Final = RecordForm(
     PoolPlacement,
-    "address *table availability_zones=zones came=origins objects",
+    "address *table availability_zones=zones origins objects",
     table=TABLE_FORM,
     came="trigger serial count",
 )

@@ -125,8 +125,8 @@ TABLE_FORM: Final = RecordForm(
 
 _POOL_UPGRADE_FORM: Final = RecordForm(
     PoolNodeRecreation,
-    "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
-    "stops_at_batch=failed_batch? reason? hangs_on=scale_in_pools",
+    "pool vm_sku_name=sku vms batches concurrent_vms surges minimum_up "
+    "stops_at_batch=failed_batch? reason? scale_in_pools",
 )
 _UPGRADE_FORM: Final = RecordForm(
     Upgrade,
@@ -138,16 +138,14 @@ _UPGRADE_FORM: Final = RecordForm(
 )
 
 _STEP_FORM: Final = RecordForm(
-    RolloutStep,
-    "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status",
+    RolloutStep, "kind stage? group? clusters start_seconds wait_seconds waits_for? status"
 )
 _ROLLOUT_FORM: Final = RecordForm(
     Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM
 )
 
 _VIOLATION_FORM: Final = RecordForm(
-    SeparationViolation,
-    "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]",
+    SeparationViolation, "site=site_id [rack] [machine] members violating_member trigger [reason]"
 )
 
 
@@ -162,7 +160,7 @@ _VERDICT_FORM: Final = RecordForm(
     SeparationVerdict,
     (
         "address enforcement holds=satisfied violations scope samples=sample_count "
-        "holds_in=satisfied_count [unchecked]"
+        "satisfied_count [unchecked]"
     ),
     violations=_build_violation,
 )
@@ -171,7 +169,7 @@ _CAPACITY_FORM: Final = RecordForm(
     SpareCapacity,
     "free with_any_rack_lost=free_after_rack_loss worst_rack? surge=. *fitting=free_interval "
     "rack_lost=free_interval_after_rack_loss",
-    surge="clusters without_room=no_surge_clusters perhaps_without_room=uncertain_surge_clusters",
+    surge="clusters insufficient=no_surge_clusters uncertain=uncertain_surge_clusters",
     fitting=INTERVAL_FORM,
     rack_lost=INTERVAL_FORM,
 )
@@ -186,7 +184,7 @@ _SITE_CAPACITY_FORM: Final = RecordForm(
 OTHER_CAPACITY_FORM: Final = RecordForm(
     SiteResourceCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
-    "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
+    "maximum_free_before=free_before maximum_free_after=free surge lacks=is_insufficient",
     captured=lambda row: (
         row.total is not None and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS)
     ),
@@ -206,10 +204,10 @@ _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
     PlannedMachineAction,
     "address site machine rack action window time_limit_minutes=minutes leaves_off "
-    "vms_leaving=leaving_vms "
-    "vms_stopped=stopped_vms",
+    "evacuated_vms=leaving_vms "
+    "stopped_vms",
     address=str,
-    vms_leaving=_LEAVING_FORM,
+    evacuated_vms=_LEAVING_FORM,
 )
 
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
@@ -280,7 +278,8 @@ _IMPACT_FORM: Final = RecordForm(
     minutes=RecordForm(DrainMinuteRange),
 )
 _CONFIDENCE_FORM: Final = RecordForm(
-    PlacementConfidenceSummary, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"
+    PlacementConfidenceSummary,
+    "vms exact_rack_counts exact_machines pods certain_pods [uncertainty_reasons=doubts]",
 )
 
 

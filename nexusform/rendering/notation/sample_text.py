@@ -63,7 +63,7 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
 INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
 SAMPLES_FORM: Final = RecordForm(
     NumaSampling,
-    "machines_with_unknown_cells=machines shown=displayed_sample fitting=fitting_count "
+    "machines_with_unknown_cells=machines displayed_sample fitting=fitting_count "
     "runs=sample_count "
     "packed=fits_packed spread=fits_spread",
 )
@@ -85,7 +85,7 @@ def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str
     ]
     return {
         **SAMPLES_FORM(sampled_capacity.numa_sampling),
-        "vms_without_room": {
+        "vms_without_capacity": {
             **INTERVAL_FORM(sampled_capacity.missing_count),
             # For every layout of VMs, not only for the samples.
             "certain_bounds": sampled_capacity.is_exact,

@@ -319,7 +319,7 @@ def test_state_is_reconciled_with_hub(
     code, said = run_command("reconcile", "-from=hub", "-format=json")
     assert code == 2, said
     (placement,) = json.loads(said)["placements"]
-    assert [(one["cluster"], one["state"]) for one in placement["otherwise"]] == [
+    assert [(one["cluster"], one["state"]) for one in placement["differences"]] == [
         ("ams1", "not there"),
         ("lon1", "Bound, snapshot 0, scores 0 and 0"),
     ]

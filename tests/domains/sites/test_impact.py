@@ -48,8 +48,8 @@ def test_removals_are_reported_in_every_format(
     golden("at_stake.md", Path("r.markdown").read_text())
     assert '<dl class="decision caution"><dt>Caution</dt>' in Path("r.html").read_text()
     document = json.loads(Path("r.json").read_text())
-    assert (document["level"], document["stake"]) == ("warning", "caution")
-    notes = [site["name"] for site in document["sites"] if site["stake"] == "note"]
+    assert (document["level"], document["impact"]) == ("warning", "caution")
+    notes = [site["name"] for site in document["sites"] if site["impact"] == "note"]
     assert notes == ["lon1", "par3"]
     results = json.loads(Path("r.sarif").read_text())["runs"][0]["results"]
     losing = [each for each in results if each["ruleId"] == "site-loses-workloads"]

@@ -123,7 +123,7 @@ def test_machine_with_vms_needs_permission(project: Project) -> None:
     )
     Path("main.nf.hcl").write_text(text.replace('"r1" ? [MACHINES]', f'"{rack}" ? ["{name}"]'))
     (action,) = project.plan()
-    assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
+    assert action["evacuated_vms"] == [{"name": predicted[1], "to": predicted[2]}]
 
 
 def test_argument_that_switches_a_machine_off_stops_its_vms(project: Project) -> None:
@@ -143,7 +143,7 @@ def test_argument_that_switches_a_machine_off_stops_its_vms(project: Project) ->
     assert "Impact: 1 VM to stop for machine actions, at most 1 at a time" in project.text
     assert "1 VM stops; -fail-on=moved:0 allows at most 0" in project.text
     (action,) = project.plan()
-    assert (action["action"], action["machine"], len(action["vms_stopped"])) == (
+    assert (action["action"], action["machine"], len(action["stopped_vms"])) == (
         "PowerOff",
         name,
         1,
@@ -186,7 +186,7 @@ def test_evacuated_vms_are_listed_with_their_targets(project: Project) -> None:
     write_actions(("Reimage", "lab/r1/r1-bm01"), ("Replace", "lab/r1/r1-bm02"), allow=False)
     actions = project.plan()
     assert [action["window"] for action in actions] == [1, 2]
-    leaving = [vm for action in actions for vm in action["vms_leaving"]]
+    leaving = [vm for action in actions for vm in action["evacuated_vms"]]
     assert leaving
     assert not [vm for vm in leaving if vm["to"].startswith("r1")]
     assert "Machine actions on lab: 2, one after another, up to 7 h." in project.text
@@ -198,7 +198,7 @@ def test_evacuated_vms_are_listed_with_their_targets(project: Project) -> None:
 def test_stopped_vms_are_an_impact(project: Project) -> None:
     write_actions(("Restart", project.find_machines("p")[0]))
     (action,) = project.plan()
-    assert action["vms_stopped"]
+    assert action["stopped_vms"]
     assert "to stop for machine actions" in project.text
     assert "no running workload affected" not in project.text
 

@@ -413,7 +413,7 @@ def test_layouts_are_part_of_plan_data() -> None:
     assert result.plan.numa_sampling is not None
     assert SAMPLES_FORM(result.plan.numa_sampling) == {
         "machines_with_unknown_cells": 8,
-        "shown": "packed",
+        "displayed_sample": "packed",
         "fitting": 0,
         "runs": 20,
         "packed": True,

@@ -248,21 +248,21 @@ _WRONG_VM_FORM: Final = RecordForm(
 )
 _CLUSTER_FORM: Final = RecordForm(
     ClusterLocationCheck,
-    "address id=name vms=. rack_hits machine_hits=. misses",
+    "address id=name vms=. rack_hits machine_hits=. wrong_predictions=misses",
     vms=lambda check: len(check.vms),
     machine_hits=lambda check: len(check.vms) - len(check.misses),
-    misses=_WRONG_VM_FORM,
+    wrong_predictions=_WRONG_VM_FORM,
 )
 _RULE_FORM: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
 _REPLAY_FORM: Final = RecordForm(
     SiteReplay,
     (
         "site rack_spread=spread hits certain_hits=sure hits_by_chance=chance verified=judged "
-        "unverified=. misses"
+        "unverified=. wrong_predictions=misses"
     ),
     hits_by_chance=lambda chance: round(chance, 3),
     unverified=lambda replay: dict(sorted(replay.unjudged.items())),
-    misses="vm=vm.name machine=vm.placement.machine best",
+    wrong_predictions="vm=vm.name machine=vm.placement.machine best",
 )
 _PREDICTION_FORM: Final = RecordForm(
     Struct, "correct incorrect sum_of_squares=squares sum_of_squares_by_chance=chance_squares"

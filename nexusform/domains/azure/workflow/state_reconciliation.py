@@ -77,8 +77,8 @@ _UNPLACED_NODE: Final = dict.fromkeys(
 # Prediction scores by rack_spread, as stored in state.
 _SCORE_FORM: Final = RecordForm(
     SiteReplay,
-    "hits sure judged not_judged=. chance",
-    not_judged=lambda replay: sum(replay.unjudged.values()),
+    "hits certain_hits=sure verified=judged unverified=. chance",
+    unverified=lambda replay: sum(replay.unjudged.values()),
     chance=lambda chance: round(chance, 3),
 )
 # Plan errors that do not concern current placement.

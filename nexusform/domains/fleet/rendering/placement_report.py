@@ -400,7 +400,7 @@ def _build_override_sections(
 
 _PLACEMENT_FORM: Final = RecordForm(
     PlacementReason,
-    "address policy_snapshot=explanation.snapshot.index wanted=explanation.number "
+    "address policy_snapshot=explanation.snapshot.index number_of_clusters=explanation.number "
     "last_picked=explanation.last_pick batches=explanation.batches clusters=. fresh_schedule=drift "
     "override_failures=failures fulfilled=is_fulfilled unscheduled",
     clusters=lambda reason: [
@@ -409,7 +409,7 @@ _PLACEMENT_FORM: Final = RecordForm(
     fresh_schedule="gained=gained_clusters lost=lost_clusters",
 )
 _BINDING_FORM: Final = RecordForm(
-    ClusterExplanation, "cluster state=binding.state picked=is_picked held=is_bound batch"
+    ClusterExplanation, "cluster state=binding.state picked=is_picked bound=is_bound batch"
 )
 _CLUSTER_FORM: Final = RecordForm(
     ClusterExplanation,

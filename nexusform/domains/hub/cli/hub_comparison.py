@@ -130,9 +130,9 @@ def _build_prediction_score(check: PlacementComparison) -> dict[str, Any] | None
 
 _PLACEMENT_FORM: Final = RecordForm(
     PlacementComparison,
-    "address id=name gone=. otherwise=differences claims=. not_verified",
-    gone=lambda check: check.observed is None,
-    otherwise=build_row_form("cluster state hub"),
+    "address id=name missing=. differences claims=. not_verified",
+    missing=lambda check: check.observed is None,
+    differences=build_row_form("cluster state hub"),
     claims=_build_prediction_score,
 )
 _RULE_FORM: Final = RecordForm(
@@ -142,8 +142,8 @@ _RULE_FORM: Final = RecordForm(
 )
 _RESULT_FORM: Final = RecordForm(
     HubReconciliation,
-    "placements=checks separation_rules=rules not_through=pending",
+    "placements=checks separation_rules=rules pending",
     placements=_PLACEMENT_FORM,
     separation_rules=_RULE_FORM,
-    not_through=build_row_form("placement words"),
+    pending=build_row_form("placement words"),
 )

@@ -50,7 +50,7 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "diagnostics": list(map(DIAGNOSTIC, plan.errors)),
         "digest": plan.digest,
         "level": worst_level.value,
-        "stake": compute_fleet_impact(plan).value,
+        "impact": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if blocked is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
@@ -65,13 +65,13 @@ DIAGNOSTIC: Final = RecordForm(
 SITE: Final = RecordForm(
     PlannedSite,
     "name wave status=result.status reason=result.reason digest=result.digest level=result "
-    "stake=result "
+    "impact=result "
     "placed=result.placed moved=result.moved removed=result.removed host_lost=result.lost "
     "forgotten=result.forgotten losses=result labels redundancy_lost=result.redundancy_lost "
     "after=dependencies "
     "diagnostics=result.diagnostics",
     level=lambda answer: compute_site_level(answer).value,
-    stake=lambda answer: compute_site_impact(answer).value,
+    impact=lambda answer: compute_site_impact(answer).value,
     losses=lambda answer: list(list_site_losses(answer)),
     diagnostics=DIAGNOSTIC,
 )

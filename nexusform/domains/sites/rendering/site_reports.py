@@ -135,7 +135,7 @@ _SITE: Final = RecordForm(
         "state=result.state_location labels"
     ),
 )
-_LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unlock_command")
+_LOCK: Final = RecordForm(SiteLock, "id host owner=who created started=has_started unlock_command")
 
 
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def build_question_document(
     question_kind: QuestionKind, results: Sequence[SiteResult]
 ) -> dict[str, Any]:
     """Build the report as JSON data."""
-    return {"asked": question_kind.value, "sites": list(map(_RESULT, results))}
+    return {"question": question_kind.value, "sites": list(map(_RESULT, results))}
 
 
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:

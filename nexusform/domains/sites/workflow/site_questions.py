@@ -126,7 +126,7 @@ def _simulate_rack_failures(
         figures: dict[str, int | float] = {
             "down": loss.vm_count,
             "pools_lost": pools_lost,
-            "without_room": missing,
+            "without_capacity": missing,
         }
         texts = (build_failure_summary(loss),)
         yield SiteQuestionFinding(loss.lost, figures, texts, is_problem=loss.has_findings)

@@ -291,15 +291,15 @@ def _build_location_section(pool: RecreatedPool) -> Section:
 # Failure as JSON data.
 FAILURE: Final = RecordForm(
     Failure,
-    "site_id scope lost machines vms_down=vm_count pools stay_down outside_vms_down=unmanaged_vms "
-    "workloads "
-    "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations samples",
+    "site_id scope lost machines vms_down=vm_count pools vms_that_stay_down=stay_down "
+    "outside_vms_down=unmanaged_vms workloads runbook=. delete_nodes=deletions "
+    "vms_without_capacity=missing recreations samples",
     pools=POOL,
-    stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
+    vms_that_stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=partial(build_workload_document, is_drained=False),
     runbook=build_failure_runbook,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
-    comebacks=RecordForm(
+    recreations=RecordForm(
         RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
     ),
     samples=build_sampled_capacity,

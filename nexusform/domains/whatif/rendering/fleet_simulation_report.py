@@ -388,7 +388,7 @@ _PLACEMENT: Final = RecordForm(
 # Simulation as JSON data.
 FLEET: Final = RecordForm(
     FleetSimulation,
-    "changes=edits placements members staying=remaining warnings",
+    "changes=edits placements members remaining warnings",
     changes="change=kind member key? value",
     placements=_PLACEMENT,
     members=RecordForm(

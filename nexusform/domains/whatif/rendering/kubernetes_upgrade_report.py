@@ -177,7 +177,7 @@ _BATCH: Final = RecordForm(
 _POOL: Final = RecordForm(
     PoolUpgrade,
     "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "
-    "fewest_up=course.minimum_up "
+    "minimum_up=course.minimum_up "
     "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=course.is_lost "
     "batches",
     batches=_BATCH,
@@ -333,7 +333,7 @@ _HOP: Final = RecordForm(
     "end_of_support_source=. offered=available_versions blocking_budgets=course.budgets "
     "lost=course.lost_pools "
     "single_replicas=course.single_replicas runbook=. "
-    "needs_a_bundle_between=needs_intermediate_bundle upgrade",
+    "needs_intermediate_bundle upgrade",
     to=str,
     drain_hours=lambda hours: round(hours, 3),
     runbook=lambda hop: list(build_upgrade_runbook(hop.course)),

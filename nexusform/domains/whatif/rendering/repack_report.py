@@ -215,7 +215,7 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
         locations = format_short_location(vm.placement), format_short_location(step.target)
         rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
     table = Table(
-        ("VM", "from", "to", "lands", "pods"), tuple(rows), number_columns=frozenset({3, 4})
+        ("VM", "from", "to", "hits", "pods"), tuple(rows), number_columns=frozenset({3, 4})
     )  # right-aligned
     # These machines are closed to new VMs during the window.
     lines = (
@@ -341,8 +341,8 @@ def _is_rack_address(address: str) -> bool:
 _FIGURES: Final = RecordForm(
     RepackResult,
     "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status "
-    "want=request.want "
-    "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound most=maximum "
+    "requested=request.want "
+    "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound maximum "
     "pods_restarted=pod_restarts pools=pool_count windows=. windows_bound=minimum_windows",
     availability_zones=lambda zones: sorted(zones, key=str.encode),
     fits_now_bounds=INTERVAL_FORM,
@@ -350,16 +350,18 @@ _FIGURES: Final = RecordForm(
 )
 _STEP: Final = RecordForm(
     RepackStep,
-    "object=source.vm.name from=source.vm.placement to=target lands=hits of=runs pods=source.pods",
+    "object=source.vm.name from=source.vm.placement to=target hits samples=runs pods=source.pods",
     {"from": build_location_document, "to": build_location_document},
 )
 _POD: Final = RecordForm(
-    MovedPod, "cluster_id workload pod from=old_node meanwhile? then=final_node? certain=is_certain"
+    MovedPod,
+    "cluster_id workload pod from=old_node temporary_node=meanwhile? final_node? "
+    "certain=is_certain",
 )
 _END: Final = RecordForm(
     RepackResult,
     "machines_with_unknown_cells=unknown_machines recreations_if_cells_were_known=if_known "
-    "depends_on_this_machine=is_machine_dependent orders_searched=searched_orders orders_cut_at",
+    "is_machine_dependent orders_searched=searched_orders orders_cut_at",
 )
 _BLOCKING: Final = RecordForm(
     BlockingConstraint,

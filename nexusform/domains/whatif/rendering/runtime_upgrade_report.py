@@ -351,20 +351,20 @@ _WORKLOAD: Final = RecordForm(
 _LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
 _WORKLOAD_VERDICT: Final = RecordForm(
     WorkloadVerdict,
-    "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
-    "most_pending=maximum_pending waves verdict=outcome certain=is_certain "
+    "cluster_id workload replicas minimum_at_once minimum_running "
+    "maximum_pending waves verdict=outcome certain=is_certain "
     "budgets=blocking_budgets",
 )
 _POOL_VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
-    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
+    "cluster_id pool control_plane=is_control_plane vms=total minimum_up quorum? waves "
     "lost_in_waves "
     "verdict=outcome",
 )
 _STOP: Final = RecordForm(
     UpgradeStop,
-    "rack after_wave=waves machines may_stay_away=max_failed not_well=unhealthy",
-    not_well=build_row_form("machine reason"),
+    "rack after_wave=waves machines max_failed unhealthy",
+    unhealthy=build_row_form("machine reason"),
 )
 _RUNTIME: Final = RecordForm(
     RuntimeVersion,

@@ -308,12 +308,11 @@ _SKU: Final = RecordForm(
 )
 _FRAGMENTATION: Final = RecordForm(
     FragmentationCounts,
-    "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown "
-    "broken_by "
-    "free_in_broken_cells=. stranded=.",
-    yardstick=attrgetter("name"),
-    broken_by="cluster pool cells",
-    free_in_broken_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
+    "reference_sku=yardstick cells open used=taken fragmented=broken without_disk=spoiled "
+    "too_small=small closed unknown fragmented_by=broken_by free_in_fragmented_cells=. stranded=.",
+    reference_sku=attrgetter("name"),
+    fragmented_by="cluster pool cells",
+    free_in_fragmented_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
     stranded="cells=stranded_cells vcpus=stranded_vcpus memory_gib=stranded_memory_gib",
 )
 _SITE: Final = RecordForm(
@@ -346,7 +345,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
                 "short": None
                 if mix.short is None
                 else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-                "more_beside_them": {
+                "more_besides_sets": {
                     sku.name: additional.minimum for sku, additional in mix.remaining
                 },
                 **INTERVAL_FORM(mix.sets),

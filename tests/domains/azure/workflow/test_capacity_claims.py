@@ -135,7 +135,7 @@ def test_claim_without_size_has_unknown_usage(capsys: pytest.CaptureFixture[str]
     Path("db.yaml").write_text(STATEFUL_SET.replace("requests: {storage: ${size}}", "limits: {}"))
     row = plan_claims(capsys)
     assert get_usage(row) == (200, None)
-    assert row["free_after_at_most"] is None
+    assert row["maximum_free_after"] is None
     assert row["name"] == "ssh-test-3d38; core/data-db-0 has no size"
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
     capsys.readouterr()
@@ -171,7 +171,7 @@ def test_scale_out_after_apply(site: Path, capsys: pytest.CaptureFixture[str]) -
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     [row] = [each for each in answer["capacity_other"] if each["kind"] == "claims"]
-    assert (row["used_after"], row["free_after_at_most"]) == (440, 60)
+    assert (row["used_after"], row["maximum_free_after"]) == (440, 60)
 
 
 @pytest.mark.usefixtures("site")
@@ -202,4 +202,4 @@ def test_uncaptured_volumes_leave_usage_unknown(
     row = plan_claims(capsys)
     assert (row["name"], row["captured"], get_usage(row)) == (None, False, (None, None))
     _, rows = plan_site(capsys)
-    assert rows["claims", None]["free_after_at_most"] is None
+    assert rows["claims", None]["maximum_free_after"] is None

@@ -112,14 +112,14 @@ def test_plan_reports_exhausted_resources(site: Path, capsys: pytest.CaptureFixt
     add_networks(site / "export", "10.0.0.0/29")
     _, rows = plan_site(capsys)
     row = rows["l3_network", "l3network-504"]
-    assert (row["total"], row["used_before"], row["free_after_at_most"], row["surge"]) == (
+    assert (row["total"], row["used_before"], row["maximum_free_after"], row["surge"]) == (
         6,
         6,
         0,
         1,
     )
     assert row["lacks"]
-    assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
+    assert rows["storage_appliance", "sa"]["maximum_free_after"] == 1
     assert rows["volumes", "1 volume"]["used_after"] == 2
     assert [each["preexisting"] for each in list_exhaustion_warnings("plan.json")] == [True]
     configuration = site / "site.nf.hcl"
@@ -198,11 +198,11 @@ def test_addresses_match_manual_counts(
     capsys.readouterr()
     _, rows = plan_site(capsys)
     [network] = [row for row in rows.values() if row["kind"] == "l3_network"]
-    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (
+    assert (network["total"], network["used_after"], network["maximum_free_after"]) == (
         hosts,
         nodes,
         hosts - nodes,
     )
     [pods] = [row for row in rows.values() if row["kind"] == "pod_cidr"]
-    assert (pods["total"], pods["free_after_at_most"]) == (blocks, blocks - nodes)
+    assert (pods["total"], pods["maximum_free_after"]) == (blocks, blocks - nodes)
     assert [row["total"] for row in rows.values() if row["kind"] == "bgp_pool"] == balancers

@@ -279,7 +279,7 @@ def test_reconcile_counts_wrong_predictions_and_updates_state(
     document = json.loads(out)
     (cluster,) = document["clusters"]
     assert (cluster["vms"], cluster["machine_hits"]) == (6, 5)
-    assert name in cluster["misses"][0]["vm"]
+    assert name in cluster["wrong_predictions"][0]["vm"]
     assert plan_rows(capsys) == []
     assert run_command(capsys, "reconcile", "-from=export")[0] == 0
 

@@ -67,7 +67,9 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(
     code, out = run_command(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2
     misses = {
-        m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]
+        m["vm"].partition("[")[2][:-1]
+        for c in json.loads(out)["clusters"]
+        for m in c["wrong_predictions"]
     }
     assert misses == moved
 
@@ -88,13 +90,15 @@ def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[st
     assert [address.rpartition(".")[2] for address in document["absent"]] == [missing["name"]]
     rows = {row["id"].rpartition("/")[2]: row for row in document["clusters"]}
     assert (
-        len(rows[missing["name"]]["misses"])
+        len(rows[missing["name"]]["wrong_predictions"])
         == rows[missing["name"]]["vms"]
         == len(missing["nodes"])
     )
-    [miss] = rows[reduced["name"]]["misses"]
+    [miss] = rows[reduced["name"]]["wrong_predictions"]
     assert missing_node["name"] in miss["vm"] or miss["cause"] == "it is no longer listed"
-    assert {row["cause"] for row in rows[missing["name"]]["misses"]} == {"it is no longer listed"}
+    assert {row["cause"] for row in rows[missing["name"]]["wrong_predictions"]} == {
+        "it is no longer listed"
+    }
     assert any(
         "no longer exist" in reason or "deleted" in reason
         for reason in document["replays"][0]["unverified"]

@@ -115,7 +115,7 @@ def test_applied_steps_free_the_predicted_capacity(
 def test_unsatisfiable_demand_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, repack = run_repack(capsys, "-want=7")
     assert (code, repack["status"], repack["finding"]) == (2, "impossible", True)
-    assert (repack["recreations"], repack["most"], repack["fits_now"]) == (None, 6, 5)
+    assert (repack["recreations"], repack["maximum"], repack["fits_now"]) == (None, 6, 5)
     code, repack = run_repack(capsys, "-want=6", "-moves=1")
     assert (code, repack["bound"]) == (2, 2)
     [moves] = [one for one in repack["blocking"] if one["constraint"] == "moves"]
@@ -204,8 +204,10 @@ def test_pods_without_hugepages_or_devices_elsewhere_block_their_node(
     for window in (1, 2):
         [gone] = [step["object"] for step in repack["steps"] if step["window"] == window]
         followed = [pod for pod in repack["pods"] if pod["window"] == window]
-        assert all(pod["from"] == gone and pod["meanwhile"] not in (None, gone) for pod in followed)
-        assert all(pod["then"] == pod["meanwhile"] for pod in followed)
+        assert all(
+            pod["from"] == gone and pod["temporary_node"] not in (None, gone) for pod in followed
+        )
+        assert all(pod["final_node"] == pod["temporary_node"] for pod in followed)
 
 
 def test_separation_rules_hold_for_re_created_nodes(
@@ -248,7 +250,7 @@ def test_separation_rules_hold_for_re_created_nodes(
                     if isinstance(pod, dict) and pod.get("node"):
                         nodes[key] = pod["node"]
     for pod in repack["pods"]:
-        nodes[pod["workload"]] = pod["then"]
+        nodes[pod["workload"]] = pod["final_node"]
     upf, web = (next(node for key, node in nodes.items() if name in key) for name in ("upf", "web"))
     assert places_then[upf] != places_then[web]
 
@@ -283,7 +285,7 @@ def test_site_with_unknown_cells(
     code, repack = run_repack(capsys, "-want=2")
     assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
     assert repack["recreations_if_cells_were_known"] <= repack["recreations"]
-    assert all(step["lands"] == step["of"] == 100 for step in repack["steps"])
+    assert all(step["hits"] == step["samples"] == 100 for step in repack["steps"])
     emptied = {step["from"]["machine"] for step in repack["steps"]}
     names = {step["object"] for step in repack["steps"]}
     state = json.loads((tmp_path / "state" / "nexusform.nfstate").read_text())

@@ -190,7 +190,7 @@ def test_failure_names_nodes_commands_and_targets(run_simulate: Any) -> None:
     assert "delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
     assert "every node fits elsewhere" in text
     found = parse_document(run_simulate("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
-    nodes = [node for pool in found["comebacks"] for node in pool["nodes"]]
+    nodes = [node for pool in found["recreations"] for node in pool["nodes"]]
     assert {node["from"]["machine"] for node in nodes} == {"r1-bm01"}
     assert all(node["to"]["machine"] != "r1-bm01" for node in nodes)
 

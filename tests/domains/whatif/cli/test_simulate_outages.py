@@ -80,13 +80,13 @@ def test_nodes_on_machines_down_do_not_count_for_the_quorum(simulate: Any) -> No
     ]
     targets = {
         node["to"]["machine"]
-        for pool in failure["comebacks"]
+        for pool in failure["recreations"]
         for node in pool["nodes"]
         if node["to"]
     }
     assert "m5" not in targets
     [upgrade] = simulate("runtime-upgrade", code=2)["sites"]
-    assert {pool["pool"]: pool["fewest_up"] for pool in upgrade["verdicts"]} == {
+    assert {pool["pool"]: pool["minimum_up"] for pool in upgrade["verdicts"]} == {
         "control-plane": 1,
         "p": 3,
     }

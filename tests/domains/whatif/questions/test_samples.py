@@ -107,7 +107,7 @@ def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
     document = FAILURE(failure)["samples"]
-    assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
+    assert document["vms_without_capacity"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
 def test_failure_reports_number_of_fitting_samples() -> None:

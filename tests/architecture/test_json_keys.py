@@ -1,0 +1,79 @@
+"""Keys of JSON documents are terms of the field, not words of a dialect."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "nexusform"
+# Words and phrases that a reader of Terraform and Kubernetes cannot guess, with the term to use.
+DIALECT = {
+    "anew": "recreated",
+    "asked": "requested",
+    "begins": "start",
+    "brings": "selected",
+    "brought": "selected",
+    "came": "origin",
+    "comebacks": "recreations",
+    "comes": "added",
+    "doubts": "uncertainty_reasons",
+    "fate": "outcome",
+    "fewest": "minimum",
+    "foretold": "predicted",
+    "goes": "removed",
+    "gone": "missing",
+    "hangs": "depends",
+    "held": "bound",
+    "judged": "verified",
+    "lands": "hits",
+    "leaves": "removed",
+    "leaving": "removed",
+    "left": "previous",
+    "misses": "wrong_predictions",
+    "most": "maximum",
+    "noted": "recorded",
+    "refused": "rejected",
+    "room": "capacity",
+    "said": "reason",
+    "seen": "observed",
+    "shown": "displayed",
+    "stake": "impact",
+    "stands": "current",
+    "stays": "unchanged",
+    "sure": "certain",
+    "told": "reported",
+    "want": "requested",
+    "wanted": "requested",
+    "well": "healthy",
+    "who": "owner",
+    "whichever": "interval",
+    "words": "message",
+}
+# Keys with such a word that are terms: "no machine off after the action", "left over capacity".
+TERMS = {"left_over", "leaves_off"}
+
+
+def list_form_keys(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the keys of the record forms of a module, with their lines."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "RecordForm":
+            continue
+        for argument in node.args[1:2]:
+            if isinstance(argument, ast.Constant):
+                for field in str(argument.value).split():
+                    yield re.sub(r"[\[\]*?]", "", field.partition("=")[0]), node.lineno
+
+
+def test_keys_of_json_documents_are_terms_of_the_field() -> None:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    keys = [(path, *found) for path in paths for found in list_form_keys(path)]
+    assert len(keys) > 500
+    dialect = [
+        f"{path.relative_to(PACKAGE)}:{line}: {key}: use {DIALECT[word]}"
+        for path, key, line in keys
+        for word in key.split("_")
+        if word in DIALECT and key not in TERMS
+    ]
+    assert dialect == []
