@@ -89,7 +89,7 @@ class DocumentCipher:
     def is_current(self, document: bytes) -> bool:
         """Return whether a stored document is encrypted by the configured method.
 
-        Or unencrypted, if configured so.
+        An unencrypted document is current if that is configured.
         """
         key_name = self._encryption.methods[self._target.method]
         # The method `unencrypted`.

@@ -274,7 +274,7 @@ class ExpressionRun:
     def traverse(self, traversal: Traversal) -> Value:
         """Return the value at a traversal.
 
-        From a variable of an enclosing `for`, else from the scope.
+        It starts at a variable of an enclosing `for`, else in the scope.
         """
         name = traversal.root.name
         if self.names and name in self.names:

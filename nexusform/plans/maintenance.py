@@ -117,7 +117,7 @@ class Upgrade(Struct, frozen=True):
     def is_feasible(self) -> bool:
         """Whether every batch fits and every drain may evict.
 
-        For any choice of VMs to scale in.
+        This holds for any choice of VMs to scale in.
         """
         return not self.budgets and not any(
             pool.failed_batch or pool.scale_in_pools for pool in self.pools

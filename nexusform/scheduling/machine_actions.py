@@ -45,7 +45,7 @@ ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
 def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
     """Return the observed facts of a machine after a successful action.
 
-    At a `time`, from those `before`.
+    `time` is that of the action, and `before` has the facts before it.
 
     A machine is on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and
     its owner stay.

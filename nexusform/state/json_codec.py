@@ -400,7 +400,7 @@ _ORJSON_DEPTH: Final = 4
 def _render_scalar(value: Any) -> bytes:
     """Render a number of any size, or a text of any characters.
 
-    With half of a surrogate pair: in ASCII.
+    A text with half of a surrogate pair is in ASCII.
     """
     import json
 

@@ -220,7 +220,7 @@ def _find_default_choice(
 ) -> BackendChoice | None:
     """Return DEFAULT_CHOICE if it has a state in another place than `chosen_backend`.
 
-    As without a `backend` block.
+    This is the state without a `backend` block.
     """
     if choice == DEFAULT_CHOICE:
         return None

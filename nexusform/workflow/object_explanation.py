@@ -146,7 +146,7 @@ def explain_object(
 def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str]:
     """Return the addresses of the resources with an object of this name.
 
-    In the plan, else in the state.
+    They are those of the plan, else of the state.
     """
     saved, _ = read_plan(plan_path, context) if plan_path else (None, [])
     rows = saved.plan.placements if saved is not None else ()

@@ -284,7 +284,7 @@ class TokenStream(Struct):
     def _describe_invalid_character(self, index: int) -> tuple[str, str]:
         """Return the error id and detail for a character with no meaning in the language.
 
-        Or an open comment.
+        An open comment is one, too.
         """
         word = self.tokens.get_text(index)
         if word.startswith("/*"):

@@ -34,7 +34,7 @@ def build_changes(
 ) -> tuple[list[Change], list[Diagnostic]]:
     """Return a change per instance, then one per deposed object, and the problems.
 
-    In planning order.
+    Changes are in planning order.
 
     A new object gets the next creation number after the last one in state.
     """

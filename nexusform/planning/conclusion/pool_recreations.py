@@ -211,7 +211,7 @@ class _ScaleInPools:
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the names of other pools with a scale-in that this pool needs capacity from.
 
-        As `cluster/pool`.
+        The names are `cluster/pool`.
 
         The platform chooses the VMs to remove, so no machine is certain to get free. If the VMs of
         this pool fit even while all VMs of those pools remain, the result is ().

@@ -166,7 +166,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
     """Build the warning about a probable rename of these instances.
 
-    With the `moved` block to keep them.
+    It has the `moved` block to keep them.
     """
     # Any of the block: the warning is about all.
     instance = next(iter(after.values()))
@@ -188,7 +188,7 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
 def _get_group_address(group: _Group) -> str:
     """Return the address to move.
 
-    Of the instance in a group of one (key ""), else of the block of the group.
+    It is that of the instance in a group of one (key ""), else of the block of the group.
     """
     key, instance = next(iter(group.items()))
     return str(instance.address if key == "" else instance.address.config_address)

@@ -1,6 +1,6 @@
 """Placement rows of a plan: each VM's action, reason and certainty.
 
-And the Nexus document, a row per pool.
+The Nexus document has a row per pool.
 """
 
 from __future__ import annotations

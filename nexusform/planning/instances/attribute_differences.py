@@ -355,7 +355,7 @@ _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 class TriggerReference(Struct, frozen=True):
     """Target of a reference of replace_triggered_by: a block, or its instance of `key`.
 
-    As a whole, or at a `path`.
+    It refers to the whole, or to a `path`.
     """
 
     type: str

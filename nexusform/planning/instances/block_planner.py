@@ -673,7 +673,7 @@ class InstancesWithoutBlock(Struct, frozen=True):
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
     """Return the prior instances without a block, and errors for unknown types.
 
-    In order of creation.
+    Instances are in order of creation.
 
     They are removed, or stay unchanged outside of -target or -exclude.
     """

@@ -160,7 +160,7 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
     """Return the error of a root output, else [].
 
-    For an ephemeral declaration or value, or an exposed secret.
+    Ephemeral declarations and values, and exposed secrets, are errors.
     """
     if output.ephemeral:
         detail = (

@@ -129,7 +129,7 @@ class NameResolver(Protocol):
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a resource or data block, as seen by expressions.
 
-        In a module instance.
+        They are those of a module instance.
         """
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:

@@ -180,7 +180,7 @@ class ValueOriginTracer:
     ) -> _Definition | None:
         """Return the definition of a local, a variable set by a module call, or a module output.
 
-        Else None.
+        The result is None for other names.
         """
         if not isinstance(traversal, syntax.Traversal):  # no reference
             return None

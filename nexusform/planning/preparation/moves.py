@@ -130,7 +130,7 @@ class MoveStatement(Struct, frozen=True):
     def has_endpoint(self, resource: Address) -> bool:
         """Return whether one of its ends names the resource in its module instance.
 
-        With any instance key.
+        Instance keys are ignored.
         """
         depth = len(self.module)
         # In another module.
@@ -283,7 +283,7 @@ def _iterate_implied_moves(
 ) -> Iterator[MoveStatement]:
     """Yield the moves implied by an added or removed count.
 
-    Of an instance without key to key 0, or back.
+    An instance without a key moves to key 0, or back.
     """
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:

@@ -62,7 +62,7 @@ def compute_numa_sampling(
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
     """Format the number of fitting samples and of machines with unknown cells.
 
-    Or the only tested layout.
+    With a single layout, format that one.
     """
     machines = format_count(numa_sampling.machines, "machine")
     # None: a random layout is displayed.
@@ -113,7 +113,7 @@ def check_uncertain_fit(
 ) -> Iterator[Diagnostic]:
     """Yield a warning if the new VMs do not fit in every sample of unknown NUMA cells.
 
-    Of existing VMs.
+    The cells are those of existing VMs.
 
     Its address is that of the first object with new VMs on such a site.
     """
@@ -174,7 +174,7 @@ def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
     """Return the sites with placements and with unknown NUMA cells of existing VMs.
 
-    By id. The placements are of this plan.
+    Sites are by id, and placements are of this plan.
     """
     return {
         site_id: site

@@ -392,7 +392,7 @@ def check_overcommitted_machines(
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
     """Return the names among `machines` with too few CPUs, memory or disk.
 
-    For their VMs, in the order of the site.
+    Their VMs need them; names are in the order of the site.
     """
     if not machines:
         return []

@@ -568,7 +568,7 @@ def _is_packed(
 def format_verdict(verdict: SeparationVerdict) -> str:
     """Format a violated rule: each shared location with its members.
 
-    And the one joining those of another group.
+    The member that joins those of another group is marked.
     """
     count = len(verdict.violations)
     noun = select_word_form(count, verdict.scope)

@@ -87,7 +87,7 @@ def find_recreated_machines(
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the sites, racks and machines in state that this plan destroys.
 
-    Or that a provider already found missing.
+    Those that a provider found missing are included.
     """
     for address, _ in blocks.prior.state.list_current_objects():
         resource_type = blocks.request.registries.resource_types.get(address.type)
@@ -153,7 +153,7 @@ class _MachineRecord(Struct, frozen=True):
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     """Move the records of unmanaged VMs from removed machines to planned ones.
 
-    In the same slot of the rack.
+    They stay in the same slot of the rack.
 
     The new records are in the inventory of the plan. They are also in the private note of the
     resource (rack or machine) that offers the planned machine.

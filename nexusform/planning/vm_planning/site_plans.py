@@ -111,7 +111,7 @@ class SitePlan(Struct):
     ) -> tuple[int, Placement] | None:
         """Place an existing VM on its machine, and return its handle and placement.
 
-        With the machine's current rack and zone.
+        The placement has the machine's current rack and zone.
 
         None if the machine is missing. Impossible cells count as unknown: the capacity is used
         nevertheless.
@@ -486,7 +486,7 @@ def collect_vm_skus(
 ) -> tuple[dict[str, VmSku], list[Diagnostic]]:
     """Return all VM SKUs by name, and the problems.
 
-    From the catalogue of the plan and the configuration.
+    They are those of the plan's catalogue and of the configuration.
     """
     version = get_catalogue_version(request)
     sku_catalogue = CATALOGUES.get(version)
@@ -542,7 +542,7 @@ def build_recorded_context(
 ) -> ResourceTypeContext:
     """Build the context to read arguments in state.
 
-    With the SKU catalogue recorded there, or else the newest.
+    It has the SKU catalogue recorded there, or else the newest.
     """
     return build_prior_context(
         prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types

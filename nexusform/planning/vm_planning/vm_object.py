@@ -293,7 +293,7 @@ class VmObject(Struct):
     def list_newly_placed(self) -> list[tuple[str, str]]:
         """Return the names and reasons of the VMs placed by this plan, in order of placement.
 
-        triggers.
+        Each has its trigger.
         """
         return [
             (self.placements.vms[key].name, self.get_trigger(key))
@@ -452,7 +452,7 @@ def _add_action_for_missing_vm(
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
     """Return the first changed argument that re-creates the VMs of the pool, or "".
 
-    In order of precedence.
+    Arguments are in order of precedence.
     """
     # A new pool.
     if prior is None:

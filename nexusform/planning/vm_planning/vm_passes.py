@@ -193,7 +193,7 @@ class _VmPlanner:
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
         """Build the VMs of the instances, and reserve capacity.
 
-        For those in state, then for VMs managed elsewhere.
+        Those in state come first, then VMs managed elsewhere.
         """
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)

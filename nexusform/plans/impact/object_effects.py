@@ -136,7 +136,7 @@ class EffectCount(Struct, frozen=True):
 def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
     """Count the rows per effect, kind and state, sorted by effect, kind and state.
 
-    In the order of `Effect`.
+    Effects are in the order of `Effect`.
     """
     return _sort_effects(
         Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
@@ -256,7 +256,7 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     """Count, by kind, the running bindings and pods replaced by new ones.
 
-    Of the same placement or workload.
+    Both are of the same placement or workload.
 
     For each of these owners, it is the lower of two counts: its removed running rows, and its added
     rows.

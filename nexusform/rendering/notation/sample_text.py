@@ -48,7 +48,7 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
 def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     """Describe how far a what-if depends on unknown NUMA cells.
 
-    And the number of VMs without capacity, if any.
+    Name the number of VMs without capacity, if any.
     """
     sample_text = describe_numa_samples(sampled_capacity.numa_sampling)
     missing_count = sampled_capacity.missing_count

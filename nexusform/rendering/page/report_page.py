@@ -1,6 +1,6 @@
 """Report as HTML: the sections of a plan, and whole pages of answers.
 
-With the style and map of a plan page.
+It has the style and map of a plan page.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -247,7 +247,7 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
     """Return both sides (before, after) if the plan changes existing VMs and `has_both` allows two.
 
-    Else one side.
+    Otherwise there is one side.
     """
     if site.is_current_only:
         # No plan, or a failed one.

@@ -85,7 +85,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines similar to bot commands, such as `/merge`.
 
-    By an empty element before them, or a margin in code.
+    An empty element precedes them, or a margin in code.
     """
     lines: list[str] = []
     # The backticks before the current code block, "" outside of one.

@@ -91,7 +91,7 @@ def render_markdown(
 ) -> str:
     """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`.
 
-    With a final newline.
+    It ends with a newline.
 
     Sections with a low importance are cut first. A failed plan has its errors and findings only.
     """

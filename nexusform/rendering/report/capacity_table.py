@@ -198,7 +198,7 @@ def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
 def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
     """Return a higher number for more clusters without certain surge capacity.
 
-    To compare before and after.
+    It serves to compare before and after.
     """
     insufficient, uncertain = _list_clusters_without_surge(capacities)
     # From uncertain to insufficient is also worse.

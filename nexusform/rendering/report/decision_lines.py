@@ -1,6 +1,6 @@
 """Decision block of a plan: the same lines in text, comment and page.
 
-At the end of the text, and at the top of comment and page.
+They are at the end of the text, and at the top of comment and page.
 """
 
 from collections import Counter
@@ -527,7 +527,7 @@ def format_title(diagnostic: Diagnostic) -> str:
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan.
 
-    With `deny`, and violated in the plan or a sample.
+    They have `deny`, and are violated in the plan or a sample.
     """
     verdicts = [
         verdict

@@ -475,7 +475,7 @@ def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
 def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether two values are equal.
 
-    Without a type, `1` and `true` differ.
+    If the type is unknown, `1` and `true` differ.
     """
     if old is new:
         return True

@@ -685,7 +685,7 @@ def format_alternatives(numbers: Iterable[int]) -> str:
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:
     """Return the eight cells of a pool in the placement table.
 
-    From cluster and pool to actual VMs per rack.
+    They are cluster and pool to actual VMs per rack.
     """
     return (
         table.cluster,

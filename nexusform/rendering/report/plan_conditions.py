@@ -237,7 +237,7 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site with its machines out of service by reason.
 
-    And the capacity without them.
+    The line has the capacity without them.
 
     Example: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
     """

@@ -278,7 +278,7 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
     """Yield a sentence per violated or unknown rule, then one for all others.
 
-    In the plan or a sample.
+    They are violated in the plan or a sample.
     """
     # verdicts of rules never violated.
     satisfied = []

@@ -332,7 +332,7 @@ class RackScheduler:
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
         """Return two copies of the scheduler with known NUMA cells for all VMs.
 
-        For the smallest and the largest capacity.
+        The first has the smallest capacity, the second the largest.
 
         VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first
         copy, for the most in the second.
@@ -426,7 +426,7 @@ class RackScheduler:
     def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
         """Return whether a VM fits on a machine with unknown cells in every NUMA layout.
 
-        Also after `added_skus`.
+        VMs of `added_skus` are placed before it.
         """
         site = self._site
         unknown_vms = self._ledger.unknown_cells[self._site.machine_index[machine]]

@@ -207,7 +207,7 @@ class SplitCapacities:
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
         """Count how many VMs of each SKU fit alone in a split (NUMA layout).
 
-        In the best case of free VFs per cell.
+        Free VFs per cell are those of the best case.
         """
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(

@@ -361,7 +361,7 @@ def open_chosen_backend(
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of a choice.
 
-    With a warning about an unverified server; None with an error.
+    An unverified server is a warning; after an error the result is None.
     """
     path = choice.from_flags.get("path")
     try:

@@ -95,7 +95,7 @@ class ApplyOutcome(Struct, frozen=True):
     def is_waiting_for_site(self) -> bool:
         """Whether people have to make the remaining changes on the site.
 
-        And nothing failed.
+        Nothing failed.
         """
         return (
             not self.applied.problem

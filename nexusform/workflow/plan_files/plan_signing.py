@@ -159,7 +159,7 @@ def verify_signature(
 ) -> list[Diagnostic]:
     """Return an error unless a plan has a valid signature; else [].
 
-    By the key pair of the public key in `key_file`.
+    It must be by the key pair of the public key in `key_file`.
     """
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file(

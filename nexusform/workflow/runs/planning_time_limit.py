@@ -22,7 +22,7 @@ _MAX_WAITS: Final = 8
 def limit_time(seconds: int) -> Iterator[None]:
     """Raise DiagnosticsError in the block after the seconds.
 
-    By a signal in the main thread, else by another thread.
+    A signal ends it in the main thread, else another thread does.
     """
     failure = DiagnosticsError(
         build_error(

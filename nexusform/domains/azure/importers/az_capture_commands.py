@@ -218,7 +218,7 @@ CAPTURE_NODES: Final = (
 def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
     """Return a warning if an export is later than `now` by more than clocks may differ; else [].
 
-    Both RFC 3339.
+    Both times are RFC 3339.
     """
     export_time = parse_time(exported_at or "")
     current_time = parse_time(now)

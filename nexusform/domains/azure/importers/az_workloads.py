@@ -223,8 +223,8 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
     """Return the pool in a worker's name.
 
-    By number (`-agentpool2-md-`: the second initial pool), else the longest known pool name in it,
-    else the text between cluster name and hash.
+    The pool has a number (`-agentpool2-md-`: the second initial pool), else it is the longest known
+    name in it, else the text between cluster name and hash.
     """
     text = name.lower()
     match = _NUMBERED_POOL.search(text)

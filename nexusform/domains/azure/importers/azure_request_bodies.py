@@ -237,7 +237,7 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the new and changed members of a body, recursively; removed ones are left out.
 
-    From {"a": {"b": 1, "c": 2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
+    For {"a": {"b": 1, "c": 2}} and {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
     """
     previous = get_known_mapping(before)
     changes: dict[str, Any] = {}

@@ -570,7 +570,7 @@ class _ReferenceIndex:
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
         """Find the blocks referenced by an argument of a block, and by its for_each.
 
-        For each.value.
+        These are needed for each.value.
         """
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)

@@ -738,7 +738,7 @@ def find_missing_nodes(
 ) -> list[str]:
     """Find the nodes of an object without a platform name in Azure.
 
-    With `planned`, only those planned on a machine.
+    With `planned`, the nodes are only those planned on a machine.
     """
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]

@@ -420,7 +420,7 @@ class NovaSiteState:
     def add_server(self, name: str, server: dict[str, Any], choice: list[Any]) -> None:
         """Add a server to its host, with resources of the chosen allocation candidate.
 
-        Without one, compute them.
+        Compute them if there is none.
         """
         host = server["host"]
         provider = self.providers[host]

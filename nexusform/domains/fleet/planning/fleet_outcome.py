@@ -719,7 +719,7 @@ def _find_ineffective_spread(
 ) -> Iterator[tuple[str, str]]:
     """Yield a warning, as (id, text), about a spread over locations if all members share one.
 
-    At least two.
+    There are at least two.
     """
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):

@@ -338,7 +338,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return an error if the configuration reaches several hubs, since a plan knows one fleet.
 
-    By URL.
+    Hubs differ by their URL.
     """
     # By reader: a data block, or a provider.
     urls: dict[str, str] = {}

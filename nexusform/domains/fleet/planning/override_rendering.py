@@ -316,7 +316,7 @@ class ClusterRenderer:
 def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
     """Return a hub's message for the first object in an envelope with another namespace or scope.
 
-    Else "".
+    The result is "" if there is none.
     """
     for envelope in filter(is_envelope, manifests):
         for key, body in sorted(get_mapping(envelope.body, "data").items()):

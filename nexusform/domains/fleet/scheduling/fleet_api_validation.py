@@ -622,7 +622,7 @@ def _check_tasks(
 ) -> list[Problem]:
     """Return the problems of the tasks before or after a stage.
 
-    At most `maximum`, each of an allowed type, once.
+    A stage has at most `maximum` tasks, each of an allowed type and once.
     """
     problems = build_violations(
         (len(tasks) > maximum, path, f"at most {maximum}, got {len(tasks)}")

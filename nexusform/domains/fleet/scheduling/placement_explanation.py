@@ -60,7 +60,7 @@ from nexusform.scheduling.placement_decision import Rejection
 class PreferredTermScore(Struct, frozen=True):
     """Points of a cluster from a preferred term.
 
-    For a property sorter also the share of the weight (0..1).
+    A property sorter also has its share of the weight (0..1).
     """
 
     weight: int

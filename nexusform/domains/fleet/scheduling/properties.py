@@ -95,7 +95,7 @@ def find_property_extremes(
 ) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of a property over all members, eligible or not.
 
-    Or the error of one.
+    Return the error of a member instead, if there is one.
     """
     return member_list.get_cached(
         ("extremes", name),

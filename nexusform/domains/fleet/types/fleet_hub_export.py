@@ -312,7 +312,7 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
     """Return the policy of the last picks.
 
-    Of the latest captured policy snapshot, else the placement's current one.
+    It is that of the latest captured policy snapshot, else the placement's current one.
     """
     # The policy of a snapshot, None for none, replaces that of the body.
     if placement.policy_index is not None:

@@ -176,7 +176,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
 def _can_be_write_only(manifest: Manifest) -> bool:
     """Return True for Secrets, ConfigMaps and custom resources.
 
-    Of a group outside of Kubernetes and the fleet.
+    The group of these is neither of Kubernetes nor of the fleet.
     """
     # The core API.
     if not manifest.group:

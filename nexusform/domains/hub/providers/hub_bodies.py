@@ -384,7 +384,7 @@ _REPORT_BACK_DEFAULT: Final = "Disabled"
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
     """Set arguments without a default of their own to None if they are "" or a default of the hub.
 
-    In place.
+    The arguments are changed in place.
     """
     for name, attribute in schema.attributes.items():
         is_hub_default = values.get(name) in (_HUB_DEFAULTS.get(name), "")

@@ -124,7 +124,7 @@ class HubDryRun:
     ) -> list[Finding]:
         """Validate the changes (`numbers`: indexes), and set `verdict`.
 
-        Without a usable hub: one finding for all.
+        Without a usable hub there is one finding for all.
         """
         try:
             hub = self._connection.connect()

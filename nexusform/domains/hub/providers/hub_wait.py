@@ -259,7 +259,7 @@ class HubWaiter(Struct, frozen=True):
     def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
         """Wait until a placement is removed with its bindings and Works.
 
-        With `uid` "" wait only for these two.
+        With `uid` "" it waits only for these two.
         """
         is_present = True
 

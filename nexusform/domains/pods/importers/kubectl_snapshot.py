@@ -359,7 +359,7 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 def _keep_needed_node_fields(body: _Object) -> _Object:
     """Return the fields of a node required later, its images as their sizes by name.
 
-    By `_build_node`.
+    `_build_node` requires them.
     """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # In bytes, of each image by all its names.

@@ -446,7 +446,7 @@ def collect_cluster_storage(
 ) -> ClusterStorage:
     """Return a cluster's usable volumes, claims to bind at once, invalid claims and attach limits.
 
-    With the reason.
+    Each has its reason.
 
     A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and
     does not wait for a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it

@@ -97,7 +97,7 @@ def evaluate_nodes(
 def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]:
     """Return every node as evaluated by the scheduler, highest total first, rejected nodes last.
 
-    Without a total.
+    Rejected nodes have no total.
     """
     points = scheduler.score_nodes()
     verdicts = []

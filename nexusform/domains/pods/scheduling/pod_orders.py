@@ -33,7 +33,7 @@ _NANOSECONDS: Final = 10**9
 def has_differing_concurrent_pods(workload: Workload) -> bool:
     """Return whether the pods of a workload differ, and arrive at the same time.
 
-    By node or ordinal.
+    They differ by node or ordinal.
     """
     return workload.kind == "DaemonSet" or (
         workload.kind == "StatefulSet" and not workload.is_ordered

@@ -269,7 +269,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
 class _OwnCounters(NamedTuple):
     """Counters of rules between pods of one spec.
 
-    Of anti-affinity (one per topology key) and of hard spreading.
+    These are anti-affinity (one per topology key) and hard spreading.
     """
 
     anti_affinity: Sequence[DomainCounter] = ()
@@ -330,7 +330,7 @@ def _compute_pod_limits(
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return how many further pods of a spec a feasible node can take by its resources.
 
-    From 1 to `further`.
+    The result is from 1 to `further`.
     """
     if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
         # A second pod would conflict with the first.

@@ -55,7 +55,7 @@ _NO_CHOICE = BestNodes(tied_nodes=(), feasible_nodes=0)
 class PodVerdict(Struct, frozen=True):
     """Node of a pod ("" = none), its certainty, reasons against other nodes, and its victims.
 
-    Else with a `doubt`.
+    An uncertain one has a `doubt`.
     """
 
     node: str

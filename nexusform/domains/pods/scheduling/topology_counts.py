@@ -184,7 +184,7 @@ class TopologyCounts:
     def _is_selected_by_affinity(self, group: PodSpecGroup) -> bool:
         """Return whether all terms of required affinity select the pods of a group.
 
-        Also without any term.
+        This also holds without any term.
         """
         return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
 

@@ -79,7 +79,7 @@ Expressions = Mapping[str, Expression]
 class Override(Struct, frozen=True):
     """Values that replace those of one resource, data block or module.
 
-    Of a resource `during_plan`, or at apply.
+    Those of a resource apply `during_plan`, or at apply.
     """
 
     target: AddressPattern

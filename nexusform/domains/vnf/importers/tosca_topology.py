@@ -54,7 +54,7 @@ class Topology(Struct, frozen=True):
     def _find_standard_type(self, node: Node) -> str:
         """Return the closest standard TOSCA type among a node's ancestors.
 
-        Without one the last ancestor.
+        Without one it is the last ancestor.
         """
         name = node.get_node("type").text
         for _ in range(_MAX_DEPTH):

@@ -487,7 +487,7 @@ class _Deltas(Struct, frozen=True):
 def parse_scaling(topology: Topology) -> ScalingPolicies:
     """Return all instance numbers from the policies.
 
-    By VDU (kind of VM), scaling aspect and instantiation level.
+    They are listed by VDU (kind of VM), scaling aspect and instantiation level.
     """
     # number of VMs and its node, by VDU.
     initial: dict[str, tuple[int, Node]] = {}
@@ -548,7 +548,7 @@ def _report_undeclared_aspects(
 ) -> None:
     """Warn about scaling aspects with deltas, if they are not among the declared `names`.
 
-    By aspect and VDU.
+    There is one warning per aspect and VDU.
     """
     for aspect, deltas_by_vdu in deltas.items():
         if aspect not in names:

@@ -1,6 +1,6 @@
 """`nexusform simulate placement`: feasibility of a placement before anyone writes it.
 
-And `nexusform simulate rebalance`: the fewest evictions to let all pods run.
+`nexusform simulate rebalance`: the fewest evictions to let all pods run.
 """
 
 import click

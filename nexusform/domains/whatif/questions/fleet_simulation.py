@@ -147,7 +147,7 @@ class PlacementOutcome(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether the placement ends with too few clusters, none or pending pods.
 
-        Or with a scheduler abort.
+        A scheduler abort is one, too.
         """
         lacks_clusters = self.loses_all_clusters or self.falls_short
         return lacks_clusters or bool(self.pending) or self.abort is not None

@@ -485,7 +485,7 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
     """Build a hub manifest with all objects and the missing Namespaces.
 
-    And a placement to select them.
+    A placement selects them.
     """
     declared = {
         manifest.name

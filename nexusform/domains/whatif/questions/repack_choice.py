@@ -1,6 +1,6 @@
 """Choice of VMs and machines from the counts of a program's solution.
 
-And a greedy one without the solver.
+A greedy choice needs no solver.
 """
 
 from collections import Counter

@@ -642,7 +642,7 @@ def _compute_cell_costs(
 ) -> list[int]:
     """Compute lower bounds of the VMs to move out of a cell.
 
-    For 0, 1, 2 ... free slots of `share`, while possible.
+    The list is for 0, 1, 2 ... free slots of `share`, while possible.
 
     A bound is the largest of three numbers: the fewest VMs (largest first) for vCPUs, for memory,
     and for VFs alone.

@@ -185,7 +185,7 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
     """Describe VMs down until their machine returns.
 
-    With the command to re-create one (NAME) elsewhere.
+    A command re-creates one (NAME) elsewhere.
     """
     if pool.kind is VmOwnerKind.VM:
         return (

@@ -54,7 +54,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     if repack.windows:
         free_now = f"{repack.fits_now} of {request.sku.title}"
         line = f"Before: {free_now}; afterwards at least {request.want:,}, after the uncordon."
-        sections.append(Section("Room", (line,)))
+        sections.append(Section("Capacity", (line,)))
     zones = (
         ""
         if request.zones is None
@@ -62,7 +62,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     )
     return Report(
         title=(
-            f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} "
+            f"Capacity for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} "
             f"({origin})"
         ),
         verdict=_build_summary(repack),

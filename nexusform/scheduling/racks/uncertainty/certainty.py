@@ -253,7 +253,7 @@ class _UnknownCells:
     def list_uncertain_machines(self) -> tuple[str, ...]:
         """Return the machines where unknown NUMA cells decide if a VM of the plan fits.
 
-        In site order.
+        Machines are in site order.
         """
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
         return tuple(

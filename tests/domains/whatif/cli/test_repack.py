@@ -263,7 +263,7 @@ def test_every_format_is_written(lab: Path) -> None:
     text = (lab / "answer.text").read_text()
     assert len(recreated) == 2
     assert all(f"-replace=nexus_kubernetes_cluster.a:{name}" in text for name in recreated)
-    assert "| VM | from | to | lands | pods |" in (lab / "answer.markdown").read_text()
+    assert "| VM | from | to | hits | pods |" in (lab / "answer.markdown").read_text()
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
 
 
