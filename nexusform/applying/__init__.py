@@ -7,6 +7,7 @@ PUBLIC = {
         "list_completed_objects list_vms_without_machine select_tied build_journal_records "
         "verify_predictions verify_object_predictions PredictionResults"
     ),
+    "open_predictions": "read_open_predictions",
     "events": "ExecutionOptions StepListener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan",
     "step_results": "MachineLocations",

@@ -3,7 +3,7 @@
 Identities, lists of workloads, start values, objects found by the arguments of their block.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,6 +55,25 @@ class StartValueProvider(Protocol):
 
         They may include values without an attribute, such as the creation time. Return one result
         for each request, in the same order; {} for none. Raises ProviderProblem.
+        """
+
+
+@runtime_checkable
+class RereadingProvider(Protocol):
+    """Provider that can read its sites again in the same run."""
+
+    def discard_reads(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Make the next read ask the system again.
+
+        `objects` and `managed` are those of the state now, as for `StateUser`.
+        """
+
+    def describe_last_change(self, resource_type: str, name: str) -> str:
+        """Return author and time of the last change of an object as read; "" if unknown.
+
+        `name` is its id. With "" as the type it is the platform's name of a VM.
         """
 
 

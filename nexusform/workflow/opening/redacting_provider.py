@@ -22,6 +22,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.providers.optional_provider_interfaces import (
     IdentifiedProvider,
     IdentityComparison,
+    RereadingProvider,
     StartValueProvider,
     WorkloadListingProvider,
 )
@@ -122,6 +123,13 @@ class _RedactingStartValueProvider(_RedactingProvider):
     collect_start_values = _forward("collect_start_values")
 
 
+class _RedactingRereadingProvider(_RedactingProvider):
+    discard_reads = _forward("discard_reads")
+
+    def describe_last_change(self, _resource_type: str, _name: str) -> str:
+        return ""
+
+
 class _RedactingIdentifiedProvider(_RedactingProvider):
     @property
     def has_fixed_identity(self) -> bool:
@@ -148,6 +156,7 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     PlanAwareProvider: _RedactingPlanAwareProvider,
     CaptureProvider: _RedactingCaptureProvider,
     WorkloadListingProvider: _RedactingWorkloadListingProvider,
+    RereadingProvider: _RedactingRereadingProvider,
     StartValueProvider: _RedactingStartValueProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

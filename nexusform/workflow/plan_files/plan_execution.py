@@ -243,7 +243,7 @@ def _execute_plan(
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
     problems = [
         *results.diagnostics,
-        *_build_prediction_warning(wrong_certain),
+        *_build_prediction_warning(run, plan, recorder.get_state(), wrong_certain),
         *_list_problems(run, plan, applied),
     ]
     state = add_new_identities(
@@ -329,18 +329,38 @@ def _build_missing_machine_warning(run: Run, plan: Plan, applied: ApplyResult) -
     ]
 
 
-def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:
-    """Build a warning about wrong predictions with the certainty `certain`; [] without any."""
+def _build_prediction_warning(
+    run: Run, plan: Plan, state: State, wrong_predictions: Sequence[str]
+) -> list[Diagnostic]:
+    """Build a warning about wrong predictions with the certainty `certain`; [] without any.
+
+    The sites are read again: the scheduler follows another rule only if nothing else changed.
+    """
     if not wrong_predictions:
         return []
+    from nexusform.workflow.runs.site_changes import find_site_changes
+
+    site = find_site_changes(run, plan, state)
+    if site.changes:
+        listed = format_first_items(site.changes, _MAX_LISTED, separator="; ")
+        cause = f"The site changed since the plan: {listed}. This may be the cause."
+    elif site.is_known:
+        cause = (
+            "Nothing else changed on the site since the plan, so the scheduler follows another "
+            "rule than this plan assumes."
+        )
+    else:
+        cause = (
+            "The scheduler follows another rule than this plan assumes, or something else changed "
+            "in between."
+        )
+        cause += f" The site cannot be read again: {site.problem}" if site.problem else ""
     return [
         build_warning(
             "wrong-certain-predictions",
-            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler "
-            "follows another rule "
-            "than this plan assumes, or something else changed in between. Check the site before "
-            "you rely on the next "
-            "plan. The state has the observed values; nothing is marked for replacement.",
+            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. {cause} Check "
+            "the site before you rely on the next plan. The state has the observed values; "
+            "nothing is marked for replacement.",
         )
     ]
 

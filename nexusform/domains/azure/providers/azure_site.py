@@ -86,6 +86,7 @@ from nexusform.domains.azure.providers.start_values import (
     build_machine_record,
     build_record_key,
     build_start_record,
+    format_last_change,
     list_unshown_values,
 )
 from nexusform.interfaces.plugins import (
@@ -279,6 +280,18 @@ class AzureSiteProvider(ObservedSites):
             body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids
         ]
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
+
+    def describe_last_change(self, resource_type: str, name: str) -> str:
+        """Return author and time of the last change of an object or a VM, as Azure records it."""
+        arm_id = normalize_id(self._load_index().managed.get((resource_type, name), ""))
+        for kind in (CLUSTERS, POOLS, VMS):
+            for body in self._subscription.documents.get(kind, ()):
+                nodes = list_mappings(body, "properties", "nodes")
+                vm_names = {get_text(body, "name"), *(get_text(node, "name") for node in nodes)}
+                is_vm = not resource_type and name in vm_names
+                if is_vm or normalize_id(str(body.get("id"))) == arm_id:
+                    return format_last_change(body)
+        return ""
 
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
         """Return what was read of the resources of each change.
@@ -501,10 +514,8 @@ class AzureSiteProvider(ObservedSites):
         return arm_id
 
     def _discard_cache(self) -> None:
-        """Discard the sites read so far."""
-        with self._lock:
-            self._sites = None
-            self._machines = {}
+        """Discard the sites read so far, and their index."""
+        super()._discard_cache()
         with self._index_lock:
             self._index = None
 

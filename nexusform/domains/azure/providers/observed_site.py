@@ -136,6 +136,23 @@ class ObservedSites(FixedIdentity):
         # Only type and id count.
         self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
 
+    def discard_reads(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Discard the sites read so far, and take the objects of the state now."""
+        self._discard_cache()
+        self.set_state_objects(objects, managed)
+
+    def describe_last_change(self, _resource_type: str, _name: str) -> str:
+        """Return "": parsed sites have no authors."""
+        return ""
+
+    def _discard_cache(self) -> None:
+        """Discard the sites read so far."""
+        with self._lock:
+            self._sites = None
+            self._machines = {}
+
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; nodes keep recorded numbers.
 

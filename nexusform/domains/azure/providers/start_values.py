@@ -410,8 +410,12 @@ def _describe_difference(
 
 def _describe_last_change(observed: Values) -> str:
     """Return the sentence about the last change of a resource that Azure records, "" without it."""
-    author = get_text(observed, _SYSTEM_DATA, "lastModifiedBy")
-    time = get_text(observed, _SYSTEM_DATA, "lastModifiedAt")
-    if not author or not time:
-        return ""
-    return f" Last change in Azure: by {author} at {time}."
+    text = format_last_change(observed)
+    return f" Last change in Azure: {text}." if text else ""
+
+
+def format_last_change(body: Values) -> str:
+    """Return author and time of the last change of a resource, "" if Azure does not record them."""
+    author = get_text(body, _SYSTEM_DATA, "lastModifiedBy")
+    time = get_text(body, _SYSTEM_DATA, "lastModifiedAt")
+    return f"by {author} at {time}" if author and time else ""

@@ -1,0 +1,168 @@
+"""Changes of sites that are not of this plan, read again after a wrong prediction.
+
+A prediction holds only if nothing else changed. What changed since the plan explains a wrong one
+better than another rule of the scheduler.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.applying.open_predictions import read_open_predictions
+from nexusform.applying.provider_calls import get_provider_name
+from nexusform.interfaces.plugins import UNMANAGED_KEY, Provider, ProviderProblem
+from nexusform.json_data.plain_data import (
+    Path,
+    format_path,
+    get_list,
+    get_mapping,
+    get_part,
+    get_text,
+)
+from nexusform.plans.plan import Plan
+from nexusform.providers.optional_provider_interfaces import RereadingProvider
+from nexusform.resources.address import Address
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
+from nexusform.state.objects import ObjectState, State
+from nexusform.workflow.opening.provider_setup import list_managed_objects, list_objects
+from nexusform.workflow.runs.run import Run
+from nexusform.workflow.runs.state_refresh import refresh_objects
+
+_RACK: Final = "nexus_rack"
+_MACHINE: Final = "nexus_bare_metal_machine"
+_FACTS: Final = ("power_state", "ready_state", "cordon_status", "detailed_status")
+
+
+class SiteChanges(Struct, frozen=True):
+    """Changes of the sites of a plan that are not of this plan.
+
+    `is_known`: the sites were read again. Otherwise `problem` is the reason, "" if a provider
+    cannot read its site again.
+    """
+
+    changes: tuple[str, ...] = ()
+    is_known: bool = True
+    problem: str = ""
+
+
+def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
+    """Read the sites of a plan again after its apply, and find the changes of others.
+
+    `state` is that after the apply. Only objects without a step of the plan are compared, and VMs
+    that no object in state has.
+    """
+    own_addresses = {plan.changes[step.change].address for step in plan.steps}
+    names = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
+    changes: list[str] = []
+    for name in sorted(names & run.providers.keys()):
+        provider = run.providers[name]
+        if not provider.observes_objects:
+            # The state is its site.
+            continue
+        if not isinstance(provider, RereadingProvider):
+            return SiteChanges(is_known=False)
+        base = _build_base_state(plan, state, provider, own_addresses)
+        objects = dict(list_objects(base, name))
+        provider.discard_reads(
+            [item.attributes for item in objects.values()], list_managed_objects(state)
+        )
+        types = run.project.registries.resource_types
+        try:
+            observed = refresh_objects(base, {name: provider}, types, lambda _address, _id: None)
+            for address, current in observed.items():
+                # A prediction about its VMs is open, so its change is of an earlier plan.
+                has_open_predictions = read_open_predictions(objects[address].private)
+                if address not in own_addresses and not has_open_predictions:
+                    changes += _describe_changes(provider, address, objects[address], current)
+        except ProviderProblem as problem:
+            return SiteChanges(is_known=False, problem=str(problem))
+    return SiteChanges(tuple(dict.fromkeys(changes)))
+
+
+def _build_base_state(
+    plan: Plan, state: State, provider: Provider, own_addresses: set[Address]
+) -> State:
+    """Return the state with the objects as the plan read them.
+
+    A provider that sends nothing verifies predictions of an earlier plan. Then what this plan read
+    is a change, too.
+    """
+    if not provider.sends_changes:
+        return state
+    for address, refreshed in plan.refreshed_objects.items():
+        if address in state.instances and refreshed is not None and address not in own_addresses:
+            state = state.replace_instance(
+                address, replace(state.instances[address], current=refreshed)
+            )
+    return state
+
+
+def _describe_changes(
+    provider: RereadingProvider, address: Address, before: ObjectState, after: ObjectState | None
+) -> Iterator[str]:
+    """Yield the changes of an object on its site: with author and time, if known."""
+    object_id = str(before.attributes.get("id"))
+    author = provider.describe_last_change(address.type, object_id)
+    suffix = f" ({author})" if author else ""
+    if after is None:
+        yield f"{address} was deleted{suffix}"
+        return
+    if address.type in (_RACK, _MACHINE):
+        yield from _describe_machines(before, after)
+        yield from _describe_unmanaged_vms(provider, before, after)
+        return
+    path = _find_difference(before.attributes, after.attributes)
+    if path is not None:
+        values = [get_part(item.attributes, path) for item in (before, after)]
+        texts = ["another value" if isinstance(v, Mapping | list) else str(v) for v in values]
+        yield f"{address}: {format_path(path)} changed from {texts[0]} to {texts[1]}{suffix}"
+
+
+def _describe_machines(before: ObjectState, after: ObjectState) -> Iterator[str]:
+    """Yield the changed facts of machines: "m3: cordon_status Cordoned since 2026-01-01T..."."""
+    for name, facts in _list_machine_facts(after):
+        known_facts = dict(_list_machine_facts(before)).get(name, {})
+        for fact in _FACTS:
+            if known_facts and facts.get(fact) != known_facts.get(fact):
+                since = get_text(facts, "since")
+                owner = get_text(facts, "cordoned_by") if fact == "cordon_status" else ""
+                words = [f"{name}: {fact} {facts.get(fact)}"]
+                words += [f"by {owner}"] if owner else []
+                words += [f"since {since}"] if since else []
+                yield " ".join(words)
+
+
+def _list_machine_facts(item: ObjectState) -> list[tuple[str, Mapping[str, Any]]]:
+    """List name and facts of the machines of a rack, or of a machine."""
+    records = get_mapping(item.note, OBSERVED_KEY)
+    if "rack_id" in item.attributes:
+        return [(str(item.attributes["name"]), {**item.attributes, **records})]
+    return [(name, get_mapping(records, name)) for name in records]
+
+
+def _describe_unmanaged_vms(
+    provider: RereadingProvider, before: ObjectState, after: ObjectState
+) -> Iterator[str]:
+    """Yield the unmanaged VMs that appeared on a machine or left it."""
+    rows_before, rows_after = (
+        {(str(row[0]), str(row[1])) for row in get_list(item.note, UNMANAGED_KEY)}
+        for item in (before, after)
+    )
+    for machine, vm in sorted(rows_after - rows_before):
+        author = provider.describe_last_change("", vm)
+        yield f"VM {vm} appeared on {machine}{f' ({author})' if author else ''}"
+    for machine, vm in sorted(rows_before - rows_after):
+        yield f"VM {vm} left {machine}"
+
+
+def _find_difference(before: Any, after: Any, path: Path = ()) -> Path | None:
+    """Return the path of the first different part of two objects; None for equal ones."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return None if before == after else path
+    for name in (*before, *(name for name in after if name not in before)):
+        difference = _find_difference(before.get(name), after.get(name), (*path, name))
+        if difference is not None:
+            return difference
+    return None

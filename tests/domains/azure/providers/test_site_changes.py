@@ -1,0 +1,134 @@
+"""Tests of wrong predictions: another rule of the scheduler, or a site changed since the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.interfaces.plugins import ProviderProblem
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    LOCATION,
+    NEXUS,
+    PROVIDER,
+    ArmServer,
+    Site,
+    build_machine_id,
+)
+from tests.domains.azure.providers.azure_sites import CommandRunner, write_configuration
+
+CLUSTER = """resource "nexus_kubernetes_cluster" "d" {
+  provider           = azure
+  site_id            = nexus_site.lab.id
+  name               = "d"
+  kubernetes_version = "v1.29"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_P10_56_v1"
+  }
+  agent_pool "np1" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  azure {
+    resource_group = "tenants"
+    body = {
+      properties = {
+        networkConfiguration = { cniNetworkId = "/n/cni", cloudServicesNetworkId = "/n/csn" }
+      }
+    }
+  }
+}
+"""
+OTHER_RULE = "so the scheduler follows another rule than this plan assumes."
+ALICE = {"lastModifiedBy": "alice@contoso.com", "lastModifiedAt": "2026-05-01T08:00:00Z"}
+
+
+def cordon_machine(site: Site) -> None:
+    machine = site.resources[build_machine_id("m4").lower()]
+    machine["properties"]["cordonStatus"] = "Cordoned"
+
+
+def create_vm(site: Site) -> None:
+    vm = {
+        "clusterId": NEXUS,
+        "provisioningState": "Succeeded",
+        "cpuCores": 8,
+        "memorySizeGB": 16,
+        "storageProfile": {"osDisk": {"diskSizeGB": 64}},
+        "bareMetalMachineId": build_machine_id("m4"),
+    }
+    vm_id = f"{GROUP}/{PROVIDER}/virtualMachines/guest"
+    body = {"extendedLocation": LOCATION, "location": "eastus", "properties": vm}
+    site.put(vm_id, {**body, "systemData": ALICE})
+
+
+def scale_other_cluster(site: Site) -> None:
+    path = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
+    site.resources[f"{path}/agentPools/web".lower()]["properties"]["count"] = 3
+    site.resources[path.lower()]["systemData"] = ALICE
+    site.adjust_nodes(path)
+
+
+CHANGES = {
+    "cordon": (cordon_machine, ("m4: cordon_status Cordoned by other since",)),
+    "vm": (create_vm, ("VM guest appeared on m4 (by alice@contoso.com at 2026-05-01T08:00:00Z)",)),
+    "scaled": (
+        scale_other_cluster,
+        ("nexus_kubernetes_cluster.c: ", "(by alice@contoso.com at 2026-05-01T08:00:00Z)"),
+    ),
+}
+
+
+def plan_cluster(nexusform: CommandRunner, server: ArmServer) -> None:
+    """Plan a cluster that Azure will pack on one machine."""
+    write_configuration(CLUSTER)
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    server.site.place = lambda _pool, _number: "m1"
+
+
+def test_wrong_prediction_on_unchanged_site_is_another_rule(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    plan_cluster(nexusform, server)
+    assert nexusform("apply", "p") == 0
+    assert nexusform.alarmed, nexusform.said
+    assert f"Nothing else changed on the site since the plan, {OTHER_RULE}" in nexusform.said
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_wrong_prediction_on_changed_site_names_the_change(
+    name: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    plan_cluster(nexusform, server)
+    change: Callable[[Site], None]
+    change, sentences = CHANGES[name]
+    change(server.site)
+    assert nexusform("apply", "p") == 0
+    assert nexusform.alarmed, nexusform.said
+    warning = nexusform.said.partition("Wrong certain predictions")[2]
+    assert "The site changed since the plan: " in warning, warning
+    for sentence in sentences:
+        assert sentence in warning, warning
+    assert "another rule" not in warning
+
+
+def test_wrong_prediction_on_unreadable_site_has_no_verdict(
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_cluster(nexusform, server)
+
+    def fail(*_: Any) -> None:
+        raise ProviderProblem("Azure does not answer.")
+
+    monkeypatch.setattr("nexusform.workflow.runs.site_changes.refresh_objects", fail)
+    assert nexusform("apply", "p") == 0
+    assert nexusform.alarmed, nexusform.said
+    assert (
+        "another rule than this plan assumes, or something else changed in between. The site "
+        "cannot be read again: Azure does not answer. Check the site"
+    ) in nexusform.said, nexusform.said
