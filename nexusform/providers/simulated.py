@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path as FilePath
@@ -265,8 +265,16 @@ class SimulatedProvider:
         self._reality = reality
         self._faults = faults or Faults(())
         self._sleep = sleep
+        # Type and id of the objects in state.
+        self._managed: set[tuple[str, str]] = set()
         has_read_faults = any(fault.operation == "read" for fault in self._faults.faults)
         self.observes_objects = reality is not None or has_read_faults
+
+    def set_state_objects(
+        self, _objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
+        """Take type and id of all objects in state: another object of one of these replaces it."""
+        self._managed.update(managed)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects in the reality file, or those of the state without such a file.
@@ -303,14 +311,35 @@ class SimulatedProvider:
             now = read_clock()
             # It starts and ends now.
             planned = record_result(planned, now, now, SUCCEEDED)
-        result = self._reality.get_attributes(request.key) if self._reality else None
-        # Else an earlier run created the object: a create is idempotent.
+        result = self._find_unfinished_object(request) if self._reality else None
         if result is None:
             result = apply_answer(planned, _list_answers(faults))
             if self._reality:
                 self._reality.set_attributes(request.key, result)
         self._raise_fault_after_effect(faults, result, was_created=True)
         return _build_answer(planned, result, faults)
+
+    def _find_unfinished_object(self, request: ChangeRequest) -> Mapping[str, Any] | None:
+        """Return the object left by an interrupted run of this creation, None without one.
+
+        Raises ProviderProblem if an object of another state has its id. Objects of this state may
+        have it: the creation replaces them.
+        """
+        assert self._reality is not None
+        key = request.key
+        existing = self._reality.get_attributes(key)
+        # An earlier run started this step, or its object is recorded as tainted.
+        is_repeated = request.resumed_operation is not None or request.is_repeated_create
+        if existing is not None and is_repeated:
+            return existing
+        is_managed = (key.type, key.id) in self._managed
+        has_other_object = not is_managed and self._reality.find_objects(key.type, key.id)
+        if existing is not None or has_other_object:
+            raise ProviderProblem(
+                f"{key.type} {key.id} already exists, and this state did not create it. Import it, "
+                f"or set another name:\nnexusform import {request.address} {key.id}"
+            )
+        return None
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Change only the values changed by the plan: others may differ in the real object.

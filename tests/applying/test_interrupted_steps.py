@@ -183,6 +183,7 @@ def test_interrupted_delete_of_deposed_object_keeps_current(
     provider = build_provider(tmp_path)
     replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     old, new = _build_create(), build_change("r0", Action.CREATE, 2)
+    provider.set_state_objects((), [("nexus_rack", "lab/r0")])
     for made in (old, new):
         provider.create(
             _build_request(build_call(build_step(0, StepKind.CREATE, 0, made), made, provider))

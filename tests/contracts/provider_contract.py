@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, Provider, ReadRequest
+from msgspec.structs import replace
+
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, Provider, ReadRequest, StateUser
 
 KEY = ObjectKey("nexus_rack", "lab/r1", 1)
 SUCCESSOR = ObjectKey("nexus_rack", "lab/r1", 2)
@@ -46,13 +48,16 @@ def check_deleting_a_missing_object_is_no_error(provider: Provider) -> None:
 
 def check_repeated_create_makes_one_object(provider: Provider) -> None:
     first = provider.create(build_creation()).attributes
-    assert provider.create(build_creation()).attributes == first
+    repeated = replace(build_creation(), resumed_operation="")
+    assert provider.create(repeated).attributes == first
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", first, None))
     assert read_one(provider, KEY, {}) is None
 
 
 def check_objects_of_one_id_are_distinguished_by_creation(provider: Provider) -> None:
     provider.create(build_creation(KEY, machine_count=1))
+    assert isinstance(provider, StateUser)
+    provider.set_state_objects((), [(KEY.type, KEY.id)])
     provider.create(build_creation(SUCCESSOR, machine_count=2))
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", ATTRIBUTES, None))
     assert read_one(provider, KEY, {}) is None

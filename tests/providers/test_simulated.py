@@ -79,6 +79,10 @@ def test_import_finds_the_only_object(tmp_path: Path) -> None:
     found = site.find("nexus_kubernetes_cluster", "lab/a")
     assert found is not None
     assert found[0] == build_key(4)
+    with pytest.raises(ProviderProblem, match="lab/a already exists"):
+        site.create(build_create_request(5, "a"))
+    # A replacement is created before the deletion of the former object.
+    site.set_state_objects((), [("nexus_kubernetes_cluster", "lab/a")])
     site.create(build_create_request(5, "a"))
     assert site.find("nexus_kubernetes_cluster", "lab/a") is None
     assert build_provider(tmp_path).find("nexus_kubernetes_cluster", "lab/a") is None

@@ -57,6 +57,8 @@ _WEBHOOK_RETRY_SECONDS: Final = 8.0
 # Of a server without any response so far.
 _FIRST_RETRY_SECONDS: Final = 5.0
 _CLOCK_PRECISION: Final = 2.0  # seconds
+# Status of an apply that created its object.
+_CREATED: Final = 201
 # requests at a time, however many steps wait.
 _MAX_CONCURRENT: Final = 16
 # seconds of one watch.
@@ -263,6 +265,20 @@ class HubClient:
         return self._send_patch(
             path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower()
         )
+
+    def apply_new(
+        self, path: str, body: Mapping[str, Any], manager: str
+    ) -> tuple[dict[str, Any], bool]:
+        """Apply an object that did not exist, and return the result.
+
+        Also return whether another client created the object first. After a repeated request that
+        is unknown, and False: the first one may have created it. Raises ApiError and HubProblem.
+        """
+        retries: list[str] = []
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false"}
+        answer, response = self._request("PATCH", path, query, body, APPLY, on_retry=retries.append)
+        is_existing = answer.status != _CREATED and not retries
+        return self._require_named_object(path, response), is_existing
 
     def merge(
         self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
@@ -491,6 +507,7 @@ class HubClient:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
+        on_retry: Callable[[str], None] = lambda _path: None,
     ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request; return the answer and its object.
 
@@ -539,6 +556,7 @@ class HubClient:
                     report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
                     report = None  # reported once
                 self._timing.sleep(wait)
+            on_retry(path)
             wait = min(wait * 2, 15.0)
 
     def _send_with_renewed_credentials(

@@ -57,6 +57,7 @@ from nexusform.domains.hub.providers.hub_wait import (
 from nexusform.domains.hub.providers.object_access import (
     HubOptions,
     convert_rejected_read,
+    describe_concurrent_creation,
     describe_deletion_blockers,
     describe_existing_object,
     describe_missing_member,
@@ -292,9 +293,8 @@ class HubStepWriter(Struct, frozen=True):
         ):
             # The plan predicts an invalid eviction.
             return
-        is_first_run = self.request.resumed_operation is None
-        # It is not sent yet.
-        if is_first_run or self._read_existing(hub_object) is None:
+        # Else it is sent already, or it is an object of others.
+        if self._read_existing(hub_object) is None:
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
@@ -408,11 +408,16 @@ class HubStepWriter(Struct, frozen=True):
         self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
         try:
             # Fields of others are overwritten with the user's consent alone; a new object has none.
-            force = body is not None and bool(get_ownership_source(self.options, self.request))
-            return self.hub.apply(path, body_to_send, manager, force=force)
+            if body is not None:
+                force = bool(get_ownership_source(self.options, self.request))
+                return self.hub.apply(path, body_to_send, manager, force=force)
+            result, is_existing = self.hub.apply_new(path, body_to_send, manager)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
             raise ProviderProblem(format_request_rejection(api_error, hub_object)) from None
+        if is_existing:
+            raise ProviderProblem(describe_concurrent_creation(hub_object))
+        return result
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change.

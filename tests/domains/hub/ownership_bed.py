@@ -1,0 +1,173 @@
+"""Bed of a hub for the contract of ownership."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
+from tests.domains.hub.hub_controller import Controller, build_member
+from tests.domains.hub.hub_front import get_api_version
+from tests.domains.hub.hub_server import HubServer
+
+_HEAD = 'provider "fleet" {\n  timeout = "5s"\n}\ndata "fleet_hub" "hub" {}\n'
+_SELECTOR = """resource_selector {
+    version = "v1"
+    kind    = "KIND"
+    name    = "NAME"
+  }"""
+_POLICY = """policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "add"
+        path  = "/metadata/labels"
+        value = jsonencode({ a = "b" })
+      }
+    }
+  }"""
+_STAGE = """stage {
+    name = "all"
+    label_selector {}
+  }"""
+_NAMESPACE = _SELECTOR.replace("KIND", "Namespace").replace("NAME", "web")
+_SETTINGS = _SELECTOR.replace("KIND", "ConfigMap").replace("NAME", "settings")
+_MANIFEST = """yaml_body = <<-Y
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: o, namespace: web}
+    data: {a: "1"}
+  Y"""
+# The object of each type is "o", in the namespace "web" if it has one.
+_ARGUMENTS: dict[str, str] = {
+    "fleet_hub_manifest": _MANIFEST,
+    "fleet_cluster_resource_placement": _NAMESPACE,
+    "fleet_resource_placement": f'namespace = "web"\n  {_SETTINGS}',
+    "fleet_cluster_resource_override": f"cluster_{_NAMESPACE}\n  {_POLICY}",
+    "fleet_resource_override": f'namespace = "web"\n  {_SETTINGS}\n  {_POLICY}',
+    "fleet_placement_disruption_budget": 'min_available = "1"',
+    "fleet_placement_eviction": 'placement_name = "placed"\n  cluster_name = "lon1"',
+    "fleet_cluster_staged_update_strategy": _STAGE,
+    "fleet_staged_update_strategy": f'namespace = "web"\n  {_STAGE}',
+    "fleet_cluster_staged_update_run": """placement_name = "external"
+  staged_rollout_strategy_name = "rings"
+  state = "Run\"""",
+    "fleet_staged_update_run": """namespace = "web"
+  placement_name = "external"
+  staged_rollout_strategy_name = "rings"
+  state = "Run\"""",
+}
+
+
+class HubOwnershipBed:
+    """Our hub, with placements and strategies for the objects under test."""
+
+    message = "already exists on the hub|was created on the hub by another client"
+
+    def __init__(self, hub: HubServer) -> None:
+        self._hub = hub
+        self._is_raced = False
+
+    def write(self, type_name: str, directory: Path, *, is_declared: bool = True) -> None:
+        name = "" if type_name == "fleet_hub_manifest" else '  name = "o"\n'
+        head = f'resource "{type_name}" "o" {{\n  provider = fleet\n'
+        block = f"{head}{name}  {_ARGUMENTS[type_name]}\n}}\n"
+        (directory / "main.nf.hcl").write_text(_HEAD + (block if is_declared else ""))
+
+    def create(self, type_name: str) -> None:
+        """Create the object, a run as sent by another state: no controller completes it."""
+        if "_run" not in type_name:
+            assert run_command_line(["apply", "-auto-approve"]) in (0, 2)
+            return
+        kind = KINDS_BY_TYPE[type_name]
+        namespace = {} if "cluster" in type_name else {"namespace": "web"}
+        spec = {"placementName": "external", "stagedRolloutStrategyName": "rings", "state": "Run"}
+        metadata = {"name": "o", **namespace}
+        names = {"apiVersion": get_api_version(kind), "kind": kind}
+        self._hub.controller = lambda _hub: None
+        self._hub.put({**names, "metadata": metadata, "spec": spec}, "nexusform")
+
+    def take_snapshot(self) -> Any:
+        """Return the objects named "o"."""
+        return {
+            key: copy.deepcopy(body) for key, body in self._hub.objects.items() if key[3] == "o"
+        }
+
+    def restore(self, snapshot: Any) -> None:
+        for key in [key for key in self._hub.objects if key[3] == "o"]:
+            del self._hub.objects[key]
+        self._hub.objects.update(copy.deepcopy(snapshot))
+
+    def remove_marks(self, snapshot: Any) -> Any:
+        marked = json.dumps([[list(key), body] for key, body in snapshot.items()])
+        rows = json.loads(marked.replace('"manager": "nexusform"', '"manager": "kubectl"'))
+        return {tuple(key): body for key, body in rows}
+
+    def run_before_creation(self, call: Callable[[], None]) -> None:
+        self._is_raced = True
+        answer = self._hub.answer
+
+        def intervene(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+            if method == "PATCH" and "dryRun" not in target:
+                self._hub.answer = answer  # type: ignore[method-assign]
+                call()
+            return answer(method, target, token, content)
+
+        self._hub.answer = intervene  # type: ignore[method-assign]
+
+    def list_changes(self) -> list[str]:
+        """Return the changes, except an apply to an object created at the same time.
+
+        A server-side apply has no condition that an object is new.
+        """
+        statuses = (200, 201) if not self._is_raced else (201,)
+        return [
+            f"{method} {path}"
+            for method, path, is_dry_run, status in self._hub.log
+            if method != "GET" and not is_dry_run and (method != "PATCH" or status in statuses)
+        ]
+
+
+@contextmanager
+def open_bed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubOwnershipBed]:
+    pytest.importorskip("lightkube")
+    hub = HubServer()
+    for name in ("ams1", "fra1", "lon1", "par1"):
+        hub.put(build_member(name, env="prod"), "join")
+    hub.controller = Controller()
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(hub.kubeconfig(directory)))
+    monkeypatch.delenv("NF_FLEET_CONTEXT", raising=False)
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._DECISION_DELAY", 0.0)
+    names = {"apiVersion": "v1"}
+    hub.put({**names, "kind": "Namespace", "metadata": {"name": "web"}}, "setup")
+    settings = {"name": "settings", "namespace": "web"}
+    hub.put({**names, "kind": "ConfigMap", "metadata": settings, "data": {"a": "1"}}, "setup")
+    for kind, name, spec in (
+        ("ClusterResourcePlacement", "placed", {"policy": {"placementType": "PickAll"}}),
+        ("ClusterResourcePlacement", "external", {"strategy": {"type": "External"}}),
+    ):
+        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+        hub.put(
+            {
+                "apiVersion": get_api_version(kind),
+                "kind": kind,
+                "metadata": {"name": name},
+                "spec": {"resourceSelectors": [selector], **spec},
+            },
+            "setup",
+        )
+    kind = "ClusterStagedUpdateStrategy"
+    strategy = {"stages": [{"name": "all", "labelSelector": {}}]}
+    names = {"apiVersion": get_api_version(kind), "kind": kind}
+    hub.put({**names, "metadata": {"name": "rings"}, "spec": strategy}, "setup")
+    hub.act()
+    hub.log.clear()
+    yield HubOwnershipBed(hub)
+    hub.close()
