@@ -53,8 +53,12 @@ NOT_CREATED = {
     "nexus_vm_sku": "a rule of plans",
     "openstack_site": "hardware",
 }
-# The controller of the tests completes no runs, so no apply makes one in time.
-NOT_RACED = ("fleet_cluster_staged_update_run", "fleet_staged_update_run")
+# The controller of the tests does not complete these, so no other apply makes them.
+NOT_RACED = (
+    "fleet_cluster_staged_update_run",
+    "fleet_resource_placement",
+    "fleet_staged_update_run",
+)
 CASES = [
     pytest.param(
         name,

@@ -118,6 +118,7 @@ def _build_start_request(change: Change) -> ChangeRequest:
         prior=change.before,
         planned=change.after,
         private_note=change.note,
+        is_sensitive=bool(change.sensitive_before or change.sensitive_after),
     )
 
 

@@ -66,6 +66,20 @@ _ARGUMENTS: dict[str, str] = {
 }
 
 
+_RUN: dict[str, Any] = {
+    "placementName": "external",
+    "stagedRolloutStrategyName": "rings",
+    "state": "Run",
+}
+_SPECS: dict[str, dict[str, Any]] = {
+    "fleet_cluster_staged_update_run": _RUN,
+    "fleet_staged_update_run": _RUN,
+    "fleet_resource_placement": {
+        "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "o"}]
+    },
+}
+
+
 class HubOwnershipBed:
     """Our hub, with placements and strategies for the objects under test."""
 
@@ -82,17 +96,16 @@ class HubOwnershipBed:
         (directory / "main.nf.hcl").write_text(_HEAD + (block if is_declared else ""))
 
     def create(self, type_name: str) -> None:
-        """Create the object, a run as sent by another state: no controller completes it."""
-        if "_run" not in type_name:
+        """Create the object, by another client if no controller would complete it."""
+        spec = _SPECS.get(type_name)
+        if spec is None:
             assert run_command_line(["apply", "-auto-approve"]) in (0, 2)
             return
         kind = KINDS_BY_TYPE[type_name]
         namespace = {} if "cluster" in type_name else {"namespace": "web"}
-        spec = {"placementName": "external", "stagedRolloutStrategyName": "rings", "state": "Run"}
-        metadata = {"name": "o", **namespace}
         names = {"apiVersion": get_api_version(kind), "kind": kind}
         self._hub.controller = lambda _hub: None
-        self._hub.put({**names, "metadata": metadata, "spec": spec}, "nexusform")
+        self._hub.put({**names, "metadata": {"name": "o", **namespace}, "spec": spec}, "nexusform")
 
     def take_snapshot(self) -> Any:
         """Return the objects named "o"."""

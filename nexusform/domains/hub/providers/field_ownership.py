@@ -70,7 +70,7 @@ def remove_ignored_fields(
         value = get_part(body, body_path)
         if value is None:
             continue  # not sent
-        for path in list(_list_sent_paths(value, body_path)):
+        for path in list(list_sent_paths(value, body_path)):
             if _find_other_owners(existing, path, manager):
                 _remove_field(body, path)
     return body
@@ -107,7 +107,7 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
         # Also for an owned list element: its path (), the whole object, always differs.
         return False
     # Each sent path, or one above it, has to be owned.
-    for path in _list_sent_paths(sent_body):
+    for path in list_sent_paths(sent_body):
         prefixes = [path[:end] for end in range(1, len(path) + 1)]
         if owned_paths.isdisjoint(prefixes):
             return False
@@ -116,7 +116,7 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
 
 def is_identity_only(sent_body: Body) -> bool:
     """Return True if a body contains only the object's identity: applying it owns nothing."""
-    return next(_list_sent_paths(sent_body), None) is None
+    return next(list_sent_paths(sent_body), None) is None
 
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
@@ -183,7 +183,7 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
-def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
+def list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
     """Yield the paths of values in a body (lists whole), except those of its identity.
 
     Kind, name and namespace. Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are
@@ -193,7 +193,7 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
         for name, value in sent.items():
             path = (*parent, str(name))
             if path not in _IDENTITY_PATHS:
-                yield from _list_sent_paths(value, path)
+                yield from list_sent_paths(value, path)
     else:
         yield parent
 

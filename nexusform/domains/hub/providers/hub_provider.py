@@ -31,6 +31,7 @@ from nexusform.domains.hub.providers.object_access import (
     get_uid,
 )
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
+from nexusform.domains.hub.providers.start_values import build_start_values
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -260,6 +261,13 @@ class FleetHubProvider:
         self._existing_addresses = frozenset(existing)
         self._verdict = dry_run.verdict
         return findings
+
+    def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
+        """Return the fields on the hub that each change starts from, as read for the plan."""
+        objects = self._findings.start_objects
+        return [
+            build_start_values(request, objects.get(request.address, ())) for request in requests
+        ]
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
         """Store the figures of members read by data blocks when the plan was made.

@@ -74,6 +74,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_labels,
     is_approved,
 )
+from nexusform.domains.hub.providers.start_values import prune_body
 from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
@@ -98,7 +99,8 @@ class HubReadFindings(Struct, frozen=True):
     """Findings about objects by address.
 
     Pending work of placements without a waiting apply, foreign fields, objects re-created by others
-    (by title), blocked rollouts, objects in deletion, and missing objects.
+    (by title), blocked rollouts, objects in deletion, and missing objects. `start_objects` are the
+    objects as read, which a change of the plan starts from.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class HubReadFindings(Struct, frozen=True):
     blocked: dict[str, Problem] = field(default_factory=dict)
     deleting: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
+    start_objects: dict[str, list[tuple[HubObject, Values]]] = field(default_factory=dict)
 
     def merge_later_findings(
         self, later: HubReadFindings, addresses: Collection[str]
@@ -122,6 +125,7 @@ class HubReadFindings(Struct, frozen=True):
             _remove_addresses(self.blocked, addresses) | later.blocked,
             _remove_addresses(self.deleting, addresses) | later.deleting,
             (self.missing - set(addresses)) | later.missing,
+            _remove_addresses(self.start_objects, addresses) | later.start_objects,
         )
 
 
@@ -170,6 +174,9 @@ def _read_object(
     if not managed:
         findings.missing.add(request.address)
         return _build_missing_object_result(reader.hub, options, request)
+    findings.start_objects[request.address] = [
+        (hub_object, prune_body(body)) for hub_object, body in managed
+    ]
     bodies = [body for _, body in managed]
     attributes: Values = recorded
     if len(bodies) < len(hub_objects) or _has_differences(managed):

@@ -85,6 +85,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     build_observed_bindings,
     is_approved,
 )
+from nexusform.domains.hub.providers.start_values import find_start_difference
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -189,6 +190,9 @@ class HubStepWriter(Struct, frozen=True):
             return
         reject_tool_managed_object(self.options, body, "destroy")
         path = require_object_path(self.hub, hub_object)
+        # A resumed deletion has started.
+        if not is_deleting(body):
+            self._check_unchanged(hub_object, None, body)
         self.hub.delete(path, get_uid(body))
         if self._type_name in PLACEMENT_TYPES:
             # The caller waits for its bindings and Works, too.
@@ -393,14 +397,16 @@ class HubStepWriter(Struct, frozen=True):
         """
         path = require_object_path(self.hub, hub_object)
         manager = self.options.manager
+        body_to_send = remove_ignored_fields(
+            hub_object.body, body, self.request.ignored_paths, manager
+        )
+        if body is not None:
+            self._check_unchanged(hub_object, body_to_send, body)
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
             # removes the settings of a rolling update first.
             self.hub.merge(path, EXTERNAL_PATCH, manager)
-        body_to_send = remove_ignored_fields(
-            hub_object.body, body, self.request.ignored_paths, manager
-        )
         is_resumed = self.request.resumed_operation is not None
         if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
             # Sent by an earlier run.
@@ -418,6 +424,16 @@ class HubStepWriter(Struct, frozen=True):
         if is_existing:
             raise ProviderProblem(describe_concurrent_creation(hub_object))
         return result
+
+    def _check_unchanged(
+        self, hub_object: HubObject, sent_body: Values | None, existing: Values
+    ) -> None:
+        """Raise ProviderProblem if another client changed a field to send since the plan."""
+        difference = find_start_difference(
+            self.request, hub_object, sent_body, existing, self.options.manager
+        )
+        if difference:
+            raise ProviderProblem(difference)
 
     def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change.
