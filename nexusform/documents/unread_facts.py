@@ -31,7 +31,8 @@ class UnreadFact(Struct, frozen=True):
     `subject` is a kind and a name, such as `server a`. `reason` is a clause on why it is not read,
     "" for an unread field. `line` 0 is the file as a whole. Planning sets `address` to the resource
     with the document, `site_id` to its site, and `pool` to the pool of the subject ("": all VMs of
-    the resource, or all of the site without an address).
+    the resource, or all of the site without an address). On sites of the `reading_platform` the
+    fact is read.
     """
 
     subject: str
@@ -43,6 +44,7 @@ class UnreadFact(Struct, frozen=True):
     address: str = ""
     site_id: str = ""
     pool: str = ""
+    reading_platform: str = ""
 
     @property
     def position(self) -> str:

@@ -528,14 +528,22 @@ class DocumentFindings:
         *,
         reason: str = "",
         pool: str = "",
+        reading_platform: str = "",
     ) -> None:
         """Add a fact of the document that is not read.
 
         `subject` is a kind and a name, `reason` a clause on why it is not read, and `pool` the pool
-        of VMs concerned ("": all).
+        of VMs concerned ("": all). A `reading_platform` reads it on its own sites.
         """
         fact = UnreadFact(
-            subject, field_name, self.file, location.line, influence, reason=reason, pool=pool
+            subject,
+            field_name,
+            self.file,
+            location.line,
+            influence,
+            reason=reason,
+            pool=pool,
+            reading_platform=reading_platform,
         )
         self._unread.setdefault(fact)
 

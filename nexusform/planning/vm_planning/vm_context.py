@@ -385,8 +385,10 @@ def _list_unread_facts(
     They are those of its documents, and those that the site's profile needs for a pool.
     """
     address = str(vm_object.instance.address)
+    platform = site.scheduler.profile.platform if site is not None else ""
     for fact in demand.unread:
-        yield replace(fact, address=address, site_id=demand.site_id)
+        if not platform or fact.reading_platform != platform:
+            yield replace(fact, address=address, site_id=demand.site_id)
     if site is None:
         return
     for pool in demand.pools:

@@ -333,7 +333,10 @@ class _VmPlanner:
             )
             request = vm_object.request
             # None: invalid, reported before.
-            vm_object.request = replace(request, demand=demand or request.demand)
+            if demand is not None:
+                former = request.demand
+                demand = replace(demand, provenance=former.provenance, unread=former.unread)
+                vm_object.request = replace(request, demand=demand)
 
     def plan_waiting_block(
         self, block: ResourceBlock, evaluation: Evaluation

@@ -252,12 +252,16 @@ class PlacementConstraints(Struct, frozen=True):
     """Constraints of a pool (or a VM) for the placement rule besides its SKU.
 
     The arguments of the rules. `zones` None = all; `image` is the name of the VM's image, "" if
-    unknown. Pools pass their constraints as a whole, so a new argument is one more field.
+    unknown. `platform_zone` and `platform_host` are requested of a platform that chooses the
+    machines; other sites ignore them. Pools pass their constraints as a whole, so a new argument is
+    one more field.
     """
 
     zones: frozenset[str] | None = None
     hints: tuple[Hint, ...] = ()
     image: str = ""
+    platform_zone: str = ""
+    platform_host: str = ""
 
 
 NO_CONSTRAINTS = PlacementConstraints()
@@ -296,11 +300,14 @@ def build_standalone_demand(
 
 
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
-    """Return the constraints of all pools without zones and hints.
+    """Return the constraints of all pools without zones, hosts and hints.
 
     NO_CONSTRAINTS if these pools differ in them.
     """
-    distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
+    distinct_constraints = {
+        replace(constraints, zones=None, hints=(), platform_zone="", platform_host="")
+        for constraints in pools
+    }
     return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 
 

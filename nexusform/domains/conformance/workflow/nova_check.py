@@ -246,9 +246,9 @@ class _NovaSiteReplay:
         images = get_mapping(inventory, "images")
         if sku_name in flavors:
             return get_mapping(flavors[sku_name], "properties"), {}
-        names = ((flavor, image) for flavor in flavors for image in images)
+        names = ((flavor, image) for flavor in flavors for image in ("", *images))
         flavor, image = next(
-            (pair for pair in names if build_sku_name(*pair) == sku_name), ("", "")
+            (pair for pair in names if sku_name in _list_sku_names(*pair)), ("", "")
         )
         return get_mapping(flavors.get(flavor, {}), "properties"), get_mapping(images, image)
 
@@ -279,14 +279,16 @@ class _NovaSiteReplay:
             self.total += 1
             demand = operation.demand
             hints = operation.demand.hints
-            zones = sorted(demand.zones or ())
+            zones = sorted(demand.zones or filter(None, [demand.constraints.platform_zone]))
             image_name = demand.constraints.image
             pool = PlacedPool(self._site.id, address, vm.pool, is_decided=False)
             is_known = self._ledger.has_certain_hosts(pool)
             are_hints_supported = all(
                 hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints
             )
-            if is_known and len(hints) <= 1 and are_hints_supported:
+            # Nova runs no filter for a requested host.
+            is_chosen = not demand.constraints.platform_host
+            if is_known and is_chosen and len(hints) <= 1 and are_hints_supported:
                 # The driver can repeat the decision.
                 predicted = host
                 group = _build_server_group(hints[0]) if hints else None
@@ -313,6 +315,11 @@ class _NovaSiteReplay:
             _NovaDriverRequest(address, vm.name, predicted, body, dict(self._servers))
         )
         self._servers[name] = {**size, "host": host, "is_building": True}
+
+
+def _list_sku_names(flavor: str, image: str) -> list[str]:
+    """Return the names of a flavor with an image, on a local disk and on a volume."""
+    return [build_sku_name(flavor, image, boots_from_volume=on) for on in (False, True)]
 
 
 def _name_server(token: Token) -> str:

@@ -260,6 +260,7 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
         "memory_mib": int(row["ram"]),
         # MiB of swap, rounded up.
         "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
+        "root_disk_gib": int(row["disk"]),
         "properties": _read_properties(row.get("properties")),
     }
 
@@ -301,6 +302,8 @@ def _iterate_servers(
             name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")
         }  # unknown: 0
         image = _read_first_text(row, "image_id", "image")
+        if _is_volume(row):
+            amounts["disk_gib"] -= flavor_values.get("root_disk_gib", 0)
         properties = reading.images.get(image, {})
         request = (
             parse_flavor(flavors[flavor], aliases={}, image=properties)
@@ -339,6 +342,16 @@ def _iterate_servers(
             "a server that nexusform manages is removed."
         )
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+
+
+def _is_volume(row: Mapping[str, Any]) -> bool:
+    """Return whether a server boots from a volume: its host has no root disk of it.
+
+    The command line prints no image, or a note in its place.
+    """
+    columns = [row[name] for name in ("image_id", "image", "image_name") if name in row]
+    texts = [str(value or "") for value in columns]
+    return bool(texts) and all(text == "" or text.startswith("N/A (booted") for text in texts)
 
 
 def _add_usage_without_server(

@@ -87,7 +87,8 @@ class NovaServer(Struct, frozen=True):
 class Flavor(Struct, frozen=True):
     """Flavor.
 
-    `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk.
+    `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk. `root_disk_gib`
+    is the root disk alone, which servers that boot from a volume do not have on their host.
     """
 
     name: str
@@ -95,11 +96,16 @@ class Flavor(Struct, frozen=True):
     memory_mib: int
     disk_gib: int
     properties: Mapping[str, str] = field(default_factory=dict)
+    root_disk_gib: int = 0
 
 
-def build_sku_name(flavor: str, image: str) -> str:
-    """Return the name of a flavor for the servers of an image with requests of its own."""
-    return f"{flavor} with image {image}" if image else flavor
+def build_sku_name(flavor: str, image: str, *, boots_from_volume: bool = False) -> str:
+    """Return the name of a flavor for some servers.
+
+    They have an image with requests of its own, or boot from a volume.
+    """
+    name = f"{flavor} from volume" if boots_from_volume else flavor
+    return f"{name} with image {image}" if image else name
 
 
 def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:

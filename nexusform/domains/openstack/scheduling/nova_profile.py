@@ -222,6 +222,11 @@ class _NovaRules(NamedTuple):
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
+        constraints = demand.constraints
+        if constraints.platform_zone not in ("", host.availability_zone):
+            return f"zone {constraints.platform_zone} is requested"
+        if constraints.platform_host not in ("", host.name):
+            return f"host {constraints.platform_host} is requested"
         sku = demand.sku
         request = self.get_request(demand.sku)
         for name, amount in list_amounts(sku):
@@ -383,7 +388,12 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
     return DemandFilter(
         name="flavor",
         item=RankedItemKind.MACHINE,
-        select_input=lambda demand: (demand.sku, demand.constraints.image),
+        select_input=lambda demand: (
+            demand.sku,
+            demand.constraints.image,
+            demand.constraints.platform_zone,
+            demand.constraints.platform_host,
+        ),
         build_check=build_check,
         describe_shortage=describe_shortage,
         # label in the explanation of a placement.
@@ -568,11 +578,18 @@ class NovaSite(NamedTuple):
         }
 
     def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
-        """Return each flavor with "" (no image), and with the name of each image with requests."""
+        """Return each flavor with "" (no image), and with the name of each image with requests.
+
+        A flavor with a root disk has a second form, without it, for servers on volumes.
+        """
         images = [
             name for name, properties in self.images.items() if select_image_requests(properties)
         ]
-        return list(product(self.flavors, ("", *images)))
+        forms = [*self.flavors, *map(_build_volume_form, self._list_flavors_with_root_disk())]
+        return list(product(forms, ("", *images)))
+
+    def _list_flavors_with_root_disk(self) -> list[Flavor]:
+        return [flavor for flavor in self.flavors if flavor.root_disk_gib]
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
@@ -592,6 +609,16 @@ class NovaSite(NamedTuple):
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus
+
+
+def _build_volume_form(flavor: Flavor) -> Flavor:
+    """Return a flavor for servers that boot from a volume: without its root disk."""
+    return msgspec.structs.replace(
+        flavor,
+        name=build_sku_name(flavor.name, "", boots_from_volume=True),
+        disk_gib=flavor.disk_gib - flavor.root_disk_gib,
+        root_disk_gib=0,
+    )
 
 
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:

@@ -81,7 +81,11 @@ _SCHEMA: Final = BlockSchema(
             MapType(_HOST), "Compute hosts by name, with their inventories in Placement."
         ),
         "flavors": _create_computed(
-            MapType(ObjectType.create({**_FIGURES, "properties": MapType(STRING)})),
+            MapType(
+                ObjectType.create(
+                    {**_FIGURES, "root_disk_gib": NUMBER, "properties": MapType(STRING)}
+                )
+            ),
             "Flavors by name.",
         ),
         "servers": _create_computed(

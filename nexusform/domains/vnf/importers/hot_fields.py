@@ -38,7 +38,8 @@ RESOURCE: Final = build_field_list(
 
 _LATER: Final = "later updates of the server"
 _SERVER: Final = build_field_list(
-    "flavor image scheduler_hints networks",
+    "flavor image scheduler_hints networks availability_zone block_device_mapping "
+    "block_device_mapping_v2",
     {
         "the guest, after Nova chose the host": (
             "admin_pass admin_user config_drive deployment_swift_data diskConfig key_name metadata "
@@ -73,7 +74,7 @@ PROPERTIES: Final[Mapping[str, FieldList]] = {
     ),
     "OS::Nova::ServerGroup": build_field_list("name policies policy rules", {}),
     "OS::Nova::Flavor": build_field_list(
-        "ram vcpus disk",
+        "ram vcpus disk ephemeral swap",
         {
             "a label of the flavor": "name flavorid",
             "projects with access": "is_public tenants",

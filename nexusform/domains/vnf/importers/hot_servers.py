@@ -32,7 +32,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
 )
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
 from nexusform.json_data.plain_data import get_list, get_text
-from nexusform.scheduling.racks.vms import convert_to_gib
+from nexusform.scheduling.racks.vms import MIB_PER_GIB, convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
 # policy -> (is affinity, is hard)
@@ -158,9 +158,15 @@ class SchedulerHints(Struct, frozen=True):
 
     def add_unread_fact(self, field_name: str, vdu: str, reason: str = "") -> None:
         """Add a hint of the servers of a VDU that is not read."""
-        node = self.node.get_node(field_name.partition(".")[2])
+        hint = field_name.partition(".")[2]
         self.notes.add_unread_fact(
-            node, f"server {vdu}", field_name, Influence.PLACEMENT, reason=reason, pool=vdu
+            self.node.get_node(hint),
+            f"server {vdu}",
+            field_name,
+            Influence.PLACEMENT,
+            reason=reason,
+            pool=vdu,
+            reading_platform=NOVA if hint in _HINTS_OF_DISABLED_FILTERS else "",
         )
 
 
@@ -398,7 +404,8 @@ def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -
         return None
     value = template.resolve_value(node)
     number = parse_whole_number(value)
-    if number in range(maximum + 1):
+    # `None in range(...)` compares every number of the range.
+    if number is not None and 0 <= number <= maximum:
         return number
     if not isinstance(value, UnresolvedValue):
         detail = f"this must be a whole number from 0 to {maximum:,}; it is ignored."
@@ -407,6 +414,13 @@ def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -
 
 
 _VNIC_TYPE: Final = "binding:vnic_type"
+_ZONE: Final = "availability_zone"
+# The platform that reads zones and hints of servers.
+NOVA: Final = "Nova"
+# Hints for filters that Nova does not enable by default, and that an openstack_site cannot have.
+_HINTS_OF_DISABLED_FILTERS: Final = frozenset(
+    {"different_host", "same_host", "build_near_host_ip", "cidr"}
+)
 
 
 def add_server_vdu(
@@ -458,6 +472,8 @@ def add_server_vdu(
             f'the server "{vdu_name}" needs a name without "|" and "/".',
         )
         return
+    zone, host = _parse_availability_zone(vdu_name, properties, template)
+    from_volume = _boots_from_volume(vdu_name, properties, template)
     flavor = template.resolve_value(properties.get_node("flavor"))
     image = template.resolve_value(properties.get_node("image"))
     own_hints = properties.get_node(HINTS)
@@ -466,7 +482,7 @@ def add_server_vdu(
     reading.vdus[vdu_name] = Vdu(
         name=vdu_name,
         origin=Origin(notes.file, properties.line),
-        size=_parse_flavor_size(template, flavor),
+        size=_parse_flavor_size(template, flavor, boots_from_volume=from_volume),
         minimum=repeat.minimum,
         maximum=repeat.maximum,
         initial=repeat.members,
@@ -475,6 +491,9 @@ def add_server_vdu(
         has_scheduler_hints=has_hints,
         flavor=get_text(flavor),
         image=get_text(image),
+        availability_zone=zone,
+        host=host,
+        boots_from_volume=from_volume,
     )
     reading.scaling_groups[vdu_name] = repeat.group
     _add_unread_properties(vdu_name, kind, properties, template)
@@ -545,17 +564,82 @@ def _record_scheduler_hints(
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
 
-def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
+def _parse_availability_zone(
+    vdu_name: str, properties: Node, template: Template
+) -> tuple[str, str]:
+    """Return the requested zone and host of a server: `zone`, `zone:host` or `zone:host:node`.
+
+    Both are "" without a request. Only Nova knows them, so they are unread on other sites.
+    """
+    node = properties.get_node(_ZONE)
+    value = template.resolve_value(node)
+    if node.is_absent or value is None:
+        return "", ""
+    subject = f"server {vdu_name}"
+    notes = template.notes
+    if isinstance(value, UnresolvedValue):
+        add_unresolved_fact(node, subject, _ZONE, value, notes, pool=vdu_name)
+        return "", ""
+    if not isinstance(value, str):
+        reason = "it must be a text"
+        notes.add_unread_fact(
+            node, subject, _ZONE, Influence.PLACEMENT, reason=reason, pool=vdu_name
+        )
+        return "", ""
+    notes.add_unread_fact(
+        node, subject, _ZONE, Influence.PLACEMENT, pool=vdu_name, reading_platform=NOVA
+    )
+    zone, _, host = value.partition(":")
+    return zone, host.partition(":")[0]
+
+
+_DEVICES: Final = ("block_device_mapping_v2", "block_device_mapping")
+_VOLUME_SOURCES: Final = frozenset({"volume_id", "snapshot_id", "image", "image_id"})
+
+
+def _boots_from_volume(vdu_name: str, properties: Node, template: Template) -> bool:
+    """Return whether the root disk of a server is a volume, so that its host has none.
+
+    It is the device with boot_index 0, or the first one of the old form if the server has no image.
+    """
+    for name in _DEVICES:
+        node = properties.get_node(name)
+        devices = template.resolve_value(node)
+        if node.is_absent or not devices:
+            continue
+        if not isinstance(devices, list) or not all(isinstance(item, dict) for item in devices):
+            notes = template.notes
+            reason = "it needs a list of devices"
+            notes.add_unread_fact(
+                node, f"server {vdu_name}", name, Influence.PLACEMENT, reason=reason, pool=vdu_name
+            )
+            return False
+        if name == _DEVICES[1]:
+            return properties.get_node("image").is_absent
+        for device in devices:
+            is_volume = not _VOLUME_SOURCES.isdisjoint(device)
+            if is_volume and parse_whole_number(device.get("boot_index")) == 0:
+                return True
+    return False
+
+
+def _parse_flavor_size(
+    template: Template, flavor: object, *, boots_from_volume: bool = False
+) -> VduSize:
     """Return the size of a flavor defined in the template; a flavor name alone has no size."""
     if not isinstance(flavor, ResourceReference) or flavor.scope != template.scope:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
-    vcpus, ram, disk = (
+    vcpus, ram, disk, ephemeral, swap = (
         _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
-        for name in ("vcpus", "ram", "disk")
+        for name in ("vcpus", "ram", "disk", "ephemeral", "swap")
     )
+    # A volume replaces the root disk only. Swap is in MiB.
+    root = 0 if boots_from_volume else disk
+    local_disks = (ephemeral or 0) + -(-(swap or 0) // MIB_PER_GIB)
+    total_disk = None if root is None and not local_disks else (root or 0) + local_disks
     # 0 is no size.
-    return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)
+    return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, total_disk)
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:

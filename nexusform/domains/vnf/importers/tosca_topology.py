@@ -236,7 +236,7 @@ def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "th
     if node.is_absent:
         return None
     number = node.number
-    if number not in range(MAX_INSTANCES + 1):
+    if number is None or not 0 <= number <= MAX_INSTANCES:
         detail = f"{subject} must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
         notes.add_warning(node, IGNORED, detail)
         return None

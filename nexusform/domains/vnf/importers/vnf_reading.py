@@ -87,7 +87,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
             fact.file, TextPosition(fact.line, 1), IGNORED, fact.describe(), Severity.WARNING
         )
         for fact in unread
-        if (fact.file, fact.line) not in warned
+        if (fact.file, fact.line) not in warned and not fact.reading_platform
     ]
     return ParsedVnf(vnf, tuple(findings), unread)
 

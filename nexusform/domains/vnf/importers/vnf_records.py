@@ -61,7 +61,8 @@ class Vdu(Struct, frozen=True):
     driver: `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy
     anti-affinity; `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers.
     `flavor` is the name of its flavor in the cloud, `image` the one of its image; "" if
-    unspecified.
+    unspecified, like the requested `availability_zone` and `host` of Nova. With `boots_from_volume`
+    its root disk is a volume.
     """
 
     name: str
@@ -76,6 +77,9 @@ class Vdu(Struct, frozen=True):
     has_scheduler_hints: bool = False
     flavor: str = ""
     image: str = ""
+    availability_zone: str = ""
+    host: str = ""
+    boots_from_volume: bool = False
 
 
 class PlacementRule(Struct, frozen=True):

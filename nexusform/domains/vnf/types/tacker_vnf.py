@@ -353,8 +353,15 @@ def compute_demand(
                 vm_numbers,
                 tuple(f"{name}-{vdu.name}-{number}" for number in vm_numbers),
                 sku,
-                PlacementConstraints(image=str(block.get("image") or vdu.image)),
-                triggers=(("sku_changed", (sku.name, *size_figures)),),
+                PlacementConstraints(
+                    image=str(block.get("image") or vdu.image),
+                    platform_zone=vdu.availability_zone,
+                    platform_host=vdu.host,
+                ),
+                triggers=(
+                    ("sku_changed", (sku.name, *size_figures)),
+                    ("zones_changed", (vdu.availability_zone, vdu.host)),
+                ),
                 path=("vdu", vdu.name),
                 groups=tuple(
                     _build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus

@@ -399,7 +399,15 @@ def _find_sku(
 ) -> VmSku | None:
     """Return the SKU of a flavor with the image of the VDU, else of the flavor alone, else None."""
     image = str(block.get("image") or vdu.image)  # "": unknown
-    return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
+    names = [build_sku_name(name, image), name]
+    if vdu.boots_from_volume:
+        # A flavor without a root disk has no form of its own for volumes.
+        names = [
+            *(build_sku_name(name, part, boots_from_volume=True) for part in (image, "")),
+            *names,
+        ]
+    found = (context.find_sku(sku_name) for sku_name in names)
+    return next((sku for sku in found if sku is not None), None)
 
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
