@@ -42,6 +42,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "guard-rail": "Guard rail exceeded",
     "invalid-address-in-option": "Invalid address in an option",
     "invalid-azure-body": "Invalid body in an azure block",
+    "creation-rejected-by-azure": "Azure will reject a new object",
     "invalid-backend-config": "Invalid -backend-config",
     "invalid-combination-of-count-and-for-each": 'Invalid combination of "count" and "for_each"',
     "invalid-depends-on-reference": "Invalid depends_on reference",

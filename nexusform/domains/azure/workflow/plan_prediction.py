@@ -40,6 +40,7 @@ from nexusform.domains.azure.importers.az_import import (
 )
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.creation_rules import check_created_objects
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import read_files
 from nexusform.domains.azure.workflow.site_import import (
@@ -199,7 +200,8 @@ def _read_external_plan_changes(
     except FileProblem as problem:
         raise DiagnosticsError(build_error("unreadable-file", str(problem))) from None
     changes, findings = read_changes(path, content)
-    diagnostics = list(map(convert_problem, findings))
+    problems = [*findings, *check_created_objects(changes)]
+    diagnostics = list(map(convert_problem, problems))
     if has_errors(diagnostics):
         raise DiagnosticsError(*diagnostics)
     return changes, diagnostics

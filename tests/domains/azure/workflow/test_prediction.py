@@ -837,3 +837,12 @@ def test_a_plan_is_read_from_stdin(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     assert run_command_line(["predict", "-terraform-plan=-", f"-inventory={EXPORT}"]) == 1
     assert "There is no plan on stdin." in capsys.readouterr().err
+
+
+def test_cluster_that_azure_rejects_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("a"))
+    code, out, err = run_predict(capsys)
+    assert code == 0
+    assert "Azure will reject its creation" in " ".join((out + err).split())
+    write_plan(build_cluster("core-a"))
+    assert "Azure will reject" not in "".join(run_predict(capsys)[1:])
