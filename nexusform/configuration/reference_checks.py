@@ -109,14 +109,15 @@ def check_expression(
     """Check the references of an expression outside of the blocks of a module.
 
     `managed` and `data` are the schemas of resource and data types; `extra_names` are valid besides
-    the module's names.
+    the module's names, as `run` or `var.NAME`.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
     # A placeholder: no reference is to a local value without a name.
     node = Declaration(module.path, "local", name="")
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
-        if traversal.root.name not in extra_names:
+        root = traversal.root.name
+        if not {root, f"{root}.{traversal.first_name}"} & set(extra_names):
             problems += checker.check(ReferenceUse(node, traversal, ReferenceScope()))
     return sort_by_position(problems)
 

@@ -150,7 +150,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     diagnostics = [
         *start.diagnostics,
         *outcome.diagnostics,
-        *changes.check_import_targets(blocks),
+        *changes.check_import_targets(blocks, outcome.evaluation),
         *target_selection.check_unmatched_options(
             start.selection, start.order, blocks.instances, prior_addresses, prior_names
         ),

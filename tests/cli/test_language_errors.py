@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -185,3 +186,49 @@ def test_version_has_the_fields_of_terraform(capsys: pytest.CaptureFixture[str])
     assert document["terraform_version"].startswith("1.")
     assert document["terraform_outdated"] is False
     assert document["nexusform_version"]
+
+
+@pytest.mark.parametrize(
+    ("for_each", "key", "object_id"),
+    [
+        ('["b", "a"]', "each.value", "each.value"),
+        ('tolist(["b", "a"])', '["b", "a"][each.key]', "each.value"),
+        ('[{ n = "b" }, { n = "a" }]', "each.value.n", "each.value.n"),
+        ('toset([{ n = "b" }, { n = "a" }])', "each.key.n", "each.value.n"),
+        ("toset([1, 2])", '{ 1 = "a", 2 = "b" }[each.key]', "each.value"),
+        ("{ a = 1, b = 2 }", "each.key", "each.value"),
+    ],
+)
+def test_import_over_any_collection(run: Run, for_each: str, key: str, object_id: str) -> None:
+    sites = 'resource "nexus_site" "s" {\n  for_each = toset(["a", "b"])\n  name = each.key\n}\n'
+    block = (
+        f"import {{\n  for_each = {for_each}\n  to = nexus_site.s[{key}]\n  id = {object_id}\n}}\n"
+    )
+    # The simulated provider has no objects: its errors name the requested ones.
+    _, printed = run(sites + block, "plan")
+    requests = re.findall(r'importing nexus_site.s\["(.)"\], .*? with the id "(.)"', printed)
+    ids = ["1", "2"] if "1" in for_each else ["a", "b"]
+    assert sorted(requests) == list(zip(["a", "b"], ids, strict=True))
+    assert printed.count("Error: ") == 2
+
+
+@pytest.mark.parametrize("values", ["[null]", "toset([null])", "null", '"text"', "[sensitive(1)]"])
+def test_unsuitable_import_collection_is_an_error(run: Run, values: str) -> None:
+    block = f"import {{\n  for_each = {values}\n  to = nexus_site.s\n  id = each.value\n}}\n"
+    assert run(SITE + block, "plan")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "block", ["", 'resource "nexus_site" "s" {\n  count = 0\n  name  = "s"\n}\n']
+)
+def test_import_of_object_in_state_without_configuration_is_an_error(run: Run, block: str) -> None:
+    address = "nexus_site.s[0]" if block else "nexus_site.s"
+    before = block.replace("count = 0", "count = 1") if block else SITE
+    assert run(before, "apply", "-auto-approve")[0] == 0
+    imports = f'import {{\n  to = {address}\n  id = "s"\n}}\n'
+    assert run(before + imports, "plan")[0] == 0
+    code, printed = run(block + imports, "plan")
+    assert code == 1
+    assert printed.count("Error: ") == 1
+    assert f'{address} is in the state already (id "s")' in printed
+    assert run(block + imports, "plan", "-destroy")[0] == 0

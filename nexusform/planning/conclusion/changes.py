@@ -15,9 +15,13 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.prior_state import build_missing_configuration_error
+from nexusform.planning.preparation.prior_state import (
+    build_missing_configuration_error,
+    build_unconfigured_object_error,
+    iterate_requested_imports,
+)
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.plans.plan import Action, Change, Drift
+from nexusform.plans.plan import Action, Change, Drift, Mode
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import EMPTY_INSTANCE, ObjectState, State
@@ -308,13 +312,26 @@ def collect_drifted_objects(
     return tuple(drift)
 
 
-def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
-    """Return errors for objects to import without an instance in the configuration."""
+def check_import_targets(blocks: BlockPlanner, evaluation: Evaluation) -> list[Diagnostic]:
+    """Return errors for objects to import without an instance in the configuration.
+
+    An object in state that an import block names is not destroyed: that is an error, too.
+    """
     problems = []
     for address, imported in blocks.prior.imports.items():
         instance = blocks.instances.get(address)
         if instance is None or not instance.is_configured:
             problems.append(build_missing_configuration_error(address, imported.span))
+    # Its errors are reported where the objects are read.
+    silent_evaluation = evaluation.create_reporting_copy()
+    imports = blocks.request.configuration.root.imports
+    for block in imports if blocks.request.mode is Mode.NORMAL else ():
+        for address, _ in iterate_requested_imports(block, silent_evaluation, []):
+            instance = blocks.instances.get(address)
+            if instance is None or instance.prior is None or instance.is_configured:
+                continue
+            object_id = instance.type.build_id(instance.prior.attributes)
+            problems.append(build_unconfigured_object_error(address, object_id, block.to.span))
     return problems
 
 

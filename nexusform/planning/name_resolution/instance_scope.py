@@ -304,6 +304,8 @@ def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Looku
     """
     name = traversal.first_name
     repetition = scope.repetition
+    if name == "key" and repetition.key_value is not None:
+        return Lookup(repetition.key_value, 1)
     if name == "key" and isinstance(repetition.key, str):
         return Lookup(build_string(repetition.key), 1)
     if name == "value" and repetition.value is not None:

@@ -25,10 +25,14 @@ from nexusform.values.typed_value import (
 
 
 class RepetitionData(Struct, frozen=True):
-    """One instance of a repeated block: its key, and each.value (None under count)."""
+    """One instance of a repeated block: its key, and each.value (None under count).
+
+    `key_value` is each.key of an import block, if it is no text.
+    """
 
     key: Key = None
     value: Value | None = None
+    key_value: Value | None = None
 
 
 SINGLE_INSTANCE = RepetitionData()

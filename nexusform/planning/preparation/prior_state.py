@@ -19,11 +19,16 @@ from nexusform.language.syntax.syntax_nodes import (
     Traversal,
     TraverseIndex,
 )
+from nexusform.language.type_conversion import convert_value
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import (
+    INVALID_EXPANSION,
+    LIST,
+    MAP,
     SINGLE_INSTANCE,
+    BlockExpansion,
     RepetitionData,
     expand_repetition,
 )
@@ -33,6 +38,7 @@ from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ConfigAddress
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, SetType, TupleType
 from nexusform.state.objects import (
     EMPTY_INSTANCE,
     InstanceState,
@@ -40,6 +46,7 @@ from nexusform.state.objects import (
     State,
     iterate_current_objects,
 )
+from nexusform.values.typed_value import build_number
 
 
 class PriorState(Struct, frozen=True):
@@ -216,12 +223,7 @@ def iterate_requested_imports(
     scope = evaluation.build_scope(evaluation.root)
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
-        expansion, expansion_problems = expand_repetition(
-            count=None,
-            for_each=block.for_each,
-            evaluate=lambda expression: evaluation.evaluate_expression(expression, scope),
-            header="import",
-        )
+        expansion, expansion_problems = _expand_import(block.for_each, evaluation, scope)
         problems += expansion_problems
         # A tentative evaluation, such as that of `validate`, may have variables without a value: no
         # error.
@@ -240,6 +242,30 @@ def iterate_requested_imports(
             yield address, object_id
 
 
+def _expand_import(
+    for_each: Expression, evaluation: Evaluation, scope: InstanceScope
+) -> tuple[BlockExpansion, list[Diagnostic]]:
+    """Return the instances of an import block.
+
+    Its keys are in no address, so it accepts lists and sets of anything too: each.key is the index
+    in a list or tuple, and the element of a set.
+    """
+    collection = evaluation.evaluate_expression(for_each, scope)
+    if collection is None:
+        return INVALID_EXPANSION, []
+    is_sequence = isinstance(collection.type, ListType | TupleType)
+    has_elements = collection.is_known and not (collection.is_null or collection.has_marks)
+    if not has_elements or not (is_sequence or isinstance(collection.type, SetType)):
+        return expand_repetition(None, for_each, lambda _expression: collection, "import")
+    if isinstance(collection.type, SetType) and not collection.is_wholly_known:
+        return BlockExpansion(MAP, (), unknown="for_each"), []
+    repetitions = [
+        RepetitionData(None, element, build_number(index) if is_sequence else element)
+        for index, element in enumerate(collection.raw)
+    ]
+    return BlockExpansion(LIST, tuple(repetitions)), []
+
+
 def _evaluate_import_id(
     block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]
 ) -> str | None:
@@ -252,6 +278,9 @@ def _evaluate_import_id(
     if value is None:
         return None
     plain, *_ = convert_to_plain(value)
+    # Other platforms number their objects.
+    if value.is_known and value.type is NUMBER:
+        plain = convert_value(value, STRING).raw
     if not value.is_known:
         # Not an error: a variable may have no value yet.
         if scope.names.settings.is_tentative:
@@ -263,7 +292,7 @@ def _evaluate_import_id(
             build_error("invalid-import-id-argument", detail, block.id.span, block="import")
         )
     elif not isinstance(plain, str) or not plain:
-        detail = "The import ID must be a non-empty string."
+        detail = "The import ID must be a non-empty string or a number."
         problems.append(
             build_error("invalid-import-id-argument", detail, block.id.span, block="import")
         )
@@ -391,6 +420,23 @@ def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> Stat
     }
     last = max(state.last_creation, *(imported.object.creation for imported in imports.values()))
     return replace(state, instances=instances, last_creation=last)
+
+
+def build_unconfigured_object_error(address: Address, object_id: str, span: Span) -> Diagnostic:
+    """Build the error for an import of an object in state that the plan would destroy."""
+    detail = (
+        f'{address} is in the state already (id "{object_id}"), and the configuration has no '
+        "block for it, so the plan would destroy what this block imports. Write its block; or "
+        "remove this import block to destroy the object."
+    )
+    return build_error(
+        "missing-import-target-configuration",
+        detail,
+        span,
+        address=str(address),
+        block="import",
+        headline="Import of an object in state without configuration",
+    )
 
 
 def build_missing_configuration_error(address: Address, span: Span) -> Diagnostic:

@@ -1,6 +1,7 @@
 """Blocks of test files (`*.nftest.hcl`): run blocks with their inputs and expectations."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -22,6 +23,7 @@ from nexusform.configuration.static_arguments import (
 from nexusform.configuration.value_blocks import decode_condition_blocks
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_attributes, decode_body
+from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import (
     Attribute,
     Block,
@@ -136,6 +138,12 @@ class RunBlock(Struct, frozen=True):
     def header(self) -> str:
         """Header for diagnostics: `run "name"`."""
         return f'run "{self.name}"'
+
+    def list_asserted_variables(self) -> set[str]:
+        """Return the names of the variables in assertions."""
+        expressions = [part for c in self.assertions for part in (c.condition, c.error_message)]
+        traversals = chain.from_iterable(list_traversals(part) for part in expressions)
+        return {t.first_name for t in traversals if t.root.name == "var"}
 
 
 class TestFile(Struct, frozen=True):

@@ -113,6 +113,8 @@ class RunBlockExecutor(Struct):
     sources: dict[str, SourceFile]
     clock: Clock
     outputs: dict[str, Value] = field(default_factory=dict)
+    # Variables of the current run that its configuration does not declare.
+    _test_variables: dict[str, Value] = field(default_factory=dict)
     _backends: dict[str, MemoryBackend] = field(default_factory=dict)
     _applied_modules: dict[str, _AppliedModule] = field(default_factory=dict)
 
@@ -139,6 +141,11 @@ class RunBlockExecutor(Struct):
                 # In `scope`, too: later expressions may refer to it.
                 variables[name] = value
         values, new_problems = self._resolve_variables(block, configuration, scope)
+        # An invalid variable of the file was reported above.
+        problems += [problem for problem in new_problems if problem not in problems]
+        self._test_variables, new_problems = self._evaluate_test_variables(
+            block, configuration, scope
+        )
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
         problems += new_problems
@@ -214,7 +221,7 @@ class RunBlockExecutor(Struct):
                 problems += new_problems
                 if value is not None:
                     values[name] = value
-            elif name in block.variables:
+            elif name in block.variables and name not in block.list_asserted_variables():
                 # A variable of the file may be for other modules.
                 detail = (
                     "The tested configuration declares no variable "
@@ -233,6 +240,27 @@ class RunBlockExecutor(Struct):
                 )
                 problems.append(build_error(_MISSING, detail, block.span, block=block.header))
         problems += check_constant_variables(configuration, values)
+        return values, problems
+
+    def _evaluate_test_variables(
+        self, block: RunBlock, configuration: Configuration, scope: TestFileScope
+    ) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """Return the variables of the file and the run that the configuration does not declare.
+
+        Assertions and the variables of runs may refer to them.
+        """
+        declared = configuration.root.variables
+        values = {
+            name: value
+            for name, value in scope.variables.items()
+            if name in self.file.variables and name not in declared
+        }
+        problems: list[Diagnostic] = []
+        for name, expression in block.variables.items():
+            if name not in declared:
+                value, new_problems = evaluate_expression(expression, scope)
+                problems += new_problems
+                values[name] = value
         return values, problems
 
     def _build_request(self, configuration: Configuration) -> PlanRequest:
@@ -349,7 +377,10 @@ class RunBlockExecutor(Struct):
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(
-            evaluation.build_scope(evaluation.root), self.outputs, failed_outputs
+            evaluation.build_scope(evaluation.root),
+            self.outputs,
+            failed_outputs,
+            self._test_variables,
         )
         has_failed = False
         for condition in block.assertions:
@@ -398,7 +429,7 @@ def _evaluate_assertion(
     root = scope.inner.instance.module
     schemas = build_registries().schemas
     # allowed in assertions only.
-    names = ("run", "output")
+    names = ("run", "output", *(f"var.{name}" for name in scope.test_variables))
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
         diagnostics += check_expression(

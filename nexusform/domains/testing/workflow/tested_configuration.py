@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import (
@@ -93,12 +93,13 @@ class TestFileScope(Struct, frozen=True):
 class AssertionScope(Struct, frozen=True):
     """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`.
 
-    `failed_outputs` are null.
+    `failed_outputs` are null. `test_variables` are those that only the test file knows.
     """
 
     inner: InstanceScope
     runs: Mapping[str, Value]
     failed_outputs: frozenset[str] = frozenset()
+    test_variables: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def functions(self) -> Mapping[str, Any]:
@@ -114,6 +115,8 @@ class AssertionScope(Struct, frozen=True):
         name = traversal.first_name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
+        if root == "var" and name in self.test_variables:
+            return self.test_variables[name], 1, []
         if root != "output":
             value, step_count, problems = self.inner.lookup(traversal)
             # A variable rejected as expected is unknown in the plan; assertions read its value.

@@ -594,3 +594,65 @@ def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert "why <so>" in (failure.text or "")
+
+
+def _run_small_test(
+    directory: Path, capsys: pytest.CaptureFixture[str], test: str
+) -> tuple[int, str]:
+    """Run a test file of a configuration with one variable; return code and text on one line."""
+    (directory / "main.nf.hcl").write_text(
+        'variable "n" {\n  type = number\n}\noutput "n" {\n  value = var.n\n}\n'
+    )
+    (directory / "a.nftest.hcl").write_text(test)
+    code = run_command_line([f"-chdir={directory}", "test"])
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+_ASSERTION = '  assert {{\n    condition = {}\n    error_message = "got ${{var.wanted}}"\n  }}\n'
+
+
+@pytest.mark.parametrize(
+    ("file_variables", "run_variables"),
+    [
+        ("  n = 1\n  wanted = 1\n", ""),
+        ("  wanted = 1\n", "    n = var.wanted\n"),
+        ("  wanted = 2\n", "    n = 1\n    wanted = 1\n"),
+        ("  n = 1\n", "    wanted = 1\n"),
+    ],
+)
+def test_variables_of_test_file_alone_are_usable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file_variables: str, run_variables: str
+) -> None:
+    def write_test(condition: str) -> str:
+        variables = f"  variables {{\n{run_variables}  }}\n" if run_variables else ""
+        run = f'run "a" {{\n{variables}{_ASSERTION.format(condition)}}}\n'
+        return f"variables {{\n{file_variables}}}\n{run}"
+
+    code, printed = _run_small_test(tmp_path, capsys, write_test("output.n == var.wanted"))
+    assert code == 0, printed
+    assert "Warning" not in printed
+    code, printed = _run_small_test(tmp_path, capsys, write_test("output.n == var.wanted + 1"))
+    assert code == 1
+    assert "got 1" in printed
+    code, printed = _run_small_test(tmp_path, capsys, write_test("output.n == var.wnted"))
+    assert code == 1
+    assert 'An input variable with the name "wnted" has not been declared.' in printed
+
+
+def test_variable_of_test_file_is_unknown_to_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "more.nf.hcl").write_text('output "w" {\n  value = var.wanted\n}\n')
+    test = 'variables {\n  n = 1\n  wanted = 1\n}\nrun "a" {\n' + _ASSERTION.format("var.n == 1") + "}\n"
+    code, printed = _run_small_test(tmp_path, capsys, test)
+    assert code == 1
+    assert 'variable with the name "wanted" has not been declared' in printed
+
+
+def test_invalid_variable_of_test_file_is_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = _run_small_test(tmp_path, capsys, 'variables {\n  n = "x"\n}\nrun "a" {\n}\n')
+    assert code == 1
+    assert printed.count("Error: ") == 1
