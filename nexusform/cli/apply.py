@@ -91,13 +91,14 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
-    def create_context(self) -> CommandContext:
-        """Create the context of the command."""
+    def create_context(self, *, can_ask: bool = False) -> CommandContext:
+        """Create the context of the command; with `can_ask` it may ask for missing variables."""
         return create_context(
             self.state,
             self.variables,
             take_ownership=self.take_ownership,
             allow_other_hub=self.allow_other_hub,
+            can_ask=can_ask and self.input and not self.as_json,
         )
 
 
@@ -238,7 +239,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
         detail = f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}"
         job.reporter.report_diagnostics([build_error("approval-required", detail)], sources={})
         return 1
-    context = flags.create_context()
+    context = flags.create_context(can_ask=True)
     opened = open_project(context)
     if opened.project is None:
         job.display.report_failure(context, options, opened.diagnostics, opened.sources)

@@ -79,6 +79,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
+    input: bool = declare_switch_flag("Never ask for missing variables", default=True)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
@@ -179,11 +180,7 @@ class PlanDisplay(Struct, frozen=True):
         write_reports(self.reports, subject)
 
 
-@define_command(
-    "plan",
-    PlanArguments,
-    accepts=(declare_ignored_flag("input", switch=True), declare_ignored_flag("parallelism")),
-)
+@define_command("plan", PlanArguments, accepts=(declare_ignored_flag("parallelism"),))
 # until the end: garbage collection of the plan is useless while it is saved and shown, too
 @pause_garbage_collection()
 def plan(arguments: PlanArguments) -> int:
@@ -215,6 +212,7 @@ def plan(arguments: PlanArguments) -> int:
         arguments.variables,
         take_ownership=arguments.take_ownership,
         allow_other_hub=arguments.allow_other_hub,
+        can_ask=arguments.input and not arguments.as_json,
     )
     # -out may replace that file.
     compare = _create_comparison_with_previous_plan(arguments.previous, context)

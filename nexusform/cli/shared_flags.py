@@ -10,6 +10,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
+from nexusform.cli.variable_prompt import create_variable_prompt
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.documents.times import parse_duration as parse_age
 from nexusform.workflow.opening.command_context import (
@@ -82,8 +83,11 @@ def create_context(
     *,
     take_ownership: bool = False,
     allow_other_hub: str = "",
+    can_ask: bool = False,
 ) -> CommandContext:
     """Create the context of the command from its flags and the environment.
+
+    With `can_ask` it asks for missing variables at a terminal.
 
     Raises a usage error.
     """
@@ -121,6 +125,7 @@ def create_context(
         limits=limits,
         take_ownership=take_ownership,
         allow_other_hub=allow_other_hub,
+        ask_for_value=create_variable_prompt(can_ask=can_ask),
     )
 
 

@@ -119,18 +119,35 @@ class Screen:
         return 1
 
     def prompt_user(self, question: str, explanation: str) -> str | None:
-        """Prompt for a value on stdin; return None at the end of input."""
+        """Prompt for a value on stdin without blanks around it; return None at its end."""
+        answer = self.read_value(question, explanation)
+        return None if answer is None else answer.strip()
+
+    def read_value(self, question: str, explanation: str, *, is_hidden: bool = False) -> str | None:
+        """Prompt for a line on stdin, without echo if `is_hidden`; return None at its end."""
         from nexusform.rendering.notation.colours import Painter, wrap_lines
 
         wrapped_question = "\n".join(wrap_lines(question, self.width))
-        self.print_text(f"\n{Painter(self.colour)(wrapped_question, 'bold')}\n{explanation}\n")
+        self.print_text(f"\n{Painter(self.colour)(wrapped_question, 'bold')}")
+        if explanation:
+            self.print_text(f"{explanation}\n")
         self.print_text(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")
         sys.stdout.flush()
-        answer = sys.stdin.readline()
+        answer = read_hidden_line() if is_hidden else sys.stdin.readline()
         # The input ended, and the cursor is after the prompt.
         if not answer.endswith("\n"):
             self.print_text()
-        return answer.strip() if answer else None
+        return answer.removesuffix("\n") if answer else None
+
+
+def read_hidden_line() -> str:
+    """Read a line from the terminal without echo; "" at the end of the input."""
+    from getpass import getpass
+
+    try:
+        return f"{getpass('')}\n"
+    except EOFError:
+        return ""
 
 
 _LINE_COMMAND: Final = re.compile(r"^([^\S\n]*):(?=:[A-Za-z])", re.MULTILINE)

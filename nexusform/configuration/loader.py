@@ -159,6 +159,7 @@ def read_root_variables(
     confinement: Confinement = UNCONFINED,
     assignments_override: Sequence[Assignment] = (),
     only_options: bool = False,
+    ask_for_value: Callable[[Variable], str | None] | None = None,
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
@@ -178,6 +179,7 @@ def read_root_variables(
         confinement=confinement,
         assignments_override=assignments_override,
         only_options=only_options,
+        ask_for_value=ask_for_value,
     )
 
 
@@ -207,12 +209,15 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
     only_options: bool = False,
+    ask_for_value: Callable[[Variable], str | None] | None = None,
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value and origin of each of `variables`, and the problems.
 
     Values come from the environment, automatic files, `var_options` (-var and -var-file) and
     `assignments_override`; later ones in this order win. With `only_options` the environment and
     automatic files are ignored. A value in a place read only by Terraform causes a warning.
+    `ask_for_value` returns the user's value of a required variable without one, None at the end of
+    the input.
     """
     problems: list[Diagnostic] = []
     options = tuple(var_options)
@@ -226,6 +231,8 @@ def read_given_variables(
         *_list_option_assignments(options, confinement, problems),
         *assignments_override,
     ]
+    if ask_for_value is not None and not has_errors(problems):
+        assignments += _ask_for_missing_values(variables, assignments, ask_for_value)
     read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
     def explain_missing_value(name: str) -> str:
@@ -260,6 +267,25 @@ def read_given_variables(
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
     return values, [*problems, *new_problems]
+
+
+def _ask_for_missing_values(
+    variables: Mapping[str, Variable],
+    assignments: Sequence[Assignment],
+    ask_for_value: Callable[[Variable], str | None],
+) -> list[Assignment]:
+    """Return the answers for required variables without a value, in order of their names."""
+    assigned = {assignment.name for assignment in assignments}
+    answers: list[Assignment] = []
+    for name, variable in sorted(variables.items()):
+        if variable.default is not None or name in assigned:
+            continue
+        text = ask_for_value(variable)
+        # The input ended: the rest has no value.
+        if text is None:
+            break
+        answers.append(Assignment(name, text, VariableValueSource("the prompt")))
+    return answers
 
 
 def _list_option_assignments(

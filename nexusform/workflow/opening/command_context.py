@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import chain, product
@@ -78,8 +78,9 @@ class CommandContext(Struct, frozen=True):
     `allow_other_hub` is the uid of a hub accepted instead of the recorded one. `unsaved_files` are
     texts of an editor, by real path. `init` may download modules from addresses with a prefix in
     `allow_module`. `modules_directory` has downloaded modules ("": below the data directory). A
-    state that the backend rejects is written to `rescue_path`
-    ("": next to the configuration).
+    state that the backend rejects is written to `rescue_path` ("": next to the configuration).
+    `ask_for_value` asks for a missing variable and returns the answer, None at the end of the
+    input.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class CommandContext(Struct, frozen=True):
     rescue_path: str = ""
     allow_module: tuple[str, ...] = ()
     modules_directory: str = ""
+    ask_for_value: Callable[[Variable], str | None] | None = None
 
     def merge_limits(self, configured_limits: Mapping[str, int]) -> PlanSizeLimits:
         """Merge the configured limits with those of the operator."""
@@ -431,6 +433,7 @@ def _read_constants(
         var_options=context.variables,
         directory=context.directory,
         confinement=context.confinement,
+        ask_for_value=context.ask_for_value,
     )
     # Flags and files may also set variables not in `variables`: those are no constants.
     errors = [
@@ -446,11 +449,16 @@ def list_variable_files(context: CommandContext) -> list[str]:
 
 
 def read_project_variables(
-    context: CommandContext, configuration: Configuration, *, only_options: bool = False
+    context: CommandContext,
+    configuration: Configuration,
+    *,
+    only_options: bool = False,
+    can_ask: bool = False,
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Read the values of the input variables with their origins.
 
-    From flags, files and environment; with `only_options` from -var and -var-file.
+    From flags, files and environment; with `only_options` from -var and -var-file. With `can_ask`
+    the user is asked for missing values, if the command allows it.
     """
     return read_root_variables(
         configuration,
@@ -459,4 +467,5 @@ def read_project_variables(
         directory=context.directory,
         confinement=context.confinement,
         only_options=only_options,
+        ask_for_value=context.ask_for_value if can_ask else None,
     )

@@ -71,7 +71,9 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     """
     configuration, problems = load_project_configuration(context, extra)
     sources = configuration.files
-    variables, new_problems = read_project_variables(context, configuration)
+    variables, new_problems = read_project_variables(
+        context, configuration, can_ask=not has_errors(problems)
+    )
     problems += [problem for problem in new_problems if problem not in problems]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems

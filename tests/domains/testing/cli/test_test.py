@@ -644,7 +644,11 @@ def test_variable_of_test_file_is_unknown_to_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "more.nf.hcl").write_text('output "w" {\n  value = var.wanted\n}\n')
-    test = 'variables {\n  n = 1\n  wanted = 1\n}\nrun "a" {\n' + _ASSERTION.format("var.n == 1") + "}\n"
+    test = (
+        'variables {\n  n = 1\n  wanted = 1\n}\nrun "a" {\n'
+        + _ASSERTION.format("var.n == 1")
+        + "}\n"
+    )
     code, printed = _run_small_test(tmp_path, capsys, test)
     assert code == 1
     assert 'variable with the name "wanted" has not been declared' in printed
