@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from typing import Final
 
 import click
@@ -9,8 +10,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
-from nexusform.cli.terminal_screen import Screen
-from nexusform.cli.variable_prompt import create_variable_prompt
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.documents.times import parse_duration as parse_age
 from nexusform.workflow.opening.command_context import (
@@ -114,6 +114,12 @@ def create_context(
                 for entry, path in untrusted_files
             ]
             raise click.UsageError("\n".join(messages))
+    ask_for_value = None
+    if is_input_allowed(can_ask) and sys.stdin.isatty():
+        # Loaded on first use.
+        from nexusform.cli.variable_prompt import create_variable_prompt
+
+        ask_for_value = create_variable_prompt()
     return CommandContext(
         environment=environment,
         state_path=state,
@@ -125,7 +131,7 @@ def create_context(
         limits=limits,
         take_ownership=take_ownership,
         allow_other_hub=allow_other_hub,
-        ask_for_value=create_variable_prompt(can_ask=can_ask),
+        ask_for_value=ask_for_value,
     )
 
 

@@ -4,19 +4,16 @@ import sys
 from collections.abc import Callable
 from textwrap import indent
 
-from nexusform.cli.terminal_screen import Screen, is_input_allowed
+from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Variable
 from nexusform.schemas.value_types import describe_type
 
 
-def create_variable_prompt(*, can_ask: bool) -> Callable[[Variable], str | None] | None:
+def create_variable_prompt() -> Callable[[Variable], str | None]:
     """Return a function that asks for the value of a variable, once for each.
 
-    It returns None at the end of the input. Without a terminal, or if `can_ask` (-input) or
-    NF_INPUT forbid it, there is no function.
+    It returns None at the end of the input.
     """
-    if not (is_input_allowed(can_ask) and sys.stdin.isatty()):
-        return None
     # A redirected stdout is for the plan.
     screen = Screen(is_aside=not sys.stdout.isatty())
     answers: dict[str, str | None] = {}

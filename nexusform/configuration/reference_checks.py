@@ -32,7 +32,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.parser import sort_by_position
-from nexusform.language.references import list_traversals, parse_traversal
+from nexusform.language.references import GuardedTraversal, list_traversals, parse_traversal
 from nexusform.language.syntax.syntax_nodes import (
     Body,
     Expression,
@@ -334,7 +334,10 @@ class _ReferenceChecker:
         repetition = get_repetition_argument(call.count, call.for_each)
         # After the name.
         steps = traversal.steps[1:]
-        yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
+        # Then the evaluation decides whether a missing output or instance matters.
+        is_guarded = isinstance(traversal, GuardedTraversal)
+        if not is_guarded:
+            yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
         output_steps = skip_instance_key(steps)
         if scope.only_whole_objects and output_steps:  # in depends_on
             yield _build_attribute_in_depends_on_error(traversal)
@@ -345,11 +348,15 @@ class _ReferenceChecker:
             # unreadable.
             return
         step = output_steps[0]
-        if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
+        if not isinstance(step, TraverseAttribute):
+            return
+        if step.name not in call.module.outputs:
+            if is_guarded:
+                return
             hint = suggest_name(step.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{step.name}".{hint}'
             yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
-        elif isinstance(step, TraverseAttribute) and call.module.outputs[step.name].deprecated:
+        elif call.module.outputs[step.name].deprecated:
             message = call.module.outputs[step.name].deprecated
             detail = f'The output "{step.name}" of module "{name}" is deprecated: {message}'
             yield build_warning("deprecated-output", detail, traversal.span)

@@ -19,7 +19,10 @@ PUBLIC = {
         "parse_file sort_by_position "
         "SYNTAX_VERSION"
     ),
-    "references": "list_body_traversals list_child_expressions list_traversals parse_traversal",
+    "references": (
+        "GuardedTraversal list_body_traversals list_child_expressions list_traversals "
+        "parse_traversal"
+    ),
     "type_expressions": "check_function_calls parse_type",
     "value_descriptions": "format_traversal",
 }

@@ -6,6 +6,7 @@ blocks, belong to the expression itself.
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
@@ -57,21 +58,47 @@ def iterate_traversals(
     """List the references of an expression (such as `var.x`) in source order.
 
     Omit those that begin with one of the `bound_names`, or inside of a loop with one of its
-    variables.
+    variables. A reference to a module is a GuardedTraversal where its error may have no effect.
     """
-    stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
+    stack: list[tuple[syntax.Expression, _Names, bool]] = [(start, bound_names, False)]
     while stack:
-        expression, names = stack.pop()
+        expression, names, is_guarded = stack.pop()
         if isinstance(expression, syntax.Traversal):
-            if expression.root.name not in names:
+            if expression.root.name in names:
+                continue
+            if is_guarded and expression.root.name == "module":
+                yield GuardedTraversal(expression.root, expression.steps, expression.span)
+            else:
                 yield expression.remove_resource_prefix()
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
             inner = names | {expression.value_name, expression.key_name or expression.value_name}
-            stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
+            stack.extend(
+                (child, inner, is_guarded) for child in reversed(_list_repeated_parts(expression))
+            )
             # Evaluated once, outside of the loop.
-            stack.append((expression.collection, names))
+            stack.append((expression.collection, names, is_guarded))
         else:
-            stack.extend((child, names) for child in reversed(list_child_expressions(expression)))
+            guarded = _find_guarded_children(expression)
+            stack.extend(
+                (child, names, is_guarded or child in guarded)
+                for child in reversed(list_child_expressions(expression))
+            )
+
+
+class GuardedTraversal(syntax.Traversal, frozen=True):
+    """Reference inside of `try`, `can` or a branch of a condition: its error may have no effect."""
+
+
+_GUARDS: Final = frozenset({"try", "can"})
+
+
+def _find_guarded_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+    """Return the child expressions with errors that may have no effect."""
+    if isinstance(expression, syntax.Call) and expression.name.removeprefix("core::") in _GUARDS:
+        return expression.arguments
+    if isinstance(expression, syntax.Conditional):
+        return (expression.then, expression.otherwise)
+    return ()
 
 
 def _list_repeated_parts(

@@ -26,7 +26,7 @@ from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation, PlacementCertainty, Rejection
-from nexusform.schemas.value_types import Type
+from nexusform.schemas.value_types import DYNAMIC, Type
 from nexusform.state.objects import ObjectState, OutputState
 
 
@@ -431,7 +431,10 @@ class Drift(Struct, frozen=True):
 
 
 class OutputChange(Struct, frozen=True):
-    """Root output before and after; `after` is None with action delete."""
+    """Root output before and after; `after` is None with action delete.
+
+    `type` is that of the value after, or of a deleted one; `before_type` is that in state.
+    """
 
     name: str
     action: Action
@@ -439,6 +442,7 @@ class OutputChange(Struct, frozen=True):
     after: Any
     type: Type
     sensitive: bool
+    before_type: Type = DYNAMIC
 
 
 class VariableValue(Struct, frozen=True):

@@ -232,3 +232,145 @@ def test_import_of_object_in_state_without_configuration_is_an_error(run: Run, b
     assert printed.count("Error: ") == 1
     assert f'{address} is in the state already (id "s")' in printed
     assert run(block + imports, "plan", "-destroy")[0] == 0
+
+
+MODULE = """
+variable "n" {
+  type    = number
+  default = 1
+}
+variable "o" {
+  type    = object({ a = string })
+  default = { a = "a" }
+}
+variable "required" {
+  nullable = false
+}
+variable "checked" {
+  default = 30
+  validation {
+    condition     = var.checked > 10
+    error_message = "At least 10, not ${var.checked}."
+  }
+}
+output "o" {
+  value = "${var.n}${var.o.a}"
+}
+"""
+
+
+@pytest.mark.parametrize("count", ["", "  count = 0\n", "  count = 2\n", "  count = var.unset\n"])
+@pytest.mark.parametrize(
+    ("argument", "kind", "words"),
+    [
+        ('n = "many"', "invalid-value-for-input-variable", "a number is required"),
+        ("o = { b = 1 }", "invalid-value-for-input-variable", 'attribute "a" is required'),
+        ("o = { a = [] }", "invalid-value-for-input-variable", ".a: string required"),
+        ("n = local.text", "invalid-value-for-input-variable", "a number is required"),
+        ("required = null", "required-variable-not-set", "may not be null"),
+        ("checked = 3", "invalid-value-for-variable", "At least 10, not 3."),
+        ("checked = var.low", "invalid-value-for-variable", "At least 10, not 5."),
+        ("n = var.secret", "ephemeral-value-not-allowed", "takes no ephemeral values"),
+    ],
+)
+def test_validate_checks_values_of_module_calls(
+    run: Run, count: str, argument: str, kind: str, words: str
+) -> None:
+    required = "" if "required" in argument else '  required = "x"\n'
+    call = f'module "m" {{\n  source = "./m"\n{count}{required}  {argument}\n}}\n'
+    names = 'locals {\n  text = "many"\n  low  = 5\n}\nvariable "unset" {\n  type = number\n}\n'
+    names += 'variable "secret" {\n  type = number\n  ephemeral = true\n}\n'
+    text = names + call.replace("var.low", "local.low")
+    code, printed = run({"main.nf.hcl": text, "m/main.nf.hcl": MODULE}, "validate", "-no-color")
+    assert code == 1
+    assert words in printed
+    assert printed.count("Error: ") == 1
+    assert list_ids(run, text) == [kind]
+    # The plan reports the same error, also for a module without instances.
+    _, planned = run(text, "plan", "-var=unset=1", "-var=secret=1")
+    assert words in planned
+
+
+def test_validate_accepts_values_known_only_per_instance(run: Run) -> None:
+    call = 'module "m" {\n  source = "./m"\n  for_each = toset(["20"])\n'
+    call += "  required = each.key\n  n = each.key\n  checked = each.value\n}\n"
+    files = {"main.nf.hcl": call, "m/main.nf.hcl": MODULE.replace("var.checked > ", "var.n > ")}
+    files["m/main.nf.hcl"] = MODULE
+    assert run(files, "validate")[0] == 0
+    # The plan knows the keys.
+    text = call.replace('"20"', '"5"')
+    assert run(text, "validate")[0] == 0
+    assert "At least 10, not 5." in run(text, "plan")[1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ('try(module.many["x"].o, "none")', '"none"'),
+        ('try(module.two[4].o, "none")', '"none"'),
+        ('try(module.one.nothing, "none")', '"none"'),
+        ('can(module.many["a"].nothing)', "false"),
+        ("can(module.one.o)", "true"),
+        ('length(module.two) > 3 ? module.two[3].o : "none"', '"none"'),
+        ('contains(keys(module.many), "z") ? module.many["z"].o : "none"', '"none"'),
+        ('false ? module.one.nothing : "none"', '"none"'),
+        ('try(module.one["k"].o, "none")', '"none"'),
+        ('try(module.two.o, "none")', '"none"'),
+        ("try(upper(module.one.nothing), module.one.o)", '"v"'),
+    ],
+)
+def test_missing_outputs_and_instances_can_be_tested(run: Run, expression: str, value: str) -> None:
+    calls = 'module "many" {\n  source = "./m"\n  for_each = toset(["a"])\n}\n'
+    calls += (
+        'module "two" {\n  source = "./m"\n  count = 2\n}\nmodule "one" {\n  source = "./m"\n}\n'
+    )
+    text = f'{calls}output "r" {{\n  value = {expression}\n}}\n'
+    files = {"main.nf.hcl": text, "m/main.nf.hcl": 'output "o" {\n  value = "v"\n}\n'}
+    assert run(files, "validate")[0] == 0
+    code, printed = run(text, "plan", "-no-color")
+    assert code == 0, printed
+    assert f"+ r = {value}" in printed
+    # Outside of such an expression it is an error.
+    if "nothing" in expression:
+        wrong = text.replace(expression, "module.one.nothing")
+        assert list_ids(run, wrong) == ["unsupported-attribute"]
+
+
+READER = """
+data "nexusform_remote_state" "other" {
+  backend = "local"
+  config = {
+    path = "../a/state/nexusform.nfstate"
+  }
+}
+output "t" {
+  value = can(data.nexusform_remote_state.other.outputs.o[0])
+}
+"""
+
+
+def test_type_of_output_is_a_change_for_its_readers(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_output(value: str, declared_type: str = "") -> str:
+        return f'output "o" {{\n  value = {value}\n{declared_type}}}\n'
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    assert run(write_output('["a"]'), "apply", "-auto-approve")[0] == 0
+    assert run(write_output('["a"]'), "plan", "-detailed-exitcode")[0] == 0
+    monkeypatch.chdir(tmp_path / "b")
+    assert "+ t = true" in run(READER, "plan", "-no-color")[1]
+    monkeypatch.chdir(tmp_path / "a")
+    code, printed = run(write_output('toset(["a"])'), "plan", "-detailed-exitcode", "-no-color")
+    assert code == 2
+    assert "~ o = (set of string, before tuple)" in printed
+    assert run(write_output('toset(["a"])'), "apply", "-auto-approve")[0] == 0
+    monkeypatch.chdir(tmp_path / "b")
+    assert "+ t = false" in run(READER, "plan", "-no-color")[1]
+    monkeypatch.chdir(tmp_path / "a")
+    typed = write_output('toset(["a"])', "  type = list(string)\n")
+    assert run(typed, "plan", "-detailed-exitcode")[0] == 2
+    assert run(typed, "apply", "-auto-approve")[0] == 0
+    assert run(typed, "plan", "-detailed-exitcode")[0] == 0

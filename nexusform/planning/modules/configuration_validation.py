@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import (
     Condition,
     Configuration,
+    ModuleCall,
     ResourceBlock,
 )
 from nexusform.configuration.reference_checks import check_references
@@ -75,24 +76,25 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
 def remove_errors_of_rejected_references(
     diagnostics: Iterable[Diagnostic], reference_problems: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the diagnostics of evaluation without those inside a reference with a wrong key.
+    """Return the diagnostics of evaluation without those inside a rejected reference.
 
-    A missing or unexpected key is one error, reported before evaluation.
+    A missing or unexpected key, or a misspelled output, is one error, reported before evaluation.
     """
     rejected_spans = [
         problem.context or problem.subject
         for problem in reference_problems
-        if problem.id in _INSTANCE_KEY_ERRORS
+        if problem.id in _REFERENCE_ERRORS
     ]
     return [
         diagnostic
         for diagnostic in diagnostics
         if not any(_is_inside(diagnostic.subject, span) for span in rejected_spans)
-        or diagnostic.id in _INSTANCE_KEY_ERRORS
     ]
 
 
-_INSTANCE_KEY_ERRORS: Final = frozenset({"missing-instance-key", "unexpected-instance-key"})
+_REFERENCE_ERRORS: Final = frozenset(
+    {"missing-instance-key", "unexpected-instance-key", "unsupported-attribute"}
+)
 
 
 def _is_inside(inner: Span | None, outer: Span | None) -> bool:
@@ -195,11 +197,37 @@ class _ModuleValidator(Struct, frozen=True):
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
-            _, repetition_problems = evaluation.expand_block(call, scope)
+            expansion, repetition_problems = evaluation.expand_block(call, scope)
             problems += repetition_problems
-            for expression, _span in call.inputs.values():
-                evaluation.evaluate_expression(expression, scope)
+            # A plan reports the failed rules of each instance.
+            has_instances = bool(expansion.repetitions or expansion.unknown)
+            problems += self._validate_call(call, checks_rules=not (self.is_plan and has_instances))
         return problems
+
+    def _validate_call(self, call: ModuleCall, *, checks_rules: bool) -> list[Diagnostic]:
+        """Return the problems of the values that a call passes to the variables of its module.
+
+        The plan computes them in the same way, for every instance. Here each.* and count.* are
+        unknown, and calls without instances count, too. `checks_rules`: also validation rules.
+        """
+        # The module itself is validated with unknown variables.
+        evaluation = self.evaluation.create_tentative_copy()
+        instance = ModuleInstance(
+            (*self.instance.path, ModulePathStep(call.name)), call.module, call, self.instance
+        )
+        problems: list[Diagnostic] = []
+        for name, (expression, _span) in call.inputs.items():
+            # An argument without a variable: reported, but its value may have errors, too.
+            if name not in call.module.variables:
+                evaluation.evaluate_expression(expression, evaluation.build_scope(self.instance))
+        for variable in call.module.variables.values():
+            evaluation.get_variable(instance, variable)
+            if variable.validations and checks_rules:
+                # Loaded on first use.
+                from nexusform.planning.modules.module_conditions import check_validations
+
+                problems += check_validations(instance, variable, evaluation).problems
+        return [*evaluation.diagnostics, *problems]
 
     def _validate_conditions(self) -> list[Diagnostic]:
         """Return the problems of checks, as warnings.

@@ -82,26 +82,32 @@ def check_variable_validations(
     results = ConditionResults()
     for instance in iterate_module_instances(configuration, evaluation):
         for variable in instance.module.variables.values():
-            subject = ConditionSubject(
-                "input_variable",
-                _build_address(instance, f"var.{variable.name}"),
-                f'variable "{variable.name}"',
-            )
-            scope = evaluation.build_scope(instance)
-            value = evaluation.get_variable(instance, variable)
-            # A rejected value reads as unknown elsewhere; its rules need the value itself.
-            rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
-            if rejected_value is not None:
-                evaluation.set_variable(instance, variable.name, rejected_value)
-            conditions = [("variable", condition, scope) for condition in variable.validations]
-            variable_problems, checks = evaluate_conditions(subject, conditions, evaluation)
-            evaluation.set_variable(instance, variable.name, value)
-            problems = [
-                _move_problem_to_call(problem, variable, subject, instance)
-                for problem in variable_problems
-            ]
-            results.add_all([ConditionResults(problems, checks)])
+            results.add_all([check_validations(instance, variable, evaluation)])
     return results
+
+
+def check_validations(
+    instance: ModuleInstance, variable: Variable, evaluation: Evaluation
+) -> ConditionResults:
+    """Check the validation rules of a variable in one module instance."""
+    subject = ConditionSubject(
+        "input_variable",
+        _build_address(instance, f"var.{variable.name}"),
+        f'variable "{variable.name}"',
+    )
+    scope = evaluation.build_scope(instance)
+    value = evaluation.get_variable(instance, variable)
+    # A rejected value reads as unknown elsewhere; its rules need the value itself.
+    rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
+    if rejected_value is not None:
+        evaluation.set_variable(instance, variable.name, rejected_value)
+    conditions = [("variable", condition, scope) for condition in variable.validations]
+    variable_problems, checks = evaluate_conditions(subject, conditions, evaluation)
+    evaluation.set_variable(instance, variable.name, value)
+    problems = [
+        _move_problem_to_call(problem, variable, subject, instance) for problem in variable_problems
+    ]
+    return ConditionResults(problems, checks)
 
 
 def check_current_conditions(

@@ -201,9 +201,19 @@ def _build_change(name: str, prior: OutputState | None, planned: OutputState) ->
         return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
-    is_unchanged = same_value and prior.sensitive == planned.sensitive
+    # Readers of the state get the type, too: a set is no list.
+    same_type = prior.type == planned.type
+    is_unchanged = same_value and same_type and prior.sensitive == planned.sensitive
     action = Action.NO_OP if is_unchanged else Action.UPDATE
-    return OutputChange(name, action, prior.value, planned.value, planned.type, planned.sensitive)
+    return OutputChange(
+        name,
+        action,
+        prior.value,
+        planned.value,
+        planned.type,
+        planned.sensitive,
+        before_type=prior.type,
+    )
 
 
 def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:

@@ -18,6 +18,7 @@ from nexusform.rendering.report.difference_tree import (
     DELETED,
     Comparison,
     DifferenceNode,
+    NodeKind,
 )
 from nexusform.rendering.report.object_rows import (
     NO_PLACEMENTS,
@@ -28,6 +29,7 @@ from nexusform.rendering.report.object_rows import (
 )
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import Address
+from nexusform.schemas.value_types import describe_type
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
@@ -141,7 +143,21 @@ def compare_output(output: OutputChange) -> DifferenceNode:
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
+    if output.action is Action.UPDATE and before == after and output.before_type != output.type:
+        return DifferenceNode(
+            NodeKind.CONDENSED, CHANGED, output.name, new=_describe_type_change(output)
+        )
     return Comparison().compare_values(output.name, before, after, output.type, marks)
+
+
+def _describe_type_change(output: OutputChange) -> str:
+    """Return a text for an output with an equal value of another type."""
+    old = describe_type(output.before_type)
+    new = describe_type(output.type)
+    # The names of attributes are a part of the type: they may be secret.
+    if output.sensitive or old == new:
+        return "(another type, same value)"
+    return f"({new}, before {old})"
 
 
 # The attributes of an object on one side of a change, or None.
