@@ -234,7 +234,7 @@ def test_flags_of_terraform_are_accepted_and_hidden(
     )
     assert run_command(capsys, *words)[1:] == (plain, wrong)
     _, shown, _ = run_command(capsys, *words[:1], "-help=all")
-    assert not [flag for flag in ("-input", "-parallelism", "-compact-warnings") if flag in shown]
+    assert not [flag for flag in ("-parallelism", "-compact-warnings") if flag in shown]
 
 
 def test_switch_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:
