@@ -19,6 +19,8 @@ class ExecutionOptions(Struct, frozen=True):
     `should_stop` is called before every step; `waits_for_user`: a user is present for actions that
     a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
     state. `start_values` are those of the plan by address, in the providers' own formats.
+    `check_site` reads the site and returns why no further step may start ("" if one may). It is
+    called while no step runs, if none started for `maximum_wait` seconds. None: never.
     """
 
     parallelism: int = 10
@@ -28,6 +30,8 @@ class ExecutionOptions(Struct, frozen=True):
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lineage: str = ""
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    check_site: Callable[[], str] | None = None
+    maximum_wait: float = 600.0
 
 
 DEFAULT_OPTIONS: Final = ExecutionOptions()

@@ -84,8 +84,8 @@ class ApplyResult(Struct, frozen=True):
     `end_events` are the ends of the steps in the plan's order; `added`, `changed`, `destroyed` and
     `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed
     by a provider, `ties` those with another tied machine as result, `predictions` those of the plan
-    that were verified. `problem` is the reason if the journal could not be written any more, ""
-    otherwise.
+    that were verified. `problem` is the reason if the journal could not be written any more,
+    `rejection` the one of `check_site` to start no further step; "" otherwise.
     """
 
     state: State
@@ -99,6 +99,7 @@ class ApplyResult(Struct, frozen=True):
     ties: tuple[WrongPrediction, ...] = ()
     predictions: tuple[VerifiedPrediction, ...] = ()
     problem: str = ""
+    rejection: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -254,6 +255,9 @@ class _PlanExecution:
         self._is_interrupted = False
         # Of writing the journal.
         self._problem = ""
+        # Of `check_site`.
+        self._rejection = ""
+        self._last_start = self._read_current_time()
         # With progress that could not be recorded.
         self._unrecorded_steps: set[int] = set()
 
@@ -305,6 +309,7 @@ class _PlanExecution:
             wrong_predictions=tuple(self._wrong_predictions),
             predictions=tuple(self._predictions),
             problem=self._problem,
+            rejection=self._rejection,
         )
 
     def _report_running_steps(self) -> None:
@@ -376,11 +381,27 @@ class _PlanExecution:
         if not self._is_interrupted:
             self._is_interrupted = self._options.should_stop()
         must_stop = self._has_failed and self._options.fail_fast
-        return not (self._is_interrupted or self._problem or must_stop)
+        if self._is_interrupted or self._problem or self._rejection or must_stop:
+            return False
+        return self._check_site_after_wait()
+
+    def _check_site_after_wait(self) -> bool:
+        """Return whether a step may start, after a check of the site if none started for long."""
+        check_site = self._options.check_site
+        current_time = self._read_current_time()
+        if check_site is None or current_time - self._last_start <= self._options.maximum_wait:
+            return True
+        # A site is read only while no step changes it.
+        if self._workers.running_count:
+            return False
+        self._rejection = check_site()
+        self._last_start = self._read_current_time()
+        return not self._rejection
 
     def _start_call(self, call: ProviderCall) -> None:
         """Pass a call to the workers; its intent is in the journal already."""
         start_time = self._read_current_time()
+        self._last_start = start_time
         self._timings[call.step.id] = _StepTiming(start_time, last_report=start_time)
         log_event(
             "debug",
@@ -522,6 +543,8 @@ class _PlanExecution:
             reason = "The apply was interrupted before it."
         elif self._problem:
             reason = "The journal can no longer be written."
+        elif self._rejection:
+            reason = "The site changed during the apply."
         else:
             reason = "An earlier step failed, and -fail-fast was given."
         for step in self._plan.steps:

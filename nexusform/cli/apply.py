@@ -65,6 +65,11 @@ from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_sa
 from nexusform.workflow.runs.plan_origin import PlanRequirements, check_plan_place
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
+from nexusform.workflow.runs.site_checks import (
+    MAXIMUM_WAIT_SECONDS,
+    check_conditions,
+    check_observed_site,
+)
 from nexusform.workflow.runs.state_locking import LockOptions
 
 # exit code: all steps were done, and a certain prediction is wrong.
@@ -260,12 +265,18 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
     if plan.errored:
         # The plan was reported with its errors.
         return 1
+    planned_at = run.clock.read_time()
     if (
         plan.has_changes
         and not job.flags.auto_approve
         and not _prompt_to_approve_plan(job.reporter, plan)
     ):
         return 1
+    if (run.clock.read_time() - planned_at).total_seconds() > MAXIMUM_WAIT_SECONDS:
+        problems = check_conditions(run, plan, run.stored.state)
+        job.reporter.report_diagnostics(problems, run.project.sources)
+        if has_errors(problems):
+            return 1
     return _apply_approved_plan(run, job, plan)
 
 
@@ -434,8 +445,14 @@ def _check_and_apply(
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
-    job.display.write_reports(verdict.plan, run)
-    return _apply_approved_plan(run, job, verdict.plan, saved.digest)
+    # A plan made again has no limits of its own.
+    plan = replace(verdict.plan, guard_rails=saved.plan.guard_rails)
+    problems = check_observed_site(run, saved.plan)
+    job.reporter.report_diagnostics(problems, run.project.sources)
+    if has_errors(problems):
+        return 1
+    job.display.write_reports(plan, run)
+    return _apply_approved_plan(run, job, plan, saved.digest)
 
 
 def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run], int]) -> int:

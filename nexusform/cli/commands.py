@@ -595,7 +595,7 @@ _MAX_UNGROUPED: Final = 15
 _FLAG_SECTIONS: Final[Mapping[str, str]] = {
     "Plan options": (
         "destroy refresh-only refresh target target-file exclude exclude-file replace var "
-        "var-file samples"
+        "var-file samples allow-older-export"
     ),
     "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on max-age",
     "Output": (

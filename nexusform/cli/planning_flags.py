@@ -47,6 +47,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     samples: int | None = declare_number(
         "Set the number of tie-break samples; 0 disables them", default=None
     )
+    allow_older_export: bool = declare_switch_flag(
+        "Accept an inventory older than that of the last apply"
+    )
 
     @property
     def mode(self) -> Mode:
@@ -96,6 +99,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             includes_rejections=includes_rejections,
             includes_losses=includes_losses,
             generate_config_out=generate_config_out,
+            allows_older_export=self.allow_older_export,
         )
 
     def list_flags_set(self) -> list[str]:

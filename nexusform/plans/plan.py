@@ -491,6 +491,7 @@ class PlanInputs(Struct, frozen=True):
     `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with
     values of variables, SHA-256 by path (None: not recorded). `origin` is None in plans of earlier
     versions. `max_age` is the maximum age at apply in seconds, 0 for none.
+    `allows_older_export`: an inventory may be older than that of the last apply.
     """
 
     commit: str = ""
@@ -504,6 +505,7 @@ class PlanInputs(Struct, frozen=True):
     variable_files: Mapping[str, str] | None = None
     origin: PlanOrigin | None = None
     max_age: float = 0
+    allows_older_export: bool = False
 
 
 class SeparationViolation(Struct, frozen=True):

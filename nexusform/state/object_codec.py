@@ -51,6 +51,11 @@ def is_object(value: Any) -> bool:
     return value.__class__ is dict
 
 
+def is_object_of_texts(value: Any) -> bool:
+    """Check for a JSON object of strings."""
+    return is_object(value) and all(map(is_text, value.values()))
+
+
 def is_list(value: Any) -> bool:
     """Check for a JSON list."""
     return value.__class__ is list

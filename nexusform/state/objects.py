@@ -119,7 +119,8 @@ class State(Struct, frozen=True):
     per apply that changes something. `catalogue` is the version of the SKU catalogue used for the
     state. `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the
     highest creation number ever assigned. `providers` holds the `identity` of the systems behind
-    the providers, by name.
+    the providers, by name. `exports` holds the time of the inventories of the last apply, by the
+    address of their reader.
     """
 
     lineage: str = ""
@@ -132,6 +133,7 @@ class State(Struct, frozen=True):
     last_creation: int = 0
     check_results: tuple[Mapping[str, Any], ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    exports: Mapping[str, str] = field(default_factory=dict)
 
     def list_current_objects(self) -> Iterator[tuple[Address, ObjectState]]:
         """Return the current objects with their addresses."""

@@ -55,6 +55,7 @@ _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "applied_plans": object_codec.MemberRule(object_codec.is_list_of_texts, "a list of digests"),
     "check_results": object_codec.MemberRule(object_codec.is_list_of_objects, "a list of objects"),
     "providers": object_codec.MemberRule(object_codec.is_object, "an object"),
+    "exports": object_codec.MemberRule(object_codec.is_object_of_texts, "an object of times"),
 }
 _RESOURCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "module": object_codec.MemberRule(object_codec.is_text, "the address of a module instance"),
@@ -147,6 +148,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
             if state.providers
             else {}
         ),
+        **({"exports": dict(state.exports)} if state.exports else {}),
     }
 
 
@@ -383,6 +385,7 @@ class _StateReader:
             last_creation=max(document.get("last_creation", 0), self._highest),
             check_results=tuple(document.get("check_results", ())),
             providers=document.get("providers", {}),
+            exports=document.get("exports", {}),
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:

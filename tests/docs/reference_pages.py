@@ -206,8 +206,8 @@ ENVIRONMENT = {
         "arguments added to one command: `NF_CLI_ARGS_plan`, `NF_CLI_ARGS_state_list`"
     ),
     "NF_IN_AUTOMATION": (
-        "for CI: confines the run, omits hints, disables the cache and warns of a state on "
-        "local disk"
+        "for CI: confines the run, omits hints, disables the cache, warns of a state on local "
+        "disk, and lets saved plans expire after 7 days"
     ),
     "NF_INPUT": "`0` or `false`: ask no questions",
     "NF_WORKSPACE": "workspace, instead of the selected one",

@@ -17,9 +17,8 @@ PUBLIC = {
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text "
         "parse_guard_rail_limits "
-        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED count_unpredicted_resources "
-        "format_limit "
-        "has_enough_samples"
+        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED "
+        "UNKNOWN count_unpredicted_resources format_limit has_enough_samples"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
 }

@@ -4,6 +4,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +54,12 @@ from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, count_steps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
-from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
+from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request, record_exports
+from nexusform.workflow.runs.site_checks import (
+    MAXIMUM_WAIT_SECONDS,
+    check_conditions,
+    has_conditions,
+)
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
@@ -223,6 +229,8 @@ def _execute_plan(
         write_only=write_only,
         lineage=recorder.get_state().lineage,
         start_values=plan.start_values,
+        check_site=partial(_check_site, run, plan, recorder) if has_conditions(plan) else None,
+        maximum_wait=MAXIMUM_WAIT_SECONDS,
     )
     applied = execute_plan(
         plan,
@@ -249,6 +257,7 @@ def _execute_plan(
     state = add_new_identities(
         run.providers, run.identities or IdentityCheck(), recorder.get_state()
     )
+    state = record_exports(state, plan)
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(
@@ -266,6 +275,15 @@ def _execute_plan(
     )
 
 
+def _check_site(run: Run, plan: Plan, recorder: ApplyRecorder) -> str:
+    """Return why the site as observed now forbids the remaining steps of a plan; "" if it does not.
+
+    They are planned from the state after the completed steps.
+    """
+    problems = check_conditions(run, plan, recorder.get_state())
+    return " ".join(problem.detail for problem in problems)
+
+
 def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagnostic]:
     """Yield the problems of the executed steps, then an error if the journal cannot be written."""
     yield from _build_unfinished_error(applied)
@@ -275,6 +293,8 @@ def _list_problems(run: Run, plan: Plan, applied: ApplyResult) -> Iterator[Diagn
     if applied.problem:
         detail = f"{applied.problem} Running steps have ended; no further step was started."
         yield build_error("unwritable-journal", detail)
+    if applied.rejection:
+        yield build_error("saved-plan-guard-rail", applied.rejection)
 
 
 def _verify_predictions(

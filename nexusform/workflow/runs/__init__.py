@@ -12,6 +12,7 @@ PUBLIC = {
     "provider_identity": "check_identities",
     "plan_origin": "check_plan_place PlanRequirements",
     "saved_plan_checks": "check_saved_plan",
+    "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site",
     "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",
     "state_refresh": "refresh_objects",
 }

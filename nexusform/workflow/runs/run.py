@@ -42,13 +42,14 @@ from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.modules.root_outputs import EXPORT_TIME
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
-from nexusform.plans.plan import Change, Mode, Plan
+from nexusform.plans.plan import Change, InventoryRead, Mode, Plan
 from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState, get_current_object
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State, get_current_object
 from nexusform.workflow.opening.git_work_tree import find_commit
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
@@ -97,6 +98,7 @@ class PlanOptions(Struct, frozen=True):
     objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
     to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
     the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
+    `allows_older_export`: an inventory may be older than that of the last apply.
     """
 
     mode: Mode = Mode.NORMAL
@@ -116,6 +118,7 @@ class PlanOptions(Struct, frozen=True):
     now: str = ""
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     allows_state_only: bool = False
+    allows_older_export: bool = False
 
 
 class Run(Struct):
@@ -280,17 +283,18 @@ class Run(Struct):
                 "nexusform are unknown."
             )
             diagnostics.append(build_warning("refresh-skipped", detail))
-        return self._complete_plan(
-            replace(result, plan=self._add_provider_records(result.plan)), diagnostics
-        )
+        plan = self._add_provider_records(result.plan, options)
+        diagnostics += check_exports(plan, self.stored.state)
+        return self._complete_plan(replace(result, plan=plan), diagnostics)
 
-    def _add_provider_records(self, plan: Plan) -> Plan:
+    def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:
         """Return the plan with the inventories read by providers.
 
         And, if known, the identities of their systems.
         """
         captured = list_captured_inventories(self.providers, plan.timestamp)
-        plan = replace(plan, inventories=(*plan.inventories, *captured))
+        basis = replace(plan.basis, allows_older_export=options.allows_older_export)
+        plan = replace(plan, inventories=(*plan.inventories, *captured), basis=basis)
         if self.identities is None:
             return plan
         from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
@@ -560,6 +564,7 @@ def get_plan_options(plan: Plan) -> PlanOptions:
         samples=plan.samples,
         includes_rejections=any(row.rejections for row in plan.placements),
         now=plan.timestamp,
+        allows_older_export=plan.basis.allows_older_export,
     )
 
 
@@ -620,6 +625,54 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
         query=project.servers.query if project.servers is not None else None,
         commit=find_commit(context.directory, context.environment, context.directory_confinement),
     )
+
+
+def check_exports(plan: Plan, state: State) -> list[Diagnostic]:
+    """Return an error for each inventory that is older than the one of the last apply.
+
+    [] if the plan accepts older ones.
+    """
+    problems: list[Diagnostic] = []
+    if plan.basis.allows_older_export:
+        return problems
+    inventories = _list_dated_inventories(plan) if state.exports else []
+    if not inventories:
+        return problems
+    # Most plans read no inventory.
+    from nexusform.documents.times import parse_time
+
+    for inventory in inventories:
+        recorded = state.exports.get(inventory.address, "")
+        exported_at, recorded_at = parse_time(inventory.exported_at), parse_time(recorded)
+        if exported_at is None or recorded_at is None or exported_at >= recorded_at:
+            continue
+        detail = (
+            f"{inventory.address}: the export is from {inventory.exported_at}, older than that of "
+            f"the last apply from {recorded}. A plan of it would undo newer changes of the site. "
+            "Export the site again. To accept the older export, use -allow-older-export."
+        )
+        problems.append(build_error("older-export", detail))
+    return problems
+
+
+def record_exports(state: State, plan: Plan) -> State:
+    """Return the state with the times of the inventories of an applied plan."""
+    times = {item.address: item.exported_at for item in _list_dated_inventories(plan)}
+    return replace(state, exports=dict(sorted({**state.exports, **times}.items())))
+
+
+def _list_dated_inventories(plan: Plan) -> list[InventoryRead]:
+    """List the inventories with a time of their export.
+
+    Without a file `exported_at` an inventory has the time of its newest change. This time goes back
+    if the changed object is deleted.
+    """
+    has_time_file = any(path.endswith(f"/{EXPORT_TIME}") for path in plan.basis.data_files)
+    return [
+        item
+        for item in plan.inventories
+        if item.exported_at and (has_time_file or item.address.startswith(PROVIDER_PREFIX))
+    ]
 
 
 @contextmanager

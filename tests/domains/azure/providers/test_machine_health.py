@@ -90,6 +90,19 @@ def test_broken_machine_is_reported_without_changes(
     assert read_plan_document(nexusform)["out_of_service"] == []
 
 
+def test_machine_that_failed_since_the_plan_is_named_before_the_first_write(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    set_machine_properties(server, "m5", OFF)
+    write_configuration(SCALED)
+    assert nexusform("plan", "-out=p.nfplan") == 0, nexusform.said
+    set_machine_properties(server, "m6", OFF)
+    nexusform("apply", "p.nfplan")
+    said = " ".join(nexusform.said.replace("│", " ").split())
+    assert "Since the plan, 1 machine went out of service: m6 on lab." in said
+    assert said.index("m6 on lab") < said.index("Modifying...")
+
+
 @pytest.mark.parametrize("field", ["powerState", "readyState", "cordonStatus", "detailedStatus"])
 def test_absent_state_of_machine_is_unknown_not_down(
     field: str, nexusform: CommandRunner, server: ArmServer

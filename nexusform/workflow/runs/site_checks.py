@@ -1,0 +1,179 @@
+"""Checks of a plan against the site as it is now, at the moment of the write.
+
+The limits of `-fail-on` and separation rules held when the plan was made. Between plan and apply,
+others may have changed the site.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    has_errors,
+    select_errors,
+)
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.plans.impact.guard_rails import (
+    GUARD_RAIL,
+    UNKNOWN,
+    GuardRailLimit,
+    apply_limits,
+    format_limit,
+)
+from nexusform.plans.plan import Mode, Plan, SeparationVerdict
+from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service
+from nexusform.state.objects import State
+from nexusform.workflow.opening.provider_setup import create_providers
+from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
+
+# A plan is checked again if no step started for this time.
+MAXIMUM_WAIT_SECONDS: Final = 600.0
+_MAX_NAMES: Final = 5
+_SEPARATION: Final = "separation"
+
+
+def has_conditions(plan: Plan) -> bool:
+    """Return whether a plan has guard rails, or separation rules that deny."""
+    return bool(plan.guard_rails) or any(map(_is_denying, plan.separation_verdicts))
+
+
+def check_observed_site(run: Run, plan: Plan) -> list[Diagnostic]:
+    """Check a saved plan against the site as observed now.
+
+    Return errors for broken guard rails and separation rules, and a warning about machines that
+    failed since the plan.
+    """
+    is_needed = has_conditions(plan) or _observes_machines(run, plan)
+    if plan.mode is Mode.REFRESH_ONLY or not is_needed:
+        return []
+    new_plan = run.plan(get_plan_options(plan)).plan
+    problems = _list_broken_conditions(plan, new_plan)
+    if new_plan.is_failed and not problems:
+        return [_build_unread_warning(new_plan)]
+    return [*problems, *_list_failed_machines(plan, new_plan)]
+
+
+def check_conditions(run: Run, plan: Plan, state: State) -> list[Diagnostic]:
+    """Return errors for guard rails and separation rules that the site as observed now breaks.
+
+    `state` is the current one, of an apply in progress. The site is read by new providers: those of
+    the run keep what they read before.
+    """
+    if plan.mode is Mode.REFRESH_ONLY or not has_conditions(plan):
+        return []
+    stored = StoredState(state, digest=compute_state_digest(state))
+    request = build_base_request(run.project, stored)
+    with ExitStack() as exit_stack:
+        providers, problems = create_providers(request, run.project.context, exit_stack)
+        if has_errors(problems):
+            return problems
+        check = Run(run.project, run.clock, stored=stored, providers=providers, notices=run.notices)
+        return _list_broken_conditions(plan, check.plan(get_plan_options(plan)).plan)
+
+
+def _observes_machines(run: Run, plan: Plan) -> bool:
+    """Return whether a provider or an inventory shows the machines of the plan."""
+    has_observation = bool(plan.basis.data_files) or any(
+        provider.observes_objects for provider in run.providers.values()
+    )
+    return has_observation and bool(plan.sites)
+
+
+def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
+    """Return the errors of a new plan with the limits and separation rules of a plan."""
+    problems = list(_list_broken_separation_rules(plan, new_plan))
+    limits = [GuardRailLimit(result.name, result.limit) for result in plan.guard_rails]
+    checked_plan = apply_limits(new_plan, limits)
+    breaches = [problem for problem in checked_plan.diagnostics if problem.id == GUARD_RAIL]
+    problems += [
+        build_error(
+            "saved-plan-guard-rail",
+            f"The site changed since the plan. {breach.detail} No further changes were made. Plan "
+            "again and review the new plan.",
+        )
+        for breach in breaches
+    ]
+    if problems or not has_conditions(plan) or not new_plan.errored:
+        return problems
+    names = [format_limit(limit.name, limit.value) for limit in limits]
+    names += [str(verdict.address) for verdict in plan.separation_verdicts if _is_denying(verdict)]
+    unchecked = not limits or any(result.result == UNKNOWN for result in checked_plan.guard_rails)
+    if not unchecked:
+        return []
+    detail = (
+        f"{format_list(names)} cannot be checked against the site: {_describe_failure(new_plan)}. "
+        "No further changes were made. Repair the cause, or plan again."
+    )
+    return [build_error("saved-plan-guard-rail", detail)]
+
+
+def _is_denying(verdict: SeparationVerdict) -> bool:
+    return verdict.enforcement != "warn"
+
+
+def _list_broken_separation_rules(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
+    """Yield an error for each separation rule that held in the plan, and not in the new one."""
+    planned_verdicts = {verdict.address: verdict for verdict in plan.separation_verdicts}
+    for verdict in new_plan.separation_verdicts:
+        planned = planned_verdicts.get(verdict.address)
+        if planned is None or not _is_denying(verdict) or verdict.satisfied == "always":
+            continue
+        if verdict.satisfied == planned.satisfied and verdict.violations == planned.violations:
+            continue
+        places = [
+            " on ".join(filter(None, (format_list(violation.members), violation.machine)))
+            for violation in verdict.violations
+        ]
+        reason = f" ({format_first_items(places, _MAX_NAMES)})" if places else ""
+        yield build_error(
+            "saved-plan-separation",
+            f"The site changed since the plan: {verdict.address} holds "
+            f"{verdict.satisfied}{reason}; in the plan it was {planned.satisfied}. No further "
+            "changes were made. Plan again and review the new plan.",
+        )
+
+
+def _list_failed_machines(plan: Plan, new_plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning that names the machines that failed, or are missing, since the plan."""
+    known = {(row.site_id, row.machine) for row in list_out_of_service(plan.sites)}
+    failed = [
+        f"{row.machine} on {row.site}"
+        for row in list_out_of_service(new_plan.sites)
+        if (row.site_id, row.machine) not in known
+    ]
+    remaining = {key for site in new_plan.sites for key in _list_machines(site)}
+    failed += [
+        f"{machine} on {site.name} (missing)"
+        for site in plan.sites
+        for site_id, machine in _list_machines(site)
+        if (site_id, machine) not in remaining
+    ]
+    if failed:
+        detail = (
+            f"Since the plan, {format_count(len(failed), 'machine')} went out of service: "
+            f"{format_first_items(failed, _MAX_NAMES)}. The plan may place VMs there, and VMs "
+            "there may be down. To place them elsewhere, plan again."
+        )
+        yield build_warning("machines-failed-since-plan", detail)
+
+
+def _list_machines(site: SiteVms) -> list[tuple[str, str]]:
+    """List the machines that exist before a plan: id of the site and name."""
+    return [(site.id, machine.facts.name) for machine in site.machines if machine.exists_before]
+
+
+def _build_unread_warning(new_plan: Plan) -> Diagnostic:
+    detail = (
+        f"The site cannot be planned again: {_describe_failure(new_plan)}. Machines that failed "
+        "since the plan are unknown."
+    )
+    return build_warning("machines-not-checked", detail)
+
+
+def _describe_failure(plan: Plan) -> str:
+    errors = select_errors(plan.diagnostics)
+    return errors[0].summary if errors else "planning failed"

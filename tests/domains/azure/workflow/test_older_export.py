@@ -1,0 +1,93 @@
+"""Tests that an inventory older than that of the last apply is rejected."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "inventory"
+RECORDED = "2026-02-28T06:00:00Z"
+OLDER = "2026-02-27T06:00:00Z"
+NEWER = "2026-03-01T06:00:00Z"
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function for commands on the example; its export of RECORDED is applied."""
+    shutil.copytree(EXAMPLE, tmp_path / "lon1", ignore=shutil.ignore_patterns("state"))
+    monkeypatch.chdir(tmp_path / "lon1")
+    # Two days after the newest export.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772500000")
+
+    def run_command(*arguments: str) -> tuple[int, str]:
+        code = run_command_line(arguments)
+        captured = capsys.readouterr()
+        return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+    code, text = run_command("apply", "-auto-approve")
+    assert code == 0, text
+    return run_command
+
+
+def change_export(time: str) -> None:
+    Path("export/exported_at").write_text(f"{time}\n")
+
+
+def read_recorded_time() -> str:
+    document = json.loads(Path("state/nexusform.nfstate").read_text())
+    return str(document["exports"]["data.nexus_inventory.lon1"])
+
+
+def test_older_export_is_an_error_with_both_dates(run: Run) -> None:
+    change_export(OLDER)
+    code, text = run("plan", "-out=p")
+    assert code == 1
+    assert f"data.nexus_inventory.lon1: the export is from {OLDER}" in text
+    assert f"older than that of the last apply from {RECORDED}." in text
+    assert run("apply", "-auto-approve")[0] == 1
+    assert run("apply", "p")[0] == 1
+
+
+def test_older_export_in_another_directory_is_an_error(run: Run) -> None:
+    shutil.copytree("export", "cached")
+    Path("cached/exported_at").write_text(f"{OLDER}\n")
+    file = Path("main.nf.hcl")
+    file.write_text(file.read_text().replace("/export", "/cached"))
+    code, text = run("plan")
+    assert code == 1
+    assert RECORDED in text
+
+
+def test_newest_change_is_no_time_of_an_export(run: Run) -> None:
+    # The newest change goes back if the changed object is deleted.
+    Path("export/exported_at").unlink()
+    code, text = run("plan")
+    assert code == 0, text
+
+
+@pytest.mark.parametrize("time", [RECORDED, NEWER])
+def test_same_or_newer_export_is_planned(time: str, run: Run) -> None:
+    change_export(time)
+    code, text = run("plan")
+    assert code == 0, text
+
+
+def test_older_export_can_be_accepted_and_is_then_the_recorded_one(run: Run) -> None:
+    assert read_recorded_time() == RECORDED
+    change_export(OLDER)
+    file = Path("main.nf.hcl")
+    file.write_text(file.read_text() + 'output "new" {\n  value = 1\n}\n')
+    code, text = run("plan", "-allow-older-export", "-out=p")
+    assert code == 0, text
+    code, text = run("apply", "-verify=replan", "p")
+    assert code == 0, text
+    assert read_recorded_time() == OLDER
+    assert run("plan")[0] == 0
