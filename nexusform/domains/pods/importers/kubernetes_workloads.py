@@ -96,7 +96,7 @@ def collect_workloads(
     StorageClasses missing here do not exist. `live_workloads` (by key) have the fields of other
     managers; `previous_manifests` are those applied before.
     """
-    all_manifests = (*manifests, *context_manifests)
+    all_manifests = _merge_objects((*manifests, *context_manifests))
     service_selectors: dict[str, list[Mapping[str, str]]] = {}  # by namespace
     for manifest in select_manifests(all_manifests, "", "Service"):
         selector = read_silently(manifest, "spec").get_text_mapping("selector")
@@ -143,6 +143,18 @@ def collect_workloads(
             _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
+
+
+def _merge_objects(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """Return each object once: the first of those with the same identity.
+
+    A dump lists an object that the plan applies again, or the same object in several versions.
+    """
+    objects: dict[tuple[str, str, str, str], Manifest] = {}
+    for manifest in manifests:
+        identity = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        objects.setdefault(identity, manifest)
+    return tuple(objects.values())
 
 
 def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:

@@ -64,10 +64,8 @@ def build_object(version: str, kind: str, name: str, **more: Any) -> dict[str, A
 # ----------------------------
 
 
-def build_limit_range(**item: Any) -> dict[str, Any]:
-    return build_object(
-        "v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]}
-    )
+def build_limit_range(name: str = "limits", **item: Any) -> dict[str, Any]:
+    return build_object("v1", "LimitRange", name, spec={"limits": [{"type": "Container", **item}]})
 
 
 @pytest.mark.parametrize(
@@ -174,9 +172,11 @@ def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> Non
 def test_different_defaults_of_several_limit_ranges_apply_in_random_order(
     values: list[str], resources: dict[str, Any], is_in_doubt: bool
 ) -> None:
-    reading = parse_workloads(
-        build_pod(resources), *[build_limit_range(default={"cpu": value}) for value in values]
-    )
+    limit_ranges = [
+        build_limit_range(f"limits-{number}", default={"cpu": value})
+        for number, value in enumerate(values)
+    ]
+    reading = parse_workloads(build_pod(resources), *limit_ranges)
     assert [each.id for each in reading.findings] == ["different-limit-ranges"] * is_in_doubt
     assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
     assert reading.workloads[0].pod.requests.cpu == 1000

@@ -436,6 +436,17 @@ def test_several_autoscalers_of_one_deployment_are_uncertain() -> None:
     )
 
 
+def test_autoscaler_that_is_applied_and_listed_is_one_object() -> None:
+    """The plan applies what the dump lists already, in an older version."""
+    autoscaler = build_autoscaler("a", 2)
+    text = build_configuration(build_deployment("web", 1, cpu="1"), json.dumps(autoscaler))
+    listed = {**autoscaler, "apiVersion": "autoscaling/v1"}
+    result = require_success(plan_observed(text, *NODES, autoscaler, listed))
+    assert "several-autoscalers" not in {item.id for item in result.plan.diagnostics}
+    assert list_pods_with_unknown_rules(result) == []
+    assert len(list(list_places(result))) == 2
+
+
 def test_autoscaler_of_another_api_group_scales_another_object() -> None:
     text = build_configuration(build_deployment("web", 1, cpu="1"))
     result = require_success(plan_observed(text, *NODES, build_autoscaler("a", 2, "x.io/v1")))
