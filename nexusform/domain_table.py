@@ -261,6 +261,7 @@ _ALL: Final = (
             "corrected-manifest": DiagnosticTraits("note", "document"),
             "empty-resource-selection": DiagnosticTraits(cause="block"),
             "object-without-namespace": DiagnosticTraits(cause="document"),
+            "unknown-resource-kind": DiagnosticTraits("advice", "block"),
             "record-without-effect": DiagnosticTraits(cause="block"),
             "property-without-member": DiagnosticTraits(cause="block"),
             "staged-run-awaiting-approval": _NOTE,

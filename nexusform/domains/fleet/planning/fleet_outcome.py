@@ -32,7 +32,11 @@ from nexusform.domains.fleet.planning.object_ownership import build_ownership_wa
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import write_bindings, write_eviction
+from nexusform.domains.fleet.planning.placement_records import (
+    sort_selected_objects,
+    write_bindings,
+    write_eviction,
+)
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
@@ -171,7 +175,9 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": asdict(placement.spec.policy_snapshot),
-        "selected_resources": list(map(SELECTED_FORM, _find_reported_objects(placement))),
+        "selected_resources": list(
+            map(SELECTED_FORM, sort_selected_objects(_find_reported_objects(placement)))
+        ),
         "evictions": [
             *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),

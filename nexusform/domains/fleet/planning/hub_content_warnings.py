@@ -1,4 +1,4 @@
-"""Warnings about hub objects that no placement selects because of their namespace."""
+"""Warnings about hub objects without a namespace, and about kinds that nothing defines."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -11,11 +11,13 @@ from nexusform.domains.fleet.planning.planned_hub import PlannedHub
 from nexusform.domains.pods.importers.manifest_parser import (
     DEFAULT_NAMESPACE,
     Manifest,
+    is_fleet_group,
     lacks_namespace,
 )
 from nexusform.planning.instances.instance import Instance
 
 NO_NAMESPACE: Final = "object-without-namespace"
+UNKNOWN_KIND: Final = "unknown-resource-kind"
 _MAX_NAMES: Final = 3
 
 
@@ -41,6 +43,38 @@ def warn_objects_without_namespace(
     if affected and placements:
         namespaces = _collect_selected_namespaces(placements)
         yield _build_namespace_warning(affected, sorted(namespaces - {DEFAULT_NAMESPACE}))
+
+
+def warn_unknown_kinds(
+    hub: PlannedHub, placements: Sequence[PlacementPlan]
+) -> Iterator[Diagnostic]:
+    """Yield a warning per placement with selectors of kinds that nothing defines.
+
+    A live hub has the definitions, so its dry run checks them.
+    """
+    for placement in placements:
+        instance = placement.spec.instance
+        if instance.block is None or instance.block.provider:
+            continue
+        titles = [
+            selector.title
+            for selector in placement.spec.configuration.selectors
+            if not is_fleet_group(selector.group)
+            and hub.api_kinds.find_kind(selector.group, selector.kind) is None
+        ]
+        if titles:
+            names = format_list(titles, _MAX_NAMES)
+            fact = f"{names}: no CustomResourceDefinition of the configuration defines the kind"
+            text = f"{fact}. Its scope and version are not checked. Add the definition."
+            yield instance.build_diagnostic(
+                Problem(
+                    (),
+                    UNKNOWN_KIND,
+                    text,
+                    Severity.WARNING,
+                    brief=f"{placement.key}: {fact}, so its scope and version are not checked",
+                )
+            )
 
 
 def _collect_selected_namespaces(placements: Iterable[PlacementPlan]) -> set[str]:

@@ -12,6 +12,7 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.selector_kinds import check_selector_kinds
 from nexusform.domains.fleet.planning.binding_rows import (
     build_binding_rows,
     build_removed_rows,
@@ -42,7 +43,10 @@ from nexusform.domains.fleet.planning.foreign_field_merge import (
     build_merged_placement,
     find_field_owner,
 )
-from nexusform.domains.fleet.planning.hub_content_warnings import warn_objects_without_namespace
+from nexusform.domains.fleet.planning.hub_content_warnings import (
+    warn_objects_without_namespace,
+    warn_unknown_kinds,
+)
 from nexusform.domains.fleet.planning.placement_iterations import (
     plan_after_staged_runs,
     run_iterations,
@@ -122,6 +126,8 @@ def plan_placements(
     diagnostics += problems
     specs, problems = _build_specs(instances, blocks, evaluation, observed)
     diagnostics += problems
+    for spec in specs:
+        diagnostics += _check_custom_kinds(spec, hub)
     member_clusters = build_member_clusters(members)
     recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
@@ -146,6 +152,7 @@ def plan_placements(
     record_processed_members(members.values(), blocks.instances)
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_objects_without_namespace(hub, placements)
+    diagnostics += warn_unknown_kinds(hub, placements)
     is_partial = bool(blocks.request.targets or blocks.request.excludes)
     # A record may belong to a placement that this plan leaves out, or that has an error.
     if not is_partial and not any(instance.is_invalid for instance in instances):
@@ -305,6 +312,23 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
             or f"{format_sentence(change.detail)} {remedy}"
         )
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
+
+
+def _check_custom_kinds(spec: PlacementSpec, hub: PlannedHub) -> Iterator[Diagnostic]:
+    """Yield the errors about custom kinds that selectors name, by the definitions on the hub.
+
+    Errors about built-in kinds are those of the placement's type.
+    """
+    if not hub.api_kinds.custom_kinds:
+        return
+    in_blocks = bool(get_value_at_path(spec.instance.config, "resource_selector"))
+    is_namespaced = bool(spec.configuration.namespace)
+    for problem in check_selector_kinds(
+        spec.configuration, hub.api_kinds, is_namespaced=is_namespaced
+    ):
+        path = problem.path if in_blocks else ("manifest",)
+        text = f"{spec.configuration.key}: {format_sentence(problem.detail)}"
+        yield spec.instance.build_error(problem.id, text, path)
 
 
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:

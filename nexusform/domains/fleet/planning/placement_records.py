@@ -13,6 +13,7 @@ changed them, another owner has some (`refused`), or the snapshot is pruned.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -115,11 +116,81 @@ def compute_body_hash(manifest: Manifest) -> str:
     return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
 
 
+class _ObjectBody:
+    """Body of an object as a cache key: equal only to itself, because bodies are immutable."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = body
+
+    def __hash__(self) -> int:
+        return id(self.body)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ObjectBody) and self.body is other.body
+
+
+@lru_cache(maxsize=8192)
+def _compute_comparable_hash(body: _ObjectBody, namespace: str) -> str:
+    content = add_api_server_defaults(remove_server_fields(body.body))
+    metadata = {
+        name: value
+        for name, value in get_mapping(content, "metadata").items()
+        if value not in (None, {}, [])
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    return sha256(format_canonical_json({**content, "metadata": metadata})).hexdigest()
+
+
 def compute_comparable_hash(manifest: Manifest) -> str:
-    """Return a hash of an object without the fields added by a server."""
-    return sha256(
-        format_canonical_json(add_api_server_defaults(remove_server_fields(manifest.body)))
-    ).hexdigest()
+    """Return a hash of an object as a hub stores it in a resource snapshot.
+
+    Without the fields of servers, and with the defaults of the API server.
+    """
+    return _compute_comparable_hash(_ObjectBody(manifest.body), manifest.namespace)
+
+
+def compute_content_hash(manifests: Iterable[Manifest]) -> str:
+    """Return the hash of a resource snapshot with these objects, in any order.
+
+    Equal hashes make no new snapshot, so no rollout. Source: KubeFleet
+    pkg/utils/controller/resource_selector_resolver.go (generateRawContent, sortResources).
+    """
+    hashes = [
+        [*manifest.identity, manifest.version, compute_comparable_hash(manifest)]
+        for manifest in manifests
+    ]
+    return sha256(format_canonical_json(sorted(hashes))).hexdigest()
+
+
+# Source: KubeFleet, resourceSortOrder in resource_selector_resolver.go.
+_SNAPSHOT_ORDER: Final = (
+    "PriorityClass", "Namespace", "NetworkPolicy", "ResourceQuota", "LimitRange",
+    "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap", "StorageClass",
+    "PersistentVolume", "PersistentVolumeClaim", "CustomResourceDefinition", "ClusterRole",
+    "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Pod",
+    "ReplicationController", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler",
+    "StatefulSet", "Job", "CronJob", "IngressClass", "Ingress", "APIService",
+    "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+)  # fmt: skip
+_KIND_POSITIONS: Final = {kind: position for position, kind in enumerate(_SNAPSHOT_ORDER)}
+
+
+def sort_selected_objects(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Return objects in the order of a hub's resource snapshot.
+
+    By kind, then group and version, then namespace and name; unknown kinds are last.
+    """
+    return sorted(
+        manifests,
+        key=lambda manifest: (
+            _KIND_POSITIONS.get(manifest.kind, len(_SNAPSHOT_ORDER)),
+            manifest.group,
+            manifest.version,
+            manifest.kind,
+            f"{manifest.namespace}/{manifest.name}",
+        ),
+    )
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
@@ -142,9 +213,7 @@ def read_applied_resources(
         if manifest is not None:
             objects[digest] = manifest
     snapshots = tuple(
-        ResourceSnapshot(
-            int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects)
-        )
+        _read_snapshot(int(record["index"]), _select_objects(record["objects"], objects))
         for record in get_list(note, SNAPSHOTS)
     )
     by_index: dict[int | None, ResourceSnapshot] = {
@@ -173,6 +242,14 @@ def read_applied_resources(
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
     return AppliedResources(snapshots, on_cluster)
+
+
+def _read_snapshot(index: int, objects: tuple[Manifest, ...]) -> ResourceSnapshot:
+    """Return a recorded snapshot.
+
+    Its hash is computed from the objects, because a state may have the hash of an earlier rule.
+    """
+    return ResourceSnapshot(index, compute_content_hash(objects), objects)
 
 
 def _select_objects(

@@ -42,8 +42,11 @@ from nexusform.domains.fleet.planning.resource_selection import HubIndex
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
+from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import (
+    DEFAULT_NAMESPACE,
+    INVALID,
     Manifest,
     is_reserved_namespace,
     unwrap_envelopes,
@@ -294,6 +297,50 @@ class PlannedHub(Struct, dict=True):
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
+    @cached_property
+    def api_kinds(self) -> ApiKinds:
+        """Kinds of Kubernetes, and those of the hub's CustomResourceDefinitions."""
+        return ApiKinds(self.manifests)
+
+    def resolve_custom_kinds(self) -> None:
+        """Set the namespaces of custom resources by the definitions on the hub.
+
+        Report those in a version that no server serves. Definitions may be in other blocks.
+        """
+        if not self.api_kinds.custom_kinds:
+            return
+        self.manifests = list(self._resolve_scopes(self.manifests))
+        self.configured_objects = [
+            (instance, self._resolve_scopes(manifests))
+            for instance, manifests in self.configured_objects
+        ]
+        for instance, manifests in self.configured_objects:
+            for manifest in manifests:
+                if (manifest.group, manifest.kind) not in self.api_kinds.custom_kinds:
+                    continue
+                reason = self.api_kinds.explain_unserved_kind(
+                    manifest.group, manifest.version, manifest.kind
+                )
+                if reason:
+                    text = f"yaml_body:{manifest.line}: {manifest.title}: {reason}."
+                    self.diagnostics.append(
+                        instance.build_diagnostic(
+                            Problem(("yaml_body",), INVALID, text, line=manifest.line)
+                        )
+                    )
+
+    def _resolve_scopes(self, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
+        """Return the objects with the namespaces that the scopes of their kinds demand."""
+        resolved: list[Manifest] = []
+        for manifest in manifests:
+            kind = self.api_kinds.custom_kinds.get((manifest.group, manifest.kind))
+            namespace = manifest.namespace
+            if kind is not None:
+                namespace = (namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
+            is_same = namespace == manifest.namespace
+            resolved.append(manifest if is_same else replace(manifest, namespace=namespace))
+        return tuple(resolved)
+
     def apply_approvals(self) -> None:
         """Add to `runs` the waiting runs resumed by a new approval.
 
@@ -395,6 +442,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub.manifests += (
         manifest for manifest in observed.objects if get_object_identity(manifest) not in managed
     )
+    hub.resolve_custom_kinds()
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
     # last: the managed ones match `override_instances` by position.

@@ -26,11 +26,15 @@ from nexusform.domains.fleet.planning.override_rendering import (
     RenderedResources,
     collect_namespace_names,
 )
-from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot
+from nexusform.domains.fleet.planning.placement_records import (
+    AppliedResources,
+    ResourceSnapshot,
+    compute_content_hash,
+)
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
-    compute_fingerprint,
+    find_kind_exclusion,
     find_selection_exclusion,
     is_reserved_namespace,
     list_services,
@@ -61,12 +65,27 @@ class HubIndex:
     A fleet may have a placement per namespace.
     """
 
-    def __init__(self, hub: Sequence[Manifest]) -> None:
+    def __init__(self, hub: Sequence[Manifest], *, is_reserved: bool = False) -> None:
+        self._hub = hub
+        # Objects of reserved namespaces, which only a ResourcePlacement in them selects.
+        self._is_reserved = is_reserved
         # Their Endpoints are never selected.
         services = list_services(hub)
-        self._objects = [
-            manifest for manifest in hub if find_selection_exclusion(manifest, services) is None
-        ]
+        self._objects = [manifest for manifest in hub if self._is_selectable(manifest, services)]
+
+    def _is_selectable(self, manifest: Manifest, services: Collection[tuple[str, str]]) -> bool:
+        if not self._is_reserved:
+            return find_selection_exclusion(manifest, services) is None
+        is_in_reserved = is_reserved_namespace(manifest.namespace)
+        return is_in_reserved and find_kind_exclusion(manifest, services) is None
+
+    def get_index(self, placement: FleetPlacement) -> HubIndex:
+        """Return the index of the objects that a placement may select."""
+        return self._reserved_index if is_reserved_namespace(placement.namespace) else self
+
+    @cached_property
+    def _reserved_index(self) -> HubIndex:
+        return HubIndex(self._hub, is_reserved=True)
 
     @cached_property
     def unique_index(self) -> HubIndex:
@@ -75,7 +94,9 @@ class HubIndex:
         Of several manifests with the same identity, the last one counts.
         """
         last = {manifest.identity: manifest for manifest in self._objects}
-        return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
+        if len(last) == len(self._objects):
+            return self
+        return HubIndex(list(last.values()), is_reserved=self._is_reserved)
 
     def select_objects(
         self, selector: ObjectSelector, namespaces: Collection[str]
@@ -142,6 +163,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     A selected namespace may add the objects inside: all of them, or only those that other selectors
     match (NamespaceWithResourceSelectors).
     """
+    hub = hub.get_index(placement)
     by_key: dict[ObjectKey, Manifest] = {}
     # By selected namespace: True if all its objects are included.
     includes_all: dict[str, bool] = {}
@@ -186,14 +208,19 @@ def find_selector_problem(
     The result is None without one. Source: KubeFleet
     pkg/utils/controller/resource_selector_resolver.go.
     """
-    with_selected = (
-        selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED
-    )
+    # Each object once, even if several manifests define it.
+    unique_index = hub.get_index(placement).unique_index
     # Selectors also search this namespace: the placement's own, or the one in its selector with the
     # scope WITH_SELECTED (a namespace with only its selected objects); "" without such a selector.
-    content_namespace = placement.namespace or next(with_selected, "")
-    # Each object once, even if several manifests define it.
-    unique_index = hub.unique_index
+    content_namespace = placement.namespace
+    for number, selector in enumerate(placement.selectors):
+        if content_namespace or selector.scope != WITH_SELECTED or not selector.is_namespace:
+            continue
+        # Reserved ones are not in the index.
+        namespaces = unique_index.select_objects(selector, {""})
+        if len(namespaces) != 1:
+            return _build_namespace_count_problem(placement, number, len(namespaces))
+        content_namespace = namespaces[0].name
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
@@ -215,6 +242,22 @@ def find_selector_problem(
                 return _build_duplicate_problem(number, manifest)
             selected_keys.add(manifest.identity)
     return None
+
+
+def _build_namespace_count_problem(
+    placement: FleetPlacement, number: int, count: int
+) -> ResourceSelectorProblem:
+    """Build the problem of a selector with the scope NamespaceWithResourceSelectors.
+
+    It must select exactly one namespace.
+    """
+    amount = f"{count} namespaces were selected" if count else "no namespaces were selected"
+    text = (
+        f"invalid clusterResourcePlacement {placement.key}: NamespaceWithResourceSelectors mode "
+        f"requires exactly one namespace, but {amount}"
+    )
+    advice = "Select one existing namespace; default, kube-* and fleet-* are never selected."
+    return ResourceSelectorProblem(number, text, advice)
 
 
 def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelectorProblem:
@@ -308,7 +351,7 @@ class SnapshotStore:
         pkg/utils/controller/resource_snapshot_resolver.go.
         """
         objects = self._selection.manifests
-        digest = compute_fingerprint(objects)
+        digest = compute_content_hash(objects)
         if self.snapshots and self.snapshots[-1].hash == digest:
             return self.snapshots[-1]
         index = self.snapshots[-1].index + 1 if self.snapshots else 0

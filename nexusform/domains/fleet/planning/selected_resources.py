@@ -28,7 +28,7 @@ from nexusform.domains.fleet.planning.placement_records import (
     SNAPSHOTS,
     AppliedResources,
     ResourceSnapshot,
-    compute_comparable_hash,
+    compute_content_hash,
     read_applied_resources,
     write_applied_resources,
 )
@@ -51,7 +51,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     split_clusters,
 )
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
@@ -125,9 +125,9 @@ def _is_selection_changed(
     if spec.previous_configuration is None:
         return False
     previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(
-        manifests
-    )
+    return bool(previous_objects) and compute_content_hash(
+        previous_objects
+    ) != compute_content_hash(manifests)
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
@@ -171,7 +171,7 @@ def _find_trigger_of_staged_change(
         # Nothing is distributed yet.
         if latest is None:
             return None
-        if latest.hash != compute_fingerprint(comparison.selection.manifests):
+        if latest.hash != compute_content_hash(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
         return (
             Trigger.OVERRIDES_CHANGED
@@ -179,7 +179,9 @@ def _find_trigger_of_staged_change(
             else None
         )
     previous_objects = select_resources(previous, hub.prior_object_index)
-    if compute_fingerprint(previous_objects) != compute_fingerprint(comparison.selection.manifests):
+    if compute_content_hash(previous_objects) != compute_content_hash(
+        comparison.selection.manifests
+    ):
         return Trigger.RESOURCES_CHANGED
     prior_overrides = hub.prior_override_index.list_overrides(previous.key)
     return Trigger.OVERRIDES_CHANGED if prior_overrides != comparison.selection.overrides else None
@@ -311,15 +313,14 @@ def _read_observed_resources(
     state, or else those selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
-    selected_hashes = set(map(compute_comparable_hash, selection.manifests))
+    selected_hash = compute_content_hash(selection.manifests)
     for snapshot in get_list(spec.observed_attributes, "resource_snapshots"):
         objects = build_manifests(map(json.decode, snapshot["objects"]))
-        if set(map(compute_comparable_hash, objects)) == selected_hashes:
+        digest = compute_content_hash(objects)
+        if digest == selected_hash:
             # The same apart from their order and the server's fields.
             objects = selection.manifests
-        observed_snapshots.append(
-            ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects)
-        )
+        observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), digest, objects))
     snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(
@@ -409,7 +410,7 @@ def _build_assumed_resources(
         if binding.has_resources
     }
     return AppliedResources(
-        (ResourceSnapshot(index, compute_fingerprint(objects), objects),), on_cluster
+        (ResourceSnapshot(index, compute_content_hash(objects), objects),), on_cluster
     )
 
 

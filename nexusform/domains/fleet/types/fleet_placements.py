@@ -12,10 +12,10 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
     SERVER_SIDE_APPLY,
-    WITH_SELECTED,
     FleetObject,
     FleetPlacement,
 )
+from nexusform.domains.fleet.importers.selector_kinds import check_selector_kinds
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     build_error,
@@ -39,6 +39,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_BLOCKS,
     PLACEMENT_VALUES,
 )
+from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
@@ -48,25 +49,6 @@ from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
 _SPEC = BlockSchema(PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS)
-_NAMESPACED_KINDS: Final = {
-    "": {
-        "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim", "Pod",
-        "PodTemplate", "Endpoints", "LimitRange", "ResourceQuota", "ReplicationController",
-    },
-    "apps": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
-    "batch": {"Job", "CronJob"},
-    "autoscaling": {"HorizontalPodAutoscaler"},
-    "networking.k8s.io": {"Ingress", "NetworkPolicy"},
-    "policy": {"PodDisruptionBudget"},
-    "rbac.authorization.k8s.io": {"Role", "RoleBinding"},
-}  # fmt: skip
-_CLUSTER_KINDS: Final = {
-    "": {"Namespace", "PersistentVolume"},
-    "apiextensions.k8s.io": {"CustomResourceDefinition"},
-    "rbac.authorization.k8s.io": {"ClusterRole", "ClusterRoleBinding"},
-    "scheduling.k8s.io": {"PriorityClass"},
-    "storage.k8s.io": {"StorageClass"},
-}
 
 
 def _index_by_cluster(
@@ -134,7 +116,8 @@ def _check_placement(
                 "a resource selector needs version and kind",
             ),
         )
-    yield from _check_selector_scopes(placement, is_namespaced=is_namespaced)
+    # Built-in kinds; the plan knows the CustomResourceDefinitions on the hub.
+    yield from check_selector_kinds(placement, ApiKinds(), is_namespaced=is_namespaced)
     yield from _check_strategy(placement, get_mapping(arguments, "strategy"))
 
 
@@ -164,28 +147,6 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
     )
     for problem in problems:
         yield problem.prepend_path(*path)
-
-
-def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for selected kinds of another scope.
-
-    A cluster-scoped placement selects kinds without a namespace, a namespaced one (`is_namespaced`)
-    only the others. Kinds of custom resources have unknown scopes, so no errors.
-    """
-    invalid_kinds = _CLUSTER_KINDS
-    explanation = "a cluster scoped resource"
-    if not is_namespaced:
-        # With this scope of a namespace, the other selectors select objects inside of it, of either
-        # scope.
-        if any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors):
-            return
-        invalid_kinds = _NAMESPACED_KINDS
-        explanation = (
-            "not a cluster scoped resource: select its Namespace, or use fleet_resource_placement"
-        )
-    for i, selector in enumerate(placement.selectors):
-        if selector.kind in invalid_kinds.get(selector.group, ()):
-            yield build_error(("resource_selector", i, "kind"), f"{selector.kind} is {explanation}")
 
 
 def _check_integer_fields(arguments: Values) -> Iterator[Problem]:

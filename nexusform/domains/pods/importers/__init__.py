@@ -4,13 +4,14 @@
 PUBLIC = {
     "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
+    "api_resources": "ApiKinds",
     "live_workloads": "LiveWorkload find_current_revisions",
     "manifest_parser": (
-        "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope "
+        "format_canonical_json list_envelope_problems INVALID is_envelope "
         "is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
-        "find_selection_exclusion list_services parse_manifests unwrap_envelopes "
-        "DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace resolve_namespaces"
+        "find_kind_exclusion find_selection_exclusion list_services parse_manifests "
+        "unwrap_envelopes DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace resolve_namespaces"
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",

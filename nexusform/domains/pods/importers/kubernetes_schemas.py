@@ -79,6 +79,15 @@ def _load_schemas() -> _KubernetesSchemas:
     return _KubernetesSchemas(kinds, types)
 
 
+def list_kind_names() -> list[tuple[str, str]]:
+    """Return the API versions and names of the known kinds: `("apps/v1", "Deployment")`."""
+    names = []
+    for title in _load_schemas().kinds:
+        version, _, kind = title.partition(" ")
+        names.append((version, kind))
+    return names
+
+
 @cache
 def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
     """Return the shape of each field of a type, with the rule of the field."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Struct
@@ -143,12 +142,18 @@ def read_custom_scopes(manifests: Iterable[Manifest]) -> dict[tuple[str, str], s
     The CustomResourceDefinitions among the objects define them.
     """
     scopes: dict[tuple[str, str], str] = {}
-    for definition in manifests:
-        if (definition.group, definition.kind) == _CRD:
-            spec = get_mapping(definition.body, "spec")
-            kind = get_text(get_mapping(spec, "names"), "kind")
-            scopes[get_text(spec, "group"), kind] = get_text(spec, "scope")
+    for definition in select_custom_definitions(manifests):
+        spec = get_mapping(definition.body, "spec")
+        kind = get_text(get_mapping(spec, "names"), "kind")
+        scopes[get_text(spec, "group"), kind] = get_text(spec, "scope")
     return scopes
+
+
+def select_custom_definitions(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Yield the CustomResourceDefinitions among objects."""
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == _CRD:
+            yield manifest
 
 
 def resolve_namespaces(manifests: Sequence[Manifest], namespace: str = "") -> ParsedManifests:
@@ -309,13 +314,23 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 def find_selection_exclusion(
     manifest: Manifest, services: Collection[tuple[str, str]] = ()
 ) -> str | None:
-    """Return why a placement never selects an object, None if it may.
+    """Return why a cluster resource placement never selects an object, None if it may.
 
     `services`: (namespace, name) on the hub.
     """
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
+    return find_kind_exclusion(manifest, services)
+
+
+def find_kind_exclusion(
+    manifest: Manifest, services: Collection[tuple[str, str]] = ()
+) -> str | None:
+    """Return why no placement selects an object of this kind or name, None if one may.
+
+    Of any namespace: a ResourcePlacement may be in a reserved one.
+    """
     kind = (manifest.group, manifest.kind)
     if is_fleet_group(manifest.group) and manifest.kind not in ENVELOPE_KINDS:
         return f"{manifest.kind} belongs to the fleet itself"
@@ -333,6 +348,8 @@ def _explain_unselectable_object(
     """
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
+        case "apps", "ReplicaSet" | "ControllerRevision" if _has_owner(manifest):
+            return f"{manifest.title} is never selected: its owner creates it"
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
             return f"ConfigMap kube-root-ca.crt is never selected: {reason}"
         case "", "ServiceAccount" if manifest.name == "default":
@@ -346,6 +363,11 @@ def _explain_unselectable_object(
         ):
             return f"a managed EndpointSlice is never selected: {reason}"
     return None
+
+
+def _has_owner(manifest: Manifest) -> bool:
+    """Return whether an object has owner references. Source: KubeFleet ShouldPropagateObj."""
+    return bool(get_mapping(manifest.body, "metadata").get("ownerReferences"))
 
 
 class _ManifestReader:
@@ -609,12 +631,6 @@ class Fields:
 def read_silently(manifest: Manifest, key: str) -> Fields:
     """Return a part of an object read as context: its own problems are reported elsewhere."""
     return Fields(manifest, [], manifest.body).get_mapping(key)
-
-
-def compute_fingerprint(manifests: Iterable[Manifest]) -> str:
-    """Return a hash of the content of the objects, independent of their formatting."""
-    contents = [[*manifest.identity, manifest.version, manifest.body] for manifest in manifests]
-    return sha256(format_canonical_json(contents)).hexdigest()
 
 
 def format_canonical_json(value: Any) -> bytes:

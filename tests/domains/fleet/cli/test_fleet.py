@@ -318,7 +318,8 @@ def test_explain_of_manifest_names_the_placements_that_select_its_objects(
     assert code == 1
     assert "placements select its objects" in " ".join(told.split())
     assert f"    nexusform explain {WEB}\n" in told
-    apart = (FLEET + ENVELOPE).replace('kind    = "Namespace"', 'kind    = "ClusterRole"')
+    role = 'group   = "rbac.authorization.k8s.io"\n    kind    = "ClusterRole"'
+    apart = (FLEET + ENVELOPE).replace('kind    = "Namespace"', role)
     assert WEB not in nf(apart, "explain", "fleet_hub_manifest.web")[2]
 
 

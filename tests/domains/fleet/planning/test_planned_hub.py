@@ -14,13 +14,12 @@ from nexusform.domains.fleet.importers.fleet_records import (
     OverrideRule,
 )
 from nexusform.domains.fleet.planning.override_rendering import OverrideIndex, render_resources
-from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
-from nexusform.domains.fleet.planning.resource_selection import HubIndex, select_resources
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    compute_fingerprint,
-    parse_manifests,
+from nexusform.domains.fleet.planning.placement_records import (
+    compute_content_hash,
+    is_availability_tracked,
 )
+from nexusform.domains.fleet.planning.resource_selection import HubIndex, select_resources
+from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.state.objects import State
 from tests.planning.harness import build_state, list_warnings, plan, require_success
@@ -111,7 +110,7 @@ def test_availability_of_jobs_is_not_tracked() -> None:
     )
     assert is_availability_tracked(web)
     assert not is_availability_tracked(db)
-    assert compute_fingerprint(web) != compute_fingerprint(web[:-1])
+    assert compute_content_hash(web) != compute_content_hash(web[:-1])
 
 
 # --- overrides ---------------------------------------------------------------------------------
