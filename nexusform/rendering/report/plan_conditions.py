@@ -28,6 +28,7 @@ from nexusform.plans.site_capacity.occupancy import (
     select_largest_sku_rows,
 )
 from nexusform.resource_types.machine_facts import CORDON_FACTS, ROLES
+from nexusform.scheduling.racks.vms import UNKNOWN_STATE
 
 _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
@@ -297,7 +298,7 @@ def _describe_machine(row: OutOfService) -> str:
     """
     status = row.status
     reason = row.main_reason
-    if reason.fact in CORDON_FACTS:
+    if reason.fact in CORDON_FACTS and reason.value != UNKNOWN_STATE:
         text = f"cordoned by {_OWNERS.get(str(status.cordoned_by), 'another manager')}"
     else:
         text = reason.title or reason.text
