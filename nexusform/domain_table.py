@@ -263,7 +263,7 @@ _ALL: Final = (
             "object-without-namespace": DiagnosticTraits(cause="document"),
             "unknown-resource-kind": DiagnosticTraits("advice", "block"),
             "record-without-effect": DiagnosticTraits(cause="block"),
-            "property-without-member": DiagnosticTraits(cause="block"),
+            "property-without-member": DiagnosticTraits(cause="members"),
             "staged-run-awaiting-approval": _NOTE,
         },
     ),

@@ -130,7 +130,8 @@ An observation moves nothing. The row has the action `keep`."""
 OBSERVATIONS = {
     Trigger.TAINT_ADDED: "a bound cluster has a new taint without a toleration",
     Trigger.CLUSTER_BECAME_INELIGIBLE: "a bound cluster is no longer eligible",
-    Trigger.LABELS_NO_LONGER_MATCH: "a bound cluster no longer matches the policy",
+    Trigger.LABELS_NO_LONGER_MATCH: "the labels of a bound cluster no longer match the policy",
+    Trigger.CLUSTER_PROPERTY_LOST: "a property of a bound cluster no longer matches the policy",
     Trigger.MOVED_ON_THE_HUB: "the hub has a binding that the state lacks",
 }
 

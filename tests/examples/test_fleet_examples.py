@@ -57,7 +57,7 @@ def test_placement_sees_larger_pool(example_directory: Path) -> None:
     explained = run_successfully(example_directory, "explain", *larger, "fleet_cluster_resource_placement.web", "south")
     assert ("is bound " "since " "state " "serial " "2 " "(cluster_properties_changed)") in " ".join(explained.split())
     smaller = run_successfully(example_directory, "plan", "-no-color")
-    assert "labels_no_longer_match" in smaller
+    assert "cluster_property_lost" in smaller
     assert "Fleet bindings: 0 to place, 0 to move, 0 to remove, 4 kept." in smaller
 
 

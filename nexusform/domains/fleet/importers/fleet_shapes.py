@@ -456,7 +456,6 @@ _BUDGET: Final = _make_object(
 )
 _EVICTION: Final = _make_object({"placementName": _NAME, "clusterName": _NAME})
 _ALL_VERSIONS: Final = (V1, BETA, ALPHA)
-_BETA_VERSIONS: Final = (BETA, ALPHA)
 _CURRENT_VERSIONS: Final = (V1, BETA)
 API_KINDS: Final[Mapping[str, ApiKind]] = {
     each.kind: each
@@ -478,14 +477,11 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
         ApiKind(
             "ClusterResourcePlacementDisruptionBudget",
             "fleet_placement_disruption_budget",
-            _BETA_VERSIONS,
+            _ALL_VERSIONS,
             _BUDGET,
         ),
         ApiKind(
-            "ClusterResourcePlacementEviction",
-            "fleet_placement_eviction",
-            _BETA_VERSIONS,
-            _EVICTION,
+            "ClusterResourcePlacementEviction", "fleet_placement_eviction", _ALL_VERSIONS, _EVICTION
         ),
         ApiKind(
             "ClusterStagedUpdateRun",

@@ -56,10 +56,7 @@ def warn_unreached_records(
     `placements` are by key, `labels` those of members by name. A hub with records outside of the
     configuration may have their target, so nothing is reported for a provider.
     """
-    observed = frozenset(
-        format_object_key(str(values.get("namespace") or ""), str(values.get("name") or ""))
-        for values in hub.observed.placements.values()
-    )
+    observed = frozenset(key for _type, key in hub.observed.placements)
     fleet = _FleetPlan(placements, observed, member_list, labels)
     # The managed ones match the instances by position; others follow.
     managed_overrides = zip(hub.override_instances, hub.overrides, strict=False)

@@ -4,6 +4,7 @@ Data only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 
 from msgspec import Struct
 
@@ -55,6 +56,9 @@ from nexusform.kubernetes.matching import (
 )
 from nexusform.kubernetes.quantity import Quantity, read_quantity
 from nexusform.scheduling.placement_decision import Rejection
+from nexusform.values.typed_value import format_number
+
+_NANO = 10**9
 
 
 class PreferredTermScore(Struct, frozen=True):
@@ -450,7 +454,11 @@ def _compute_preference(
     # A text is an error.
     valid_share = share if isinstance(share, float | int) else None
     return PreferredTermScore(
-        term.weight, points, share=valid_share, property=sorter.name, value=str(value)
+        term.weight,
+        points,
+        share=valid_share,
+        property=sorter.name,
+        value=_format_property(sorter.name, value),
     )
 
 
@@ -578,6 +586,15 @@ def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -
             yield _format_expression_mismatch(requirement, labels.get(requirement.key))
 
 
+def _format_property(name: str, value: Quantity) -> str:
+    """Return a property's value; a cost as a decimal, since Kubernetes writes 0.123 as 123m."""
+    amount = Fraction(value.nano, _NANO)
+    # A whole amount has the same text in both.
+    if amount.denominator == 1 or not name.endswith("-cost"):
+        return str(value)
+    return format_number(amount)
+
+
 def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
     observed = f"no label {key}" if value is None else f"label {key} is {value}"
     return f"{observed} (required: {requested})"
@@ -617,7 +634,7 @@ def _find_property_mismatches(
             # Nothing to compare.
             continue
         if not compare(value.nano, bound.nano):
-            yield f"{name} is {value} (required: {requested})"
+            yield f"{name} is {_format_property(name, value)} (required: {requested})"
 
 
 def _describe_spread_rejection(

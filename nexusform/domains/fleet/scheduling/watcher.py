@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingAction,
@@ -49,6 +50,7 @@ class Trigger(StrEnum):
     TAINT_ADDED = "taint_added"
     CLUSTER_BECAME_INELIGIBLE = "cluster_became_ineligible"
     LABELS_NO_LONGER_MATCH = "labels_no_longer_match"
+    CLUSTER_PROPERTY_LOST = "cluster_property_lost"
     MOVED_ON_THE_HUB = "moved_on_the_hub"
 
 
@@ -224,9 +226,14 @@ def find_member_observations(
         reason = taint_toleration.explain_rejection(request, alone, BindingMasks(), position=0)
         results.append(IneffectiveMemberChange(Trigger.TAINT_ADDED, reason))
     if _is_affinity_match(old_member, request) and not _is_affinity_match(new_member, request):
-        results.append(
-            IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON)
+        # With its old labels it would still not match: the figures are the cause.
+        with_old_labels = replace(new_member, labels=old_member.labels)
+        trigger = (
+            Trigger.LABELS_NO_LONGER_MATCH
+            if _is_affinity_match(with_old_labels, request)
+            else Trigger.CLUSTER_PROPERTY_LOST
         )
+        results.append(IneffectiveMemberChange(trigger, cluster_affinity.REASON))
     return tuple(results)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, has_errors
+from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
@@ -45,6 +46,10 @@ from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, Objec
 
 MEMBER: Final = "MemberCluster"
 _TEXTS: Final = MapType(STRING)
+_MAX_KINDS: Final = 4
+# KubeFleet's proposal FEP-0001 uses such a group.
+_NEWER_GROUPS: Final = ("kubefleet.dev", ".kubernetes-fleet.io")
+_HUB_KIND_ENDINGS: Final = ("Binding", "Snapshot", "Work", "Status", "InternalMemberCluster")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 # Attribute of the objects of each fleet API kind.
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -157,6 +162,8 @@ class ManifestReader:
         # read from a hub: objects created by the hub itself are allowed.
         self.is_observed = is_observed
         self.manifests: list[Manifest] = []
+        # Of a dump: fleet objects of newer kinds or versions.
+        self.unknown_objects: list[Manifest] = []
         self.problems: list[Problem] = []
 
     def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
@@ -166,10 +173,28 @@ class ManifestReader:
         ("files", 0).
         """
         reading = parse_manifests(name, content)
-        self.manifests += reading.manifests
         self.report_findings(reading.findings, argument_path)
         for manifest in reading.manifests:
+            if self.is_observed and _is_unknown_fleet_object(manifest):
+                self.unknown_objects.append(manifest)
+                continue
+            self.manifests.append(manifest)
             self.report_findings(self._check_manifest(manifest), argument_path)
+
+    def report_unknown_objects(self, argument_path: Path) -> None:
+        """Report the fleet objects that were not read, in one warning."""
+        if self.unknown_objects:
+            kinds = sorted(
+                {f"{item.kind} {item.group}/{item.version}" for item in self.unknown_objects}
+            )
+            text = (
+                f"{format_count(len(self.unknown_objects), 'fleet object')} of kinds or versions "
+                f"unknown to nexusform, not read: {format_list(kinds, _MAX_KINDS)}. The plan "
+                "continues without them."
+            )
+            self.problems.append(
+                Problem(argument_path, "unread-fleet-objects", text, Severity.WARNING)
+            )
 
     def resolve_namespaces(self, argument_path: Path) -> None:
         """Set the namespaces of the objects of all files, since any of them may define a kind."""
@@ -214,6 +239,21 @@ class ManifestReader:
             build_problem(manifest.file, location, INVALID, text) for location, text in time_errors
         ]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
+
+
+def _is_unknown_fleet_object(manifest: Manifest) -> bool:
+    """Return whether an observed object belongs to a fleet, but its kind or version is unknown.
+
+    Bindings, snapshots and Works are created by the hub, and read elsewhere.
+    """
+    if not is_fleet_group(manifest.group):
+        return manifest.group.endswith(_NEWER_GROUPS)
+    if is_envelope(manifest):
+        return False
+    api = API_KINDS.get(manifest.kind)
+    if api is not None:
+        return manifest.group == api.group and manifest.version not in api.versions
+    return not manifest.kind.endswith(_HUB_KIND_ENDINGS)
 
 
 def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
@@ -277,6 +317,7 @@ def read_files(
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     reader.resolve_namespaces(argument_path)
+    reader.report_unknown_objects(argument_path)
     if not reader.manifests and not reader.problems:
         text = f"No object found in {build_id(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument_path, INVALID, text))

@@ -458,7 +458,7 @@ BROKEN = [
         "kind: ResourcePlacement",
         "expected ClusterResourcePlacement",
     ),
-    ("ClusterResourcePlacementEviction", "/v1beta1", "/v1", "a hub has"),
+    ("ClusterResourcePlacementEviction", "/v1beta1", "/v7", "a hub has"),
 ]
 
 

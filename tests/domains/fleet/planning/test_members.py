@@ -108,7 +108,7 @@ def test_cluster_with_larger_pool_joins_pick_all() -> None:
     after = build_state_after(result, state)
     assert is_empty(plan(build_site(3) + build_placement(policy), after))
     shrunk = require_success(plan(build_site(1) + build_placement(policy), after))
-    assert list_moves(shrunk) == {"a": ("keep", "labels_no_longer_match")}
+    assert list_moves(shrunk) == {"a": ("keep", "cluster_property_lost")}
 
 
 def test_fulfilled_pick_n_ignores_figures() -> None:
