@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
+from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.state.journal import Intent, parse_journal
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, CommandRunner
 from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
@@ -116,7 +118,25 @@ class CrashScenario:
         memory = {"type": self.kind.backend, "settings": settings, "given": given}
         (where / ".nexusform" / "backend.json").write_text(json.dumps(memory))
         if planned:
+            self.copy_plan(where)
+
+    def copy_plan(self, where: Path) -> None:
+        """Copy the reviewed plan as if it was made here: a plan belongs to the place of its state.
+
+        The path of a local state is the same in every directory.
+        """
+        if self.kind.backend == "local":
             shutil.copy(self.template / "p", where / "p")
+            return
+        saved, _ = read_plan_file((self.template / "p").read_bytes())
+        assert saved is not None
+        basis = saved.plan.basis
+        assert basis.origin is not None
+        origin = replace(basis.origin, location=self.backend(where).describe())
+        plan = replace(saved.plan, basis=replace(basis, origin=origin))
+        (where / "p").write_bytes(
+            write_plan_file(plan, saved.configuration_files, saved.prior_state)
+        )
 
     def points(self, where: Path, *words: str) -> list[tuple[str, int]]:
         """Return every possible fault of a command: its kind, and the number of the call."""
