@@ -291,6 +291,41 @@ def test_validate_checks_values_of_module_calls(
     assert words in planned
 
 
+@pytest.mark.parametrize(
+    ("default", "repetition", "rule"),
+    [
+        ("0", "count = var.x > 0 ? 1 : 0", "validation"),
+        ("0", 'for_each = var.x > 0 ? toset(["a"]) : toset([])', "validation"),
+        ("0", "count = local.copy > 0 ? 1 : 0", "validation"),
+        ("0", "lifecycle {\n    enabled = var.x > 0\n  }", "validation"),
+        ("null", "count = var.x == null ? 0 : 1", "nullable"),
+        ("null", "for_each = toset(var.x[*])", "nullable"),
+    ],
+)
+def test_calls_without_instances_may_pass_values_that_their_count_excludes(
+    run: Run, default: str, repetition: str, rule: str
+) -> None:
+    names = f'variable "x" {{\n  type = number\n  default = {default}\n}}\n'
+    names += "locals {\n  copy = var.x\n}\n"
+    # Also in a module, whose variables come from a call.
+    call = f'module "m" {{\n  source = "./m"\n  {repetition}\n  size = local.copy\n}}\n'
+    outer = 'module "outer" {\n  source = "./outer"\n  x = var.x\n}\n'
+    rules = {
+        "validation": "validation {\n    condition = var.size >= 1\n"
+        '    error_message = "Small."\n  }',
+        "nullable": "nullable = false",
+    }
+    files = {
+        "main.nf.hcl": names + call + outer,
+        "m/main.nf.hcl": f'variable "size" {{\n  type = number\n  {rules[rule]}\n}}\n',
+        "outer/main.nf.hcl": (names + call).replace("./m", "../m"),
+    }
+    assert run(files, "validate")[0] == 0
+    code, printed = run(files["main.nf.hcl"], "plan", "-no-color")
+    assert code == 0, printed
+    assert "No changes." in printed
+
+
 def test_validate_accepts_values_known_only_per_instance(run: Run) -> None:
     call = 'module "m" {\n  source = "./m"\n  for_each = toset(["20"])\n'
     call += "  required = each.key\n  n = each.key\n  checked = each.value\n}\n"

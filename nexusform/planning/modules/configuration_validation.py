@@ -199,19 +199,40 @@ class _ModuleValidator(Struct, frozen=True):
         for call in module.calls.values():
             expansion, repetition_problems = evaluation.expand_block(call, scope)
             problems += repetition_problems
-            # A plan reports the failed rules of each instance.
-            has_instances = bool(expansion.repetitions or expansion.unknown)
-            problems += self._validate_call(call, checks_rules=not (self.is_plan and has_instances))
+            if expansion.repetitions or expansion.unknown:
+                # A plan reports the failed rules of each instance.
+                problems += self._validate_call(call, evaluation, checks_rules=not self.is_plan)
+            else:
+                # Its count may guard against the values of variables: `var.size > 0 ? 1 : 0`.
+                problems += self._validate_call(
+                    call, self._build_evaluation_without_values(), checks_rules=True
+                )
         return problems
 
-    def _validate_call(self, call: ModuleCall, *, checks_rules: bool) -> list[Diagnostic]:
+    def _build_evaluation_without_values(self) -> Evaluation:
+        """Return an evaluation with unknown variables and the locals of the module.
+
+        The problems of the locals are reported elsewhere.
+        """
+        # The variables of a child module are unknown.
+        if self.instance.path:
+            return self.evaluation
+        settings = self.evaluation.settings
+        evaluation = Evaluation(mark_unset_variables_unknown(settings, settings.configuration, {}))
+        for name in self.instance.module.locals:
+            evaluation.get_local(self.instance, name)
+        return evaluation
+
+    def _validate_call(
+        self, call: ModuleCall, outer_evaluation: Evaluation, *, checks_rules: bool
+    ) -> list[Diagnostic]:
         """Return the problems of the values that a call passes to the variables of its module.
 
         The plan computes them in the same way, for every instance. Here each.* and count.* are
         unknown, and calls without instances count, too. `checks_rules`: also validation rules.
         """
         # The module itself is validated with unknown variables.
-        evaluation = self.evaluation.create_tentative_copy()
+        evaluation = outer_evaluation.create_tentative_copy()
         instance = ModuleInstance(
             (*self.instance.path, ModulePathStep(call.name)), call.module, call, self.instance
         )
