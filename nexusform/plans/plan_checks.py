@@ -33,12 +33,13 @@ class EvaluationEnvironment(Struct, frozen=True):
     environment_read: tuple[str, ...] = ()
 
 
-class PlanOrigin(Struct, frozen=True):
+class PlanOrigin(Struct, frozen=True, omit_defaults=True):
     """Place that a plan was made for.
 
     `repository` is host and path of the Git remote, `directory` the path in the work tree.
     `backend` is the kind of the backend, and `location` that of the state in it. `commit` is the
-    checked-out one. "none" means that there is none, "" that it is unknown.
+    checked-out one. "none" means that there is none, "" that it is unknown. Without
+    `has_work_tree`, `directory` is only a name.
     """
 
     repository: str
@@ -46,6 +47,7 @@ class PlanOrigin(Struct, frozen=True):
     backend: str
     location: str
     commit: str
+    has_work_tree: bool = True
 
 
 class GuardRailResult(Struct, frozen=True):

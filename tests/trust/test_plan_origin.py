@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.workflow.opening.git_work_tree import explain_not_ancestor, find_repository
 from tests.trust.test_saved_plans import forge_plan
 from tests.trust.test_signatures import write_keys
 
@@ -46,7 +47,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
     It returns the exit code and the printed text in one line.
     """
-    for name in ("GITHUB_REPOSITORY", "GITHUB_SHA", "CI_PROJECT_URL", "CI_COMMIT_SHA"):
+    for name in (
+        "GITHUB_REPOSITORY",
+        "GITHUB_SHA",
+        "CI_PROJECT_URL",
+        "CI_COMMIT_SHA",
+        "BUILD_REPOSITORY_URI",
+        "BUILD_SOURCEVERSION",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME))
@@ -291,3 +299,148 @@ def test_signature_and_statement_cover_the_place(run: Run) -> None:
     code, text = run("apply", VERIFY, path)
     assert code == 1
     assert "Its signature is invalid" in text
+
+
+@pytest.mark.parametrize("source", ["state", "backend-config=path"])
+@pytest.mark.parametrize("verify", [VERIFY, ""])
+def test_clone_at_another_depth_has_the_same_state_outside_of_it(
+    verify: str, source: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "srv" / "x.nfstate"
+    state.parent.mkdir()
+    write_configuration("lab", 3, 'nexusform {\n  backend "local" {}\n}\n')
+    flags = [f"-{source}={state}"]
+    path = save_signed_plan(run, *flags)
+    deeper = tmp_path / "some" / "deeper"
+    deeper.mkdir(parents=True)
+    (tmp_path / "repository").rename(deeper / "clone")
+    monkeypatch.chdir(deeper / "clone" / "lab")
+    code, text = run("apply", *filter(None, [verify]), *flags, path)
+    assert code == 0, text
+    assert state.exists()
+
+
+def test_absolute_path_of_a_state_in_the_work_tree_moves_with_the_clone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_signed_plan(run, f"-state={tmp_path}/repository/states/x.nfstate")
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "repository").rename(tmp_path / "deeper" / "clone")
+    monkeypatch.chdir(tmp_path / "deeper" / "clone" / "lab")
+    flag = f"-state={tmp_path}/deeper/clone/states/x.nfstate"
+    code, text = run("apply", VERIFY, flag, path)
+    assert code == 0, text
+
+
+def test_name_of_the_repository_is_compared_only_with_verification(run: Run) -> None:
+    git("remote", "add", "origin", "https://github.com/o/r.git")
+    path = save_signed_plan(run)
+    git("remote", "set-url", "origin", "git@host-alias:o/r")
+    text = expect_rejection(run, "-verify=replan", path)
+    assert 'repository "github.com/o/r" (here it is "host-alias/o/r")' in text
+    code, text = run("apply", path)
+    assert code == 0, text
+
+
+@pytest.mark.parametrize(
+    ("address", "repository"),
+    [
+        ("https://dev.azure.com/Org/My%20Project/_git/Repo", "dev.azure.com/org/my%20project/repo"),
+        ("https://org@dev.azure.com/org/project/_git/repo", "dev.azure.com/org/project/repo"),
+        ("https://dev.azure.com/org/_git/repo", "dev.azure.com/org/repo/repo"),
+        ("git@ssh.dev.azure.com:v3/org/project/repo", "dev.azure.com/org/project/repo"),
+        ("org@vs-ssh.visualstudio.com:v3/org/project/repo", "dev.azure.com/org/project/repo"),
+        ("https://org.visualstudio.com/project/_git/repo", "dev.azure.com/org/project/repo"),
+        (
+            "https://org.visualstudio.com/DefaultCollection/project/_git/repo",
+            "dev.azure.com/org/project/repo",
+        ),
+        ("ssh://git@ssh.github.com:443/O/R.git", "github.com/o/r"),
+        ("git@github.com:/o/r", "github.com/o/r"),
+        ("user:secret@github.com:o/r", "github.com/o/r"),
+        ("https://user:secret@github.com/o/r", "github.com/o/r"),
+        ("/srv/git/r.git", "local"),
+        ("../r", "local"),
+        ("file:///srv/git/r.git", "local"),
+        ("C:/git/r", "local"),
+    ],
+)
+def test_repository_has_a_normal_form(
+    address: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    git("remote", "add", "origin", address)
+    assert find_repository(".", {}) == repository
+
+
+def test_repository_of_an_earlier_version_is_compared_in_its_normal_form(run: Run) -> None:
+    git("remote", "add", "origin", "git@github.com:O/R")
+    path = save_signed_plan(run)
+    recorded = "github.com/O/R"
+    forge_plan(
+        Path(path), "plan.json", lambda plan: plan["basis"]["origin"].update(repository=recorded)
+    )
+    code, text = run("apply", "-verify=replan", path)
+    assert "another repository" not in text
+    assert "Saved plan place mismatch" not in text
+    assert code == 0, text
+
+
+def test_checkout_of_another_repository_is_not_that_of_the_workflow(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git("remote", "add", "origin", "https://github.com/org/infra")
+    commit_all("one")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "org/workflows")
+    monkeypatch.setenv("GITHUB_SHA", "a" * 40)
+    path = save_signed_plan(run)
+    for name in ("GITHUB_REPOSITORY", "GITHUB_SHA"):
+        monkeypatch.delenv(name)
+    code, text = run("apply", VERIFY, "-verify=ancestor", path)
+    assert code == 0, text
+
+
+@pytest.mark.parametrize("verify", [VERIFY, ""])
+def test_directory_of_an_archive_is_not_compared(
+    verify: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git("remote", "add", "origin", "https://github.com/o/r")
+    path = save_signed_plan(run)
+    (tmp_path / "repository" / "lab").rename(tmp_path / "archive")
+    monkeypatch.chdir(tmp_path / "archive")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    code, text = run("apply", *filter(None, [verify]), path)
+    assert code == 0, text
+
+
+def test_directories_without_work_tree_are_compared_with_verification(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "repository" / ".git").rename(tmp_path / "unused")
+    path = save_signed_plan(run)
+    (tmp_path / "repository" / "lab").rename(tmp_path / "archive")
+    monkeypatch.chdir(tmp_path / "archive")
+    assert 'directory "lab" (here it is "archive")' in expect_rejection(run, VERIFY, path)
+    assert run("apply", path)[0] == 0
+
+
+@pytest.mark.parametrize("content", [b"gitdir: \xff\xfe\n", None])
+def test_unreadable_git_file_is_a_reason(content: bytes | None, tmp_path: Path) -> None:
+    git_file = tmp_path / ".git"
+    git_file.write_bytes(content or b"gitdir: x\n")
+    if content is None:
+        with git_file.open("r+b") as file:
+            file.truncate(1 << 25)  # larger than any reference
+    reason = explain_not_ancestor("a" * 40, "b" * 40, str(tmp_path))
+    assert reason.startswith("The files of .git cannot be read: ")
+
+
+def test_ancestor_that_is_no_commit_does_not_reach_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    monkeypatch.setattr("subprocess.run", None)
+    reason = explain_not_ancestor("--all", "b" * 40, ".")
+    assert reason == "The commit of the plan or of this directory is no commit ID."

@@ -1,7 +1,7 @@
 """Repository, directory and commit of a Git work tree.
 
-They are from the CI environment, else from the files in .git. The program git runs only to compare
-commits, without the settings of the work tree that start programs.
+They are from the files in .git, without .git from the CI environment. The program git runs only to
+compare commits, without the settings of the work tree that start programs.
 """
 
 import os
@@ -15,14 +15,21 @@ from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 
 # The answer if there is no repository, or no commit in it.
 NONE: Final = "none"
-# A repository without a remote.
+# A repository without a remote, or with one that is a local path.
 LOCAL: Final = "local"
 _COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
 _COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REPOSITORY_VARIABLES: Final = ("CI_PROJECT_URL", "BUILD_REPOSITORY_URI")
 _REMOTE_HEADER: Final = '[remote "origin"]'
-# `user@host:path`, as ssh reads it.
-_SSH_ADDRESS: Final = re.compile(r"(?:[^@/:]+@)?([^/:]+):(?!/)(.+)")
+# `user@host:path`, as ssh reads it. A host of one letter is a drive.
+_SSH_ADDRESS: Final = re.compile(r"(?:[^/]*@)?([^/:@]{2,}):(.+)")
+_HOST_ALIASES: Final = {"ssh.github.com": "github.com"}
+# The forms of Azure DevOps as host and path: organization, project and repository.
+_AZURE_FORMS: Final = (
+    re.compile(r"dev\.azure\.com/([^/]+)/(?:([^/]+)/)?_git/([^/]+)"),
+    re.compile(r"(?:ssh\.dev\.azure\.com|vs-ssh\.visualstudio\.com)/v3/([^/]+)/([^/]+)/([^/]+)"),
+    re.compile(r"([^/.]+)\.visualstudio\.com/(?:defaultcollection/)?(?:([^/]+)/)?_git/([^/]+)"),
+)
 # bytes of a file in .git.
 _MAX_REFERENCE_BYTES: Final = 1 << 24
 _GIT_SECONDS: Final = 60
@@ -31,7 +38,7 @@ _GIT_SECONDS: Final = 60
 def find_commit(
     directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED
 ) -> str:
-    """Return the checked-out commit from the CI environment, else from .git; "" without one."""
+    """Return the checked-out commit from .git, else from the CI environment; "" without one."""
     commit = find_commit_or_none(directory, environment, confinement)
     return "" if commit == NONE else commit
 
@@ -39,13 +46,15 @@ def find_commit(
 def find_commit_or_none(
     directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED
 ) -> str:
-    """Return the checked-out commit, NONE if there is no commit, "" if it cannot be read."""
-    commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
-    if _COMMIT_PATTERN.fullmatch(commit):
-        return commit
-    top = _find_top(directory)
+    """Return the checked-out commit, NONE if there is no commit, "" if it cannot be read.
+
+    The CI environment may name another one: the merge commit of a pull request, or that of the
+    workflow's repository. So it counts only without .git.
+    """
+    top = find_top(directory)
     if top is None:
-        return NONE
+        commits = (environment.get(name, "") for name in _COMMIT_VARIABLES)
+        return next((commit for commit in commits if _COMMIT_PATTERN.fullmatch(commit)), NONE)
     try:
         return _read_commit(top, confinement)
     except (OSError, UnicodeDecodeError):
@@ -57,18 +66,12 @@ def find_repository(
 ) -> str:
     """Return host and path of the repository, without credentials, such as `github.com/o/r`.
 
-    LOCAL without a remote, NONE outside of a work tree, "" if it cannot be read.
+    LOCAL without a remote, NONE outside of a work tree, "" if it cannot be read. The CI environment
+    counts only without .git.
     """
-    name = environment.get("GITHUB_REPOSITORY", "")
-    if name:
-        server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
-        return _normalize_address(f"{server}/{name}")
-    for variable in _REPOSITORY_VARIABLES:
-        if environment.get(variable):
-            return _normalize_address(environment[variable])
-    top = _find_top(directory)
+    top = find_top(directory)
     if top is None:
-        return NONE
+        return _find_repository_in_environment(environment)
     try:
         _, common_git = _find_git_directories(top, confinement)
         if not (common_git / "config").exists():
@@ -78,10 +81,21 @@ def find_repository(
         return ""
 
 
+def _find_repository_in_environment(environment: Mapping[str, str]) -> str:
+    """Return the repository of the CI environment; NONE without one."""
+    name = environment.get("GITHUB_REPOSITORY", "")
+    if name:
+        server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
+        return _normalize_address(f"{server}/{name}")
+    addresses = (environment.get(variable, "") for variable in _REPOSITORY_VARIABLES)
+    address = next(filter(None, addresses), "")
+    return _normalize_address(address) if address else NONE
+
+
 def describe_directory(directory: str) -> str:
     """Return a directory relative to the top of its work tree; outside of one, its name."""
     path = Path(os.path.realpath(directory))
-    top = next((folder for folder in (path, *path.parents) if _has_git_entry(folder)), None)
+    top = find_top(directory)
     return path.name if top is None else path.relative_to(top).as_posix()
 
 
@@ -92,11 +106,17 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
     """
     import subprocess  # most runs start no program
 
-    top = _find_top(directory)
+    if not all(map(_COMMIT_PATTERN.fullmatch, (ancestor, commit))):
+        return "The commit of the plan or of this directory is no commit ID."
+    top = find_top(directory)
     if top is None:
         return "This directory is in no Git work tree, so the history is unknown."
-    _, common_git = _find_git_directories(top, UNCONFINED)
-    if (common_git / "shallow").exists():
+    try:
+        _, common_git = _find_git_directories(top, UNCONFINED)
+        is_shallow = (common_git / "shallow").exists()
+    except (OSError, UnicodeDecodeError) as problem:
+        return f"The files of .git cannot be read: {problem}."
+    if is_shallow:
         return (
             "This clone is shallow, so the ancestors of its commit are unknown. Fetch the whole "
             "history: git fetch --unshallow (in actions/checkout, fetch-depth: 0)."
@@ -135,13 +155,12 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
     return f"The program git cannot compare the commits: {reason}."
 
 
-def _has_git_entry(folder: Path) -> bool:
-    return os.path.lexists(folder / ".git")
+def find_top(directory: str) -> Path | None:
+    """Return the top of the work tree around a directory, links resolved.
 
-
-def _find_top(directory: str) -> Path | None:
-    """Return the top of the work tree around a directory; None without a repository."""
-    path = Path(directory).absolute()
+    None without a repository.
+    """
+    path = Path(os.path.realpath(directory))
     for folder in (path, *path.parents):
         git = folder / ".git"
         # A directory without HEAD is no repository.
@@ -227,16 +246,30 @@ def _find_remote(settings: str) -> str:
 def _normalize_address(address: str) -> str:
     """Return host and path of a repository's address: equal for https and ssh.
 
-    Credentials are removed.
+    Credentials are removed. A path of this machine is LOCAL.
     """
-    ssh_match = _SSH_ADDRESS.fullmatch(address) if "://" not in address else None
-    if ssh_match is not None:
-        host, path = ssh_match.groups()
-    else:
+    if "://" in address:
         try:
             url = urlsplit(address)
             host, path = url.hostname or "", url.path
         except ValueError:
             return ""
-    path = path.strip("/").removesuffix(".git")
-    return f"{host.lower()}/{path}" if host else f"/{path}"
+    else:
+        ssh_match = _SSH_ADDRESS.fullmatch(address)
+        host, path = ssh_match.groups() if ssh_match else ("", address)
+    return normalize_repository(f"{host}/{path.strip('/').removesuffix('.git')}")
+
+
+def normalize_repository(repository: str) -> str:
+    """Return a repository in its normal form, also one that an earlier version recorded."""
+    if repository.startswith("/"):
+        return LOCAL
+    host, slash, path = repository.lower().partition("/")
+    normal_form = f"{_HOST_ALIASES.get(host, host)}{slash}{path}"
+    for pattern in _AZURE_FORMS:
+        azure_match = pattern.fullmatch(normal_form)
+        if azure_match is not None:
+            organization, project, name = azure_match.groups()
+            # A project's first repository has its name.
+            return f"dev.azure.com/{organization}/{project or name}/{name}"
+    return normal_form

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from nexusform.files.access_record import get_recorded_accesses
-from nexusform.files.regular_files import Confinement
+from nexusform.files.regular_files import Confinement, is_path_below
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment, PlanOrigin
 from nexusform.workflow.opening.command_context import (
@@ -19,6 +20,7 @@ from nexusform.workflow.opening.git_work_tree import (
     describe_directory,
     find_commit_or_none,
     find_repository,
+    find_top,
 )
 from nexusform.workflow.opening.project import Project
 
@@ -68,15 +70,32 @@ def find_plan_origin(project: Project) -> PlanOrigin:
     kind = "local" if context.state_path else project.configuration.settings.backend_type
     location = project.backend.describe()
     if kind == "local":
-        # Jobs have their clones in different directories.
-        location = os.path.relpath(location, os.path.realpath(directory)).replace(os.sep, "/")
+        location = _describe_local_location(location, directory)
     return PlanOrigin(
         repository=find_repository(directory, environment, confinement),
         directory=describe_directory(directory),
         backend=kind,
         location=location,
         commit=find_commit_or_none(directory, environment, confinement),
+        has_work_tree=find_top(directory) is not None,
     )
+
+
+def _describe_local_location(location: str, directory: str) -> str:
+    """Return the path of a local state, relative to the directory if it moves with the clone.
+
+    Jobs have their clones in different directories. An absolute path outside of the work tree is
+    the same in all of them.
+    """
+    real_directory = os.path.realpath(directory)
+    # A relative path starts with the directory, and may lead out of it.
+    if not Path(location).is_absolute() or is_path_below(location, os.path.normpath(directory)):
+        return _format_relative(location, directory)
+    top = str(find_top(directory) or real_directory)
+    for path in (os.path.normpath(location), os.path.realpath(location)):
+        if is_path_below(path, top):
+            return _format_relative(path, directory)
+    return os.path.normpath(location).replace(os.sep, "/")
 
 
 def _list_variable_files(

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.phrases import format_duration, format_list
@@ -11,7 +12,11 @@ from nexusform.documents.times import parse_time
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PlanOrigin
 from nexusform.providers.clock import read_clock
-from nexusform.workflow.opening.git_work_tree import LOCAL, NONE, explain_not_ancestor
+from nexusform.workflow.opening.git_work_tree import (
+    NONE,
+    explain_not_ancestor,
+    normalize_repository,
+)
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.runs.evaluation_record import find_plan_origin
 
@@ -46,7 +51,8 @@ def check_origin_complete(plan: Plan) -> list[Diagnostic]:
     origin = plan.basis.origin
     if origin is None:
         return [build_error("plan-signing-failed", _UNKNOWN_PLACE)]
-    parts = {name: getattr(origin, name) for name in origin.__struct_fields__}
+    names = ("repository", "directory", "backend", "location", "commit")
+    parts = {name: getattr(origin, name) for name in names}
     parts |= {"workspace": plan.workspace, "time": plan.timestamp}
     missing = [name for name, value in parts.items() if not value]
     if not missing:
@@ -61,7 +67,7 @@ def check_plan_place(
 ) -> list[Diagnostic]:
     """Return an error for a plan of another repository, directory, backend, commit or time.
 
-    Without strict requirements, unknown parts are not compared.
+    Without strict requirements, repositories and unknown parts are not compared.
     """
     planned = plan.basis.origin
     if planned is None:
@@ -71,6 +77,8 @@ def check_plan_place(
             else []
         )
         return [*problems, *_check_age(project, plan, requirements)]
+    # An earlier version recorded other forms.
+    planned = replace(planned, repository=normalize_repository(planned.repository))
     current = find_plan_origin(project)
     differences = [
         _describe_difference(name, getattr(planned, name), getattr(current, name))
@@ -89,18 +97,21 @@ def check_plan_place(
     return [*problems, *_check_age(project, plan, requirements)]
 
 
-def _list_compared_parts(
-    planned: PlanOrigin, current: PlanOrigin, *, is_strict: bool
-) -> tuple[str, ...]:
-    """List the parts of a place to compare: all, or those known on both sides."""
-    parts = ("repository", "directory", "backend", "location")
-    if is_strict:
-        return parts
-    repositories = {planned.repository, current.repository}
-    if not repositories.isdisjoint({NONE, ""}):
-        # A directory is relative to the work tree.
-        return parts[2:]
-    return parts[1:] if LOCAL in repositories else parts
+def _list_compared_parts(planned: PlanOrigin, current: PlanOrigin, *, is_strict: bool) -> list[str]:
+    """List the parts of a place to compare.
+
+    The repository only if strict: it has many names. A directory without a work tree is only a
+    name, so it is compared only with another name, and only if strict.
+    """
+    work_trees = [_has_work_tree(origin) for origin in (planned, current)]
+    parts = ["repository"] if is_strict else []
+    if all(work_trees) or (is_strict and not any(work_trees)):
+        parts.append("directory")
+    return [*parts, "backend", "location"]
+
+
+def _has_work_tree(origin: PlanOrigin) -> bool:
+    return origin.has_work_tree and origin.repository != NONE
 
 
 _PART_NAMES: Final = {"location": "state"}

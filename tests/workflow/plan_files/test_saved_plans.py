@@ -126,6 +126,8 @@ def test_commit_is_found_for_detached_head_worktree_and_environment(
     monkeypatch.chdir(tmp_path)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
     assert find_commit(".", {}) == ""
+    assert find_commit(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
+    assert find_commit(".", {"GITHUB_SHA": "$(reboot)"}) == ""
     subprocess.run([*git, "init", "-q"], check=True)
     assert find_commit(".", {}) == ""
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
@@ -137,8 +139,8 @@ def test_commit_is_found_for_detached_head_worktree_and_environment(
     subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
     (tmp_path / "deep" / "er").mkdir(parents=True)
     assert find_commit("deep/er", {}) == head
-    assert find_commit(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
-    assert find_commit(".", {"GITHUB_SHA": "$(reboot)"}) == head
+    # A pull request has a temporary merge commit.
+    assert find_commit(".", {"GITHUB_SHA": "a" * 40}) == head
     (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\xfe")
     assert find_commit(".", {}) == ""
 
