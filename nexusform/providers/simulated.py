@@ -330,9 +330,10 @@ class SimulatedProvider:
         existing = self._reality.get_attributes(key)
         # An earlier run started this step, or its object is recorded as tainted.
         is_repeated = request.resumed_operation is not None or request.is_repeated_create
-        if existing is not None and is_repeated:
-            return existing
         is_managed = (key.type, key.id) in self._managed
+        # A state that was pushed after a failed save has the object of an unfinished step.
+        if existing is not None and (is_repeated or is_managed):
+            return existing
         has_other_object = not is_managed and self._reality.find_objects(key.type, key.id)
         if existing is not None or has_other_object:
             raise ProviderProblem(

@@ -191,7 +191,7 @@ def test_failure_in_azure_is_reported_and_recovered(
     before = Path("state/nexusform.nfstate").read_bytes()
     with monkeypatch.context() as hurried:
         if history.waits is not None:
-            hurried.setattr(azure_requests, "_MAX_SECONDS", history.waits)
+            hurried.setattr(azure_requests, "MAX_SECONDS", history.waits)
         if history.faults.gone or history.faults.leaves:
             hurried.setenv("NF_NET_DEADLINE", "2")
         code = nexusform("apply", "-auto-approve", "-parallelism=1")
