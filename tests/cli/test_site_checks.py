@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.workflow.plan_files import plan_execution
+from tests import commands
+from tests.cli.killed_commands import DIED
 
 SITE = """\
 provider "simulated" {{
@@ -138,6 +141,35 @@ def test_unbroken_guard_rail_does_not_stop_the_apply(run: Run) -> None:
     code, text = run("apply", "p")
     assert code == 0, text
     assert count_workers() == 5
+
+
+def kill_apply(*words: str, call: int) -> None:
+    """Run apply in a process killed at a durable call."""
+    command = [*commands.build_module_command("tests.cli.killed_commands"), str(call), *words]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == DIED
+
+
+@pytest.mark.parametrize("words", [("-resume",), ("-auto-approve", "-var=workers=5")])
+def test_guard_rail_is_checked_before_the_remaining_steps(run: Run, words: tuple[str, ...]) -> None:
+    assert run("apply", "-auto-approve")[0] == 0
+    write_configuration(SECOND_CLUSTER)
+    code, text = run("plan", "-var=workers=5", "-fail-on=moved:0,removed:0", "-out=p")
+    assert code == 0, text
+    kill_apply("apply", "p", call=2)
+    with change_reality() as objects:
+        nodes = objects["lab/web"]["nodes"]
+        nodes["web-upf-5"] = {**nodes["web-upf-4"], "number": 5, "numa_cells": [1]}
+    before = REALITY.read_bytes()
+    code, text = run("apply", *words)
+    assert code == 1, text
+    assert "1 VM is removed; -fail-on=removed:0 allows at most 0." in text
+    assert REALITY.read_bytes() == before
+    with change_reality() as objects:
+        del objects["lab/web"]["nodes"]["web-upf-5"]
+    code, text = run("apply", *words)
+    assert code == 0, text
+    with change_reality() as objects:
+        assert "lab/db" in objects
 
 
 UNREADABLE = """

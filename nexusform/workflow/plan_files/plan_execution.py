@@ -161,9 +161,19 @@ def apply_plan(
 def apply_remaining_steps(
     run: Run, remaining_steps: RemainingSteps, listener: StepListener, options: PlanApplyOptions
 ) -> ApplyOutcome:
-    """Apply the remaining steps of an earlier apply as planned (`apply -resume`)."""
-    recorder = ApplyRecorder(run.project.backend, run.stored.state, run.stored.remaining)
+    """Apply the remaining steps of an earlier apply as planned (`apply -resume`).
+
+    With errors before the first step, such as a broken guard rail, return them with the unchanged
+    state.
+    """
     state = run.stored.state
+    # The site may have changed since the interruption.
+    problems = (
+        check_conditions(run, remaining_steps.plan, state) if remaining_steps.plan.steps else []
+    )
+    if has_errors(problems):
+        return ApplyOutcome(ApplyResult(state, end_events=()), tuple(problems))
+    recorder = ApplyRecorder(run.project.backend, state, run.stored.remaining)
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial

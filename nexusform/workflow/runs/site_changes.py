@@ -114,10 +114,17 @@ def _describe_changes(
         yield from _describe_unmanaged_vms(provider, before, after)
         return
     path = _find_difference(before.attributes, after.attributes)
-    if path is not None:
-        values = [get_part(item.attributes, path) for item in (before, after)]
-        texts = ["another value" if isinstance(v, Mapping | list) else str(v) for v in values]
-        yield f"{address}: {format_path(path)} changed from {texts[0]} to {texts[1]}{suffix}"
+    if path is None:
+        return
+    for sensitive_path in (*before.sensitive, *after.sensitive):
+        # Names below a sensitive part are sensitive, too.
+        visible_path = path[: len(sensitive_path)]
+        if visible_path == sensitive_path[: len(path)]:
+            yield f"{address}: {format_path(visible_path) or 'it'} has another value{suffix}"
+            return
+    values = [get_part(item.attributes, path) for item in (before, after)]
+    texts = ["another value" if isinstance(v, Mapping | list) else str(v) for v in values]
+    yield f"{address}: {format_path(path)} changed from {texts[0]} to {texts[1]}{suffix}"
 
 
 def _describe_machines(before: ObjectState, after: ObjectState) -> Iterator[str]:

@@ -9,6 +9,9 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.resources.address import Address
+from nexusform.state.objects import ObjectState
+from nexusform.workflow.runs.site_changes import _describe_changes
 from tests.domains.azure.providers.arm_server import (
     GROUP,
     LOCATION,
@@ -132,3 +135,43 @@ def test_wrong_prediction_on_unreadable_site_has_no_verdict(
         "another rule than this plan assumes, or something else changed in between. The site "
         "cannot be read again: Azure does not answer. Check the site"
     ) in nexusform.said, nexusform.said
+
+
+class SilentProvider:
+    """Provider that knows no authors."""
+
+    def describe_last_change(self, _type: str, _object_id: str) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("sensitive_path", "visible_path"),
+    [(("labels", "token"), "labels.token"), (("labels",), "labels"), ((), "it")],
+)
+@pytest.mark.parametrize("is_sensitive_before", [True, False])
+def test_sensitive_value_of_a_changed_object_is_not_shown(
+    sensitive_path: tuple[str, ...], visible_path: str, is_sensitive_before: bool
+) -> None:
+    address = Address((), "managed", "nexus_agent_pool", "p")
+    sides = [
+        ObjectState(
+            {"id": "lab/c/p", "labels": {"token": token}},
+            creation=1,
+            sensitive=(sensitive_path,) if is_sensitive is is_sensitive_before else (),
+        )
+        for token, is_sensitive in (("s3cret", True), ("0ther-s3cret", False))
+    ]
+    provider: Any = SilentProvider()
+    texts = list(_describe_changes(provider, address, *sides))
+    assert texts == [f"nexus_agent_pool.p: {visible_path} has another value"]
+
+
+def test_value_beside_a_sensitive_one_is_shown() -> None:
+    address = Address((), "managed", "nexus_agent_pool", "p")
+    sides = [
+        ObjectState({"id": "p", "node_count": count}, creation=1, sensitive=(("labels",),))
+        for count in (1, 2)
+    ]
+    provider: Any = SilentProvider()
+    texts = list(_describe_changes(provider, address, *sides))
+    assert texts == ["nexus_agent_pool.p: node_count changed from 1 to 2"]
