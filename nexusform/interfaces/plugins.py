@@ -217,6 +217,8 @@ class ResourceType(Struct, frozen=True):
     to them (a run continues when its approval is granted): in an apply both start together.
     `split_write_only_body(arguments)` returns arguments with the saved parts of write-only
     arguments, and problems without any of their text. Types with write-only arguments have it.
+    `correct_recorded_object(attributes, note)` returns the attributes of an object in state without
+    errors of earlier versions; `note` is its private note.
     """
 
     name: str
@@ -242,6 +244,9 @@ class ResourceType(Struct, frozen=True):
     placement_kinds: tuple[str, ...] = ()
     concurrent_types: tuple[str, ...] = ()
     split_write_only_body: Callable[[Mapping[str, Any]], ArgumentChange] | None = None
+    correct_recorded_object: (
+        Callable[[Mapping[str, Any], Mapping[str, Any] | None], Mapping[str, Any]] | None
+    ) = None
 
     @property
     def noun(self) -> str:

@@ -117,8 +117,13 @@ def build_prior_state(request: PlanRequest) -> PriorState:
         )
     from nexusform.planning.preparation.moves import apply_moves
 
+    types = request.registries.resource_types
     moved_state, problems = apply_moves(request.configuration, request.state)
-    state = add_imports(moved_state.state, imports)
+    recorded_instances = {
+        address: _correct_instance(instance, types.get(address.type))
+        for address, instance in moved_state.state.instances.items()
+    }
+    state = add_imports(replace(moved_state.state, instances=recorded_instances), imports)
     instances = dict(state.instances)
     new_addresses = {old: new for new, old in moved_state.previous.items()}
     # Replace the recorded objects by those observed by the providers (None: missing), at their
@@ -132,7 +137,8 @@ def build_prior_state(request: PlanRequest) -> PriorState:
         if current is None and not instance.deposed:
             instances.pop(address, None)
         else:
-            instances[address] = InstanceState(current, instance.deposed)
+            observed = InstanceState(current, instance.deposed)
+            instances[address] = _correct_instance(observed, types.get(address.type))
     return PriorState(
         state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems)
     )
@@ -152,6 +158,17 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
         instances.pop(address, None)
         del imports[address]
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
+
+
+def _correct_instance(instance: InstanceState, resource_type: ResourceType | None) -> InstanceState:
+    """Return an instance with the attributes of its object corrected by its type."""
+    current = instance.current
+    if current is None or resource_type is None or resource_type.correct_recorded_object is None:
+        return instance
+    attributes = resource_type.correct_recorded_object(current.attributes, current.private)
+    if attributes is current.attributes:
+        return instance
+    return replace(instance, current=replace(current, attributes=attributes))
 
 
 def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Address]]:

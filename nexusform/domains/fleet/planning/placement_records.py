@@ -45,6 +45,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_manifest,
     format_canonical_json,
+    is_created_by_owner,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.json_data.record_forms import RecordForm
@@ -206,11 +207,13 @@ def read_applied_resources(
     `note` is the private data. The result is for the clusters of `bindings` with resources.
 
     Objects in `known_objects` (by hash) replace equal recorded ones: only they have source lines.
+    Left out are objects created by their owners: earlier versions recorded them, but no hub selects
+    them.
     """
     objects: dict[str, Manifest] = {}  # by hash
     for digest, body in get_mapping(note, _BODIES).items():
         manifest = known_objects.get(digest) or build_manifest(body)
-        if manifest is not None:
+        if manifest is not None and not is_created_by_owner(manifest):
             objects[digest] = manifest
     snapshots = tuple(
         _read_snapshot(int(record["index"]), _select_objects(record["objects"], objects))
@@ -257,7 +260,7 @@ def _select_objects(
 ) -> tuple[Manifest, ...]:
     """Return the objects with these hashes.
 
-    Hashes missing in `objects` are left out: their objects are unreadable.
+    Hashes missing in `objects` are left out: their objects are unreadable, or never selected.
     """
     return tuple(objects[digest] for digest in digests if digest in objects)
 
@@ -351,6 +354,35 @@ def list_cluster_objects(
         return {}
     contents = read_applied_resources(note, read_bindings(attributes))
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
+
+
+def remove_unselectable_objects(
+    attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Return the attributes of a placement in state without objects created by their owners.
+
+    Earlier versions recorded them and their pods, but no hub selects them.
+    """
+    recorded = map(build_manifest, get_mapping(note or {}, _BODIES).values())
+    unselectable = [
+        manifest for manifest in recorded if manifest is not None and is_created_by_owner(manifest)
+    ]
+    if not unselectable:
+        return attributes
+    identities = {manifest.identity for manifest in unselectable}
+    keys = {manifest.workload_key for manifest in unselectable}
+    return {
+        **attributes,
+        "selected_resources": [
+            item
+            for item in get_list(attributes, "selected_resources")
+            if (item["group"], item["kind"], item["namespace"], item["name"]) not in identities
+        ],
+        "workloads": {
+            cluster: {key: pods for key, pods in workloads.items() if key not in keys}
+            for cluster, workloads in get_mapping(attributes, "workloads").items()
+        },
+    }
 
 
 def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:

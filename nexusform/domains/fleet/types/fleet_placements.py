@@ -63,6 +63,13 @@ def _index_by_cluster(
     return list_cluster_objects(attributes, note)
 
 
+def _remove_unselectable_objects(attributes: Values, note: Mapping[str, Any] | None) -> Values:
+    """Return the attributes of a placement in state without objects that no hub selects."""
+    from nexusform.domains.fleet.planning.placement_records import remove_unselectable_objects
+
+    return remove_unselectable_objects(attributes, note)
+
+
 def build_placement_type(
     name: str, kind: str, description: str, *, is_namespaced: bool = False
 ) -> FleetObjectType:
@@ -82,6 +89,7 @@ def build_placement_type(
         kind=PlanningKind.PLACEMENT,
         placement_kinds=(BINDING, POD),
         list_applied_objects=_index_by_cluster,
+        correct_recorded_object=_remove_unselectable_objects,
     )
 
 

@@ -347,9 +347,9 @@ def _explain_unselectable_object(
     The result is None for other objects.
     """
     reason = "every cluster creates its own"
+    if is_created_by_owner(manifest):
+        return f"{manifest.title} is never selected: its owner creates it"
     match manifest.group, manifest.kind:
-        case "apps", "ReplicaSet" | "ControllerRevision" if _has_owner(manifest):
-            return f"{manifest.title} is never selected: its owner creates it"
         case "", "ConfigMap" if manifest.name == "kube-root-ca.crt":
             return f"ConfigMap kube-root-ca.crt is never selected: {reason}"
         case "", "ServiceAccount" if manifest.name == "default":
@@ -365,9 +365,13 @@ def _explain_unselectable_object(
     return None
 
 
-def _has_owner(manifest: Manifest) -> bool:
-    """Return whether an object has owner references. Source: KubeFleet ShouldPropagateObj."""
-    return bool(get_mapping(manifest.body, "metadata").get("ownerReferences"))
+def is_created_by_owner(manifest: Manifest) -> bool:
+    """Return whether an object is a ReplicaSet or ControllerRevision with an owner.
+
+    Source: KubeFleet ShouldPropagateObj.
+    """
+    is_revision = manifest.group == "apps" and manifest.kind in ("ReplicaSet", "ControllerRevision")
+    return is_revision and bool(get_mapping(manifest.body, "metadata").get("ownerReferences"))
 
 
 class _ManifestReader:

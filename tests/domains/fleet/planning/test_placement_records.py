@@ -5,11 +5,16 @@ Snapshots with their objects, pruned ones, blocked rollouts, imports.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.planning import placement_records
+from nexusform.domains.pods.importers import manifest_parser
+from nexusform.plans.plan import Action
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import (
@@ -212,3 +217,50 @@ def test_failed_override_keeps_old_content() -> None:
     assert count_pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(failing, state))
     assert count_pods(build_state(failing)) == {}
+
+
+def build_owned_objects() -> tuple[str, str]:
+    """Return a ReplicaSet and a ControllerRevision with an owner, as in a dump of a cluster."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "z", "uid": "u"}
+    metadata = {"namespace": "web", "ownerReferences": [{**owner, "controller": True}]}
+    replica_set = json.loads(build_web_deployment(2))
+    replica_set |= {"kind": "ReplicaSet", "metadata": {**metadata, "name": "z-1"}}
+    revision = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {**metadata, "name": "z-2"},
+        "revision": 1,
+    }
+    return json.dumps(replica_set), json.dumps(revision)
+
+
+def test_objects_of_owners_in_an_earlier_state_start_no_rollout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    members = RACKS + CLUSTERS + MEMBERS
+    hub = objects(build_web_deployment(), *build_owned_objects())
+    text = members + hub + build_placement()
+    # Earlier versions selected and recorded these objects.
+    with monkeypatch.context() as earlier:
+        for module in (manifest_parser, placement_records):
+            earlier.setattr(module, "is_created_by_owner", lambda _manifest: False)
+        state = build_state(text)
+    kinds = {body["kind"] for body in read_private_data(state)["bodies"].values()}
+    assert {"ReplicaSet", "ControllerRevision"} <= kinds
+    result = require_success(plan(text, state))
+    assert {str(row.action) for row in result.plan.placements} == {"keep"}
+    # Only the availability in its status is another one.
+    (change,) = (item for item in result.plan.changes if item.action is not Action.NO_OP)
+    assert change.before is not None
+    assert change.after is not None
+    names = {name for name, value in change.before.items() if change.after[name] != value}
+    assert names == {"placement_statuses"}
+    state_after = build_state_after(result, state)
+    bodies = read_private_data(state_after)["bodies"].values()
+    assert [body["kind"] for body in bodies if "ownerReferences" in body["metadata"]] == []
+    assert is_empty(plan(text, state_after))
+    # An edit of another object changes that object alone.
+    edited = objects(build_web_deployment(image="web:2"), *build_owned_objects())
+    result = require_success(plan(members + edited + build_placement(), state))
+    moved = {row.pool for row in result.plan.placements if row.action != "keep" and row.pool}
+    assert moved == {"a/web/Deployment/web", "b/web/Deployment/web"}
