@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from nexusform.configuration.declarations.configuration import CallHeader, ProviderBlock
 from nexusform.configuration.remote_modules.module_sources import (
     InvalidModuleSource,
+    hide_server_parameters,
     is_local_path,
     parse_module_source,
 )
@@ -75,6 +76,9 @@ def decode_module_call(
         arguments["source"].expression.span if "source" in arguments else block.header_span
     )
     source = evaluate_required_text(arguments.get("source"), problems, scope)
+    if source is not None and hide_server_parameters(source) != source:
+        # Messages show the lines of a span, and the parameters of a server may be a secret.
+        source_span = block.header_span
     if source is not None and not _check_source(source, source_span, problems):
         source = None
     version = _decode_version(arguments.get("version"), source, problems, scope)

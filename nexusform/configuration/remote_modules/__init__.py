@@ -9,7 +9,7 @@ PUBLIC = {
     ),
     "module_sources": (
         "InvalidModuleSource ModuleSource find_package_name get_contacted_address get_registry_url "
-        "is_local_path "
+        "hide_server_parameters is_local_path "
         "parse_module_source"
     ),
     "module_versions": "build_version_key select_newest_version",

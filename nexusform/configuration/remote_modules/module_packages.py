@@ -12,7 +12,10 @@ from nexusform.configuration.remote_modules.module_lock import (
     format_call,
     parse_lock_file,
 )
-from nexusform.configuration.remote_modules.module_sources import ModuleSource
+from nexusform.configuration.remote_modules.module_sources import (
+    ModuleSource,
+    hide_server_parameters,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.files.file_trees import UnsafeTree, compute_tree_hash
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
@@ -94,8 +97,9 @@ class LockedPackages:
         try:
             tree = Path(self._confinement.resolve(directory))
             if not tree.is_dir():
+                shown_source = hide_server_parameters(locked.source)
                 detail = (
-                    f'The module "{locked.call}" ({locked.source}) is not in "{directory}". {_INIT}'
+                    f'The module "{locked.call}" ({shown_source}) is not in "{directory}". {_INIT}'
                 )
                 return "", [build_package_error("module-not-installed", detail, call)]
             actual_hash = compute_tree_hash(tree)

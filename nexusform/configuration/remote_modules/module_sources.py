@@ -1,7 +1,7 @@
 """Addresses in the `source` of a module block: git, archives and registries.
 
-The forms are those of Terraform. Each address has one canonical form, without credentials: the lock
-file, messages and -allow-module use it.
+The forms are those of Terraform. Each address has one canonical form, without credentials: mirrors,
+messages and -allow-module use it. The lock file has the source as written.
 """
 
 import re
@@ -28,6 +28,7 @@ _REGISTRY_PROVIDER: Final = re.compile(r"[0-9a-z]{1,64}")
 _REGISTRY_HOST: Final = re.compile(r"(?:[\w-]+\.)+[\w-]+(?::[0-9]{1,5})?|localhost:[0-9]{1,5}")
 _GIT_PARAMETERS: Final = frozenset({"ref", "depth"})
 _ARCHIVE_PARAMETERS: Final = frozenset({"archive", "checksum"})
+_OWN_PARAMETERS: Final = _GIT_PARAMETERS | _ARCHIVE_PARAMETERS
 _HELP: Final = (
     'Write a local path ("./name"), "git::https://HOST/REPO.git?ref=TAG", '
     '"git::ssh://git@HOST/REPO.git?ref=TAG", "github.com/ORG/REPO?ref=TAG", the https address of a '
@@ -59,17 +60,19 @@ class ModuleSource(Struct, frozen=True):
 
     @property
     def package(self) -> str:
-        """The canonical form of the package, without the subdirectory."""
+        """The canonical form of the package, without the subdirectory.
+
+        It has no parameters of a server, which may be secret: the checksum identifies an archive.
+        """
         if self.kind == "git":
             return f"git::{self.address}" + (f"?ref={quote(self.ref)}" if self.ref else "")
         if self.kind == "archive":
             parameters = {"archive": self.archive}
             if self.checksum:
                 parameters["checksum"] = f"sha256:{self.checksum}"
-            base, _, query = self.address.partition("?")
+            base = self.address.partition("?")[0]
             top = "//*" if self.strips_top_directory else ""
-            own_query = urlencode(parameters, safe=":")
-            return f"{base}{top}?{'&'.join(filter(None, (query, own_query)))}"
+            return f"{base}{top}?{urlencode(parameters, safe=':')}"
         return self.address
 
     @property
@@ -81,6 +84,13 @@ class ModuleSource(Struct, frozen=True):
 def is_local_path(source: str) -> bool:
     """Return whether a source is a path relative to the module of the block."""
     return source.startswith(_LOCAL_PREFIXES) or source in {".", ".."}
+
+
+def hide_server_parameters(source: str) -> str:
+    """Return a source for messages: without parameters of a server, which may be a secret."""
+    base, _, query = source.partition("?")
+    shown_parts = [part for part in query.split("&") if part.partition("=")[0] in _OWN_PARAMETERS]
+    return base + ("?" + "&".join(shown_parts) if shown_parts else "")
 
 
 def parse_module_source(source: str, *, needs_checksum: bool = True) -> ModuleSource:
@@ -271,7 +281,8 @@ def _check_url(text: str, schemes: tuple[str, ...]) -> str:
 
 def _parse_registry(address: str, subdirectory: str, source: str) -> ModuleSource:
     if "?" in address:
-        raise InvalidModuleSource(f'"{source}" is not a module source. {_HELP}')
+        shown_source = hide_server_parameters(source)
+        raise InvalidModuleSource(f'"{shown_source}" is not a module source. {_HELP}')
     parts = address.split("/")
     host = DEFAULT_REGISTRY
     if len(parts) == 4:

@@ -17,6 +17,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     Variable,
 )
+from nexusform.configuration.remote_modules.module_sources import hide_server_parameters
 from nexusform.configuration.static_arguments import evaluate_constant, is_constant_value
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
@@ -136,7 +137,7 @@ def _build_module_call(
     """Build the call of a module with its arguments and its own declarations."""
     inputs = sorted(call.inputs.items())
     return {
-        "source": call.source,
+        "source": hide_server_parameters(call.source),
         **omit_empty({"version_constraint": call.version}),
         "expressions": {
             name: build_expression_document(expression) for name, (expression, _span) in inputs

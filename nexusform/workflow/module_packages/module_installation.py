@@ -112,8 +112,8 @@ class ModuleInstaller:
             self.lock_file = source
         self._selected: dict[str, LockedModule] = {}
         self._packages: dict[tuple[str, str, str], _Package] = {}
-        # Messages by package: one server is not asked again.
-        self._failures: dict[tuple[str, str, str], str] = {}
+        # Messages by source: one server is not asked again.
+        self._failures: dict[tuple[ModuleSource, str, str], str] = {}
         self._mirror: list[MirroredPackage] | None = None
         self._registries: dict[str, ModuleRegistry] = {}
         self._temporary_directories: list[Path] = []
@@ -194,16 +194,19 @@ class ModuleInstaller:
 
         Raises DownloadError, UnsafeTree, OSError.
         """
-        key = (source.package, constraints, pinned.hash if pinned else "")
-        if key in self._failures:
-            raise DownloadError(self._failures[key])
+        expected_hash = pinned.hash if pinned else ""
+        key = (source.package, constraints, expected_hash)
+        # Another signature in the address may be accepted.
+        failure_key = (replace(source, subdirectory=""), constraints, expected_hash)
+        if failure_key in self._failures:
+            raise DownloadError(self._failures[failure_key])
         if key in self._packages:
             return self._packages[key]
         self._report(f"Downloading {source.package} for {name}...")
         try:
             package = self._download(source, constraints, pinned)
         except DownloadError as problem:
-            self._failures[key] = f"{problem}"
+            self._failures[failure_key] = f"{problem}"
             raise
         self._packages[key] = package
         # Later calls with this source find it as locked.

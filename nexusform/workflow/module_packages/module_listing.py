@@ -8,7 +8,10 @@ from msgspec import Struct, field
 from nexusform.configuration.declarations.configuration import Module
 from nexusform.configuration.remote_modules.module_lock import LockedModule, format_call
 from nexusform.configuration.remote_modules.module_packages import read_lock_file
-from nexusform.configuration.remote_modules.module_sources import is_local_path
+from nexusform.configuration.remote_modules.module_sources import (
+    hide_server_parameters,
+    is_local_path,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.files.file_trees import UnsafeTree
 from nexusform.workflow.module_packages.package_download import DownloadError
@@ -49,7 +52,8 @@ def _list_calls(module: Module, locked: Mapping[str, LockedModule]) -> Iterator[
     for call in module.calls.values():
         name = format_call(call.module.path)
         selection = None if is_local_path(call.source) else locked.get(name)
-        yield ListedModule(name, call.source, call.version, call.module.directory, selection)
+        shown_source = hide_server_parameters(call.source)
+        yield ListedModule(name, shown_source, call.version, call.module.directory, selection)
         yield from _list_calls(call.module, locked)
 
 

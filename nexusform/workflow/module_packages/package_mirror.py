@@ -68,7 +68,9 @@ def _parse_index(document: Any) -> list[MirroredPackage] | None:
             return None
         if not is_tree_hash(entry["hash"]):
             return None
-        packages.append(MirroredPackage(*(entry[key] for key in _KEYS)))
+        # Older versions wrote the parameters of a server, too.
+        package = find_package_name(entry["package"]) or entry["package"]
+        packages.append(MirroredPackage(package, *(entry[key] for key in _KEYS[1:])))
     return packages
 
 

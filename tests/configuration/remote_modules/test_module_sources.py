@@ -67,7 +67,7 @@ FORMS = [
     ),
     (
         f"https://example.com/api?sha=1&archive=zip&checksum=sha256:{SHA}",
-        f"https://example.com/api?sha=1&archive=zip&checksum=sha256:{SHA}",
+        f"https://example.com/api?archive=zip&checksum=sha256:{SHA}",
         "",
         "https://example.com/api",
     ),
@@ -111,6 +111,7 @@ def test_forms(source: str, package: str, directory: str, address: str) -> None:
         "secret-word::https://x",
         "git::secret-word://x/y",
         "git::https://example.com/m?secret-word=1&ref=x",
+        "example.com/a.zip?sig=secret-word@",
     ],
 )
 def test_message_has_no_password(source: str) -> None:

@@ -107,6 +107,7 @@ class ModuleServer:
         self.repositories = repositories
         self.pages: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.requests: list[str] = []
+        self.queries: list[str] = []
         self.tokens: list[str] = []
         # Of each answer.
         self.delay = 0.0
@@ -145,6 +146,7 @@ class ModuleServer:
         """Answer a request."""
         url = urlsplit(handler.path)
         self.requests.append(url.path)
+        self.queries.append(url.query)
         self.tokens.append(handler.headers.get("Authorization", ""))
         if self.delay:
             time.sleep(self.delay)

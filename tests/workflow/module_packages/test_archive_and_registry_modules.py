@@ -252,6 +252,61 @@ def test_registry_module_of_three_levels_and_archive(server: ModuleServer, nf: R
     assert nf("output", "-json", "count") == (0, "4")
 
 
+def test_parameters_of_a_server_are_not_shown(
+    server: ModuleServer, nf: Run, tmp_path: Path
+) -> None:
+    mirror = tmp_path / "mirror"
+    source = server.add_file("/a.zip", build_zip(FILES)).replace("?", "?sv=1&sig=secret-word&")
+    write_root(add_directory(source, "site"))
+    commands = (
+        ("plan",),
+        ("init",),
+        ("init", "-upgrade"),
+        ("modules",),
+        ("modules", "-json"),
+        ("modules", "mirror", str(mirror)),
+        ("plan", "-out=p"),
+        ("show", "-json", "p"),
+        ("init", f"-from-mirror={mirror}"),
+    )
+    texts = {command: nf(*command)[1] for command in commands}
+    assert "is not installed" in texts["plan",] or "is not in" in texts["plan",]
+    assert "Downloading" in texts["init",]
+    assert "/a.zip" in texts["modules",]
+    assert set(server.queries) == {"sv=1&sig=secret-word"}
+    # The lock file has the source as written.
+    assert Path(LOCK_FILE).read_text().count("secret-word") == 1
+    # Another signature is the same package.
+    lock = Path(LOCK_FILE).read_text()
+    requests = len(server.requests)
+    write_root(add_directory(source, "site").replace("secret-word", "secret-words"))
+    texts["changed",] = nf("plan")[1]
+    texts["kept",] = nf("init")[1]
+    assert len(server.requests) == requests
+    assert Path(LOCK_FILE).read_text() == lock.replace("secret-word", "secret-words")
+    shutil.rmtree(".nexusform")
+    texts["missing",] = nf("plan")[1]
+    texts["mirror",] = nf("init", f"-from-mirror={mirror}")[1]
+    assert nf("validate")[0] == 0
+    server.pages.clear()
+    shutil.rmtree(".nexusform")
+    texts["failed",] = nf("init")[1]
+    assert "the server answered 404" in texts["failed",]
+    write_root(source.replace("http", "ftp"))
+    texts["invalid",] = nf("validate")[1]
+    write_root(source.partition("://")[2])
+    texts["no scheme",] = nf("validate")[1]
+    index = (mirror / "index.json").read_text()
+    assert [name for name, text in texts.items() if "secret-word" in text] == []
+    assert "secret-word" not in index
+    # An index of an older version.
+    (mirror / "index.json").write_text(index.replace("?archive", "?sig=secret-word&archive"))
+    write_root(add_directory(source, "site"))
+    assert nf("init", f"-from-mirror={mirror}")[0] == 0
+    assert nf("modules", "mirror", str(mirror))[0] == 0
+    assert (mirror / "index.json").read_text() == index
+
+
 def test_registry_mirror(server: ModuleServer, nf: Run, tmp_path: Path) -> None:
     source = add_registry(server, ("1.0.0", "1.2.0"))
     mirror = str(tmp_path / "mirror")
