@@ -20,7 +20,8 @@ class ExecutionOptions(Struct, frozen=True):
     a provider cannot do. `write_only` are write-only arguments by address. `lineage` is that of the
     state. `start_values` are those of the plan by address, in the providers' own formats.
     `check_site` reads the site and returns why no further step may start ("" if one may). It is
-    called while no step runs, if none started for `maximum_wait` seconds. None: never.
+    called while no step runs, or all only wait, if none started for `maximum_wait` seconds. None:
+    never.
     """
 
     parallelism: int = 10

@@ -391,8 +391,9 @@ class _PlanExecution:
         current_time = self._read_current_time()
         if check_site is None or current_time - self._last_start <= self._options.maximum_wait:
             return True
-        # A site is read only while no step changes it.
-        if self._workers.running_count:
+        # A site is read only while no step changes it. A step that only waits, such as a staged
+        # run, possibly waits for the approval by a step that may start.
+        if self._workers.running_count > self._workers.idle_count:
             return False
         self._rejection = check_site()
         self._last_start = self._read_current_time()

@@ -4,6 +4,7 @@ from threading import Barrier, BrokenBarrierError, Event, Lock, Semaphore
 from time import sleep
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -296,6 +297,47 @@ def test_waiting_steps_release_their_worker() -> None:
         build_create_plan({n: [] for n in range(8)}), site, lines=lines, parallelism=2
     )
     assert (applied.is_complete, site.alone) == (True, 0)
+
+
+class StagedRunProvider(FakeSiteProvider):
+    """Provider with a run (r0) that waits until its approval (r2) starts."""
+
+    def __init__(self, journal: JournalLines, *, is_waiting: bool) -> None:
+        super().__init__(journal)
+        self.is_waiting = is_waiting
+        self.is_approved = Event()
+        self.was_approved = False
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        if request.address.endswith(".r0"):
+            request.report_progress(StepProgress(is_waiting=self.is_waiting))
+            self.was_approved = self.is_approved.wait(timeout=5 if self.is_waiting else 0.5)
+        if request.address.endswith(".r2"):
+            self.is_approved.set()
+        return super().create(request)
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_site_is_checked_while_steps_only_wait(is_waiting: bool) -> None:
+    lines = JournalLines()
+    site = StagedRunProvider(lines, is_waiting=is_waiting)
+    checks: list[str] = []
+
+    def check_site() -> str:
+        checks.append("")
+        return checks[-1]
+
+    applied, _, _ = run_plan(
+        build_create_plan({0: [], 1: [], 2: [1]}),
+        site,
+        lines=lines,
+        check_site=check_site,
+        maximum_wait=1.5,
+    )
+    assert applied.is_complete
+    assert checks
+    # A site that a step changes is not read.
+    assert site.was_approved is is_waiting
 
 
 def test_waiting_steps_keep_their_worker_without_parallelism() -> None:
