@@ -119,7 +119,7 @@ def add_unresolved_fact(
     pool: str = "",
 ) -> None:
     """Add the unread fact of a field whose value only the cloud or a missing parameter has."""
-    reason = f"it needs a value for {value.description}; set it in parameters"
+    reason = f"it needs a value for {value.description}; {value.advice}"
     notes.add_unread_fact(node, subject, field_name, influence, reason=reason, pool=pool)
 
 
@@ -261,9 +261,10 @@ HINTS: Final = "scheduler_hints"
 
 
 class UnknownCount(Struct, frozen=True):
-    """Number without a value: a description of the missing value, and its location."""
+    """Number without a value: the missing value, how to make it known, and its location."""
 
     description: str
+    advice: str
     node: Node
     notes: DocumentFindings
 
@@ -347,7 +348,7 @@ def compute_group_repetition(
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
         description = f'the number of servers of "{name}" needs a value for {value.description}'
-        unknown_count = UnknownCount(description, sizes.node, template.notes)
+        unknown_count = UnknownCount(description, value.advice, sizes.node, template.notes)
     return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
         maximum=None
@@ -500,8 +501,8 @@ def add_server_vdu(
     # Without a number in the VNFD.
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
         text = (
-            f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum "
-            "(or 1) is used."
+            f"{repeat.unknown_count.description}; {repeat.unknown_count.advice}. Until then, the "
+            "minimum (or 1) is used."
         )
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
         repeat.unknown_count.notes.add_unread_fact(

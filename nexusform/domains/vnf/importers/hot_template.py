@@ -210,7 +210,7 @@ def _is_created(template: Template, name: str, body: Node) -> bool:
     """
     if not body.get_node("external_id").is_absent:
         return False
-    condition = resolve_condition(body, template)
+    condition = resolve_condition(name, template)
     if not isinstance(condition, UnresolvedValue):
         return condition
     add_unresolved_fact(

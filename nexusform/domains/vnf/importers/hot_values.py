@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_text import find_first_field
@@ -17,9 +17,13 @@ _MAX_LENGTH: Final = 100_000
 
 
 class UnresolvedValue(Struct, frozen=True):
-    """Value known only in the cloud, or a parameter without a value; `description` names it."""
+    """Value known only in the cloud, or a parameter without a value; `description` names it.
+
+    `advice` is a clause on how to make it known.
+    """
 
     description: str
+    advice: str = "set it in parameters"
 
 
 class ResourceReference(Struct, frozen=True):
@@ -29,11 +33,18 @@ class ResourceReference(Struct, frozen=True):
     name: str
 
 
+class _EvaluatedCondition(Struct, frozen=True):
+    """Value of a condition, and the depth of its evaluation."""
+
+    value: bool | UnresolvedValue
+    depth: int
+
+
 class Template(Struct, frozen=True):
     """Template being parsed.
 
     `values` are the resolved parameters of its user. `scope` identifies it; `is_repeated`: it is
-    instantiated once per member of a group.
+    instantiated once per member of a group. `conditions` are those evaluated so far.
     """
 
     notes: DocumentFindings
@@ -42,6 +53,7 @@ class Template(Struct, frozen=True):
     scope: str = ""
     is_repeated: bool = False
     chain: tuple[str, ...] = ()
+    conditions: dict[tuple[str, ...], _EvaluatedCondition] = field(default_factory=dict)
 
     def resolve_parameter(self, name: str) -> Any:
         """Return a parameter's value, else its default, else UnresolvedValue."""
@@ -142,12 +154,11 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
     return value
 
 
-def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
+def _resolve_get_resource(argument: Any, template: Template, depth: int) -> Any:
     if not isinstance(argument, str):
         return UnresolvedValue("a resource")
-    body = find_first_field(template.root, "resources", "Resources").get_node(argument)
     # Heat reads a reference to a resource that it does not create as null.
-    if resolve_condition(body, template) is False:
+    if resolve_condition(argument, template, depth) is False:
         return None
     return ResourceReference(template.scope, argument)
 
@@ -193,10 +204,33 @@ def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     return UnresolvedValue("list_join")
 
 
-def resolve_condition(body: Node, template: Template) -> bool | UnresolvedValue:
+def resolve_condition(name: str, template: Template, depth: int = 0) -> bool | UnresolvedValue:
     """Return whether the condition of a resource holds; True without one."""
+    body = find_first_field(template.root, "resources", "Resources").get_node(name)
     condition = find_first_field(body, "condition", "Condition")
-    return True if condition.is_absent else _evaluate_condition(condition.data, template, depth=0)
+    if condition.is_absent:
+        return True
+    return _evaluate_once(("resources", name), condition.data, template, depth)
+
+
+def _evaluate_once(
+    path: tuple[str, str], data: Any, template: Template, depth: int
+) -> bool | UnresolvedValue:
+    """Evaluate the condition at a path of the template, or return its earlier value.
+
+    It is unresolved if it depends on itself.
+    """
+    known = template.conditions.get(path)
+    # At a lower depth, more levels can be evaluated.
+    if known is not None and (isinstance(known.value, bool) or known.depth <= depth):
+        return known.value
+    kind = "the condition" if path[0] == "conditions" else "the condition of resource"
+    cycle = UnresolvedValue(f"{kind} {path[1][:40]}, which depends on itself", "remove the cycle")
+    # Any use before the end of the evaluation is a cycle.
+    template.conditions[path] = _EvaluatedCondition(cycle, depth)
+    value = _evaluate_condition(data, template, depth)
+    template.conditions[path] = _EvaluatedCondition(value, depth)
+    return value
 
 
 def _evaluate_condition(data: Any, template: Template, depth: int) -> bool | UnresolvedValue:
@@ -213,7 +247,7 @@ def _evaluate_condition(data: Any, template: Template, depth: int) -> bool | Unr
             named = template.root.get_node("conditions", data)
             if named.is_absent:
                 return UnresolvedValue(f"the condition {data[:40]}")
-            return _evaluate_condition(named.data, template, depth + 1)
+            return _evaluate_once(("conditions", data), named.data, template, depth + 1)
         case {"equals": [first, second]}:
             return _are_equal(first, second, template, depth + 1)
         case {"not": part}:
@@ -238,19 +272,45 @@ _BOOLEAN_TEXTS: Final = {
 
 def _are_equal(first: Any, second: Any, template: Template, depth: int) -> bool | UnresolvedValue:
     values = [resolve_intrinsic_functions(part, template, depth) for part in (first, second)]
-    unresolved = (value for value in values if isinstance(value, UnresolvedValue))
-    return next(unresolved, values[0] == values[1])
+    unresolved = _find_unresolved_value(values, template.scope)
+    return values[0] == values[1] if unresolved is None else unresolved
+
+
+def _find_unresolved_value(value: Any, scope: str, depth: int = 0) -> UnresolvedValue | None:
+    """Return the first unknown value in resolved data, or None.
+
+    Resources of the template itself are unknown; those passed as parameters exist.
+    """
+    if depth > _MAX_DEPTH:
+        return UnresolvedValue("a value that is nested too deeply")
+    parts: Iterable[Any] = ()
+    match value:
+        case UnresolvedValue():
+            return value
+        case ResourceReference(scope=own_scope, name=name) if own_scope == scope:
+            advice = "Heat accepts no resource in a condition"
+            return UnresolvedValue(f"the resource {name}", advice)
+        case dict():
+            parts = value.values()
+        case list():
+            parts = value
+    unresolved = (_find_unresolved_value(part, scope, depth + 1) for part in parts)
+    return next(filter(None, unresolved), None)
 
 
 def _combine_conditions(
     parts: list[Any], template: Template, depth: int, *, deciding_value: bool
 ) -> bool | UnresolvedValue:
     """Combine conditions: one with the deciding value decides, else an unknown one."""
-    values = [_evaluate_condition(part, template, depth) for part in parts]
-    if deciding_value in values:
-        return deciding_value
-    unresolved = (value for value in values if isinstance(value, UnresolvedValue))
-    return next(unresolved, not deciding_value)
+    result: bool | UnresolvedValue = not deciding_value
+    for part in parts:
+        value = _evaluate_condition(part, template, depth)
+        if value is deciding_value:
+            return value
+        # The first unknown one is named.
+        if isinstance(result, bool):
+            result = value
+    return result
 
 
 def _resolve_if(argument: Any, template: Template, depth: int) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nexusform.documents.yaml_documents import DocumentFindings
 from nexusform.domains.vnf.importers.hot_values import (
     Template,
     UnresolvedValue,
+    resolve_condition,
     resolve_intrinsic_functions,
 )
 from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
@@ -358,3 +360,106 @@ resources:
             str(finding) for finding in parsed.findings if "must be a whole number" in str(finding)
         ]
         assert len(warnings) == count
+
+
+def build_template(text: str) -> Template:
+    notes = DocumentFindings("base_hot")
+    return Template(notes, parse_documents(text, notes)[0], {})
+
+
+@pytest.mark.parametrize(
+    ("resources", "description"),
+    [
+        ("a: {condition: {equals: [{get_resource: a}, 1]}}", "the resource a"),
+        ("a: {condition: {not: {equals: [[{get_resource: a}], [1]]}}}", "the resource a"),
+        (
+            (
+                "a: {condition: {if: [{equals: [{get_resource: b}, 1]}, true, true]}}\n"
+                "  b: {condition: {equals: [{get_resource: a}, {get_resource: a}]}}"
+            ),
+            "the resource b",
+        ),
+    ],
+)
+def test_condition_on_its_own_resource_is_unresolved(resources: str, description: str) -> None:
+    template = build_template(f"resources:\n  {resources}\n")
+    advice = "Heat accepts no resource in a condition"
+    assert resolve_condition("a", template) == UnresolvedValue(description, advice)
+
+
+def test_conditions_that_share_conditions_are_evaluated_once() -> None:
+    shared = [f"  c{n}: {{and: [c{n + 1}, c{n + 1}, c{n + 1}]}}\n" for n in range(15)]
+    shared += [f"  d{n}: {{not: {{or: [d{n + 1}, d{n + 1}]}}}}\n" for n in range(60)]
+    text = f"conditions:\n{''.join(shared)}  c15: true\n  d60: false\n"
+    resources = "resources:\n  a: {condition: c0}\n  b: {condition: d0}\n  c: {condition: d48}\n"
+    template = build_template(text + resources)
+    start = time.monotonic()
+    assert resolve_condition("a", template) is True
+    too_deep = UnresolvedValue("conditions that are nested too deeply")
+    assert resolve_condition("b", template) == too_deep
+    # It is too deep below d0, but not on its own.
+    assert resolve_condition("c", template) is False
+    assert time.monotonic() - start < 2
+
+
+def test_resources_in_conditions_of_each_other_are_evaluated_once() -> None:
+    resources = ""
+    for number in range(20):
+        references = ", ".join([f"{{get_resource: r{number + 1}}}"] * 9)
+        resources += f"  r{number}: {{condition: {{list_join: ['-', [{references}]]}}}}\n"
+    template = build_template(f"resources:\n{resources}")
+    start = time.monotonic()
+    assert isinstance(resolve_condition("r0", template), UnresolvedValue)
+    assert time.monotonic() - start < 2
+
+
+def test_deciding_condition_ends_the_evaluation() -> None:
+    template = build_template(
+        "conditions:\n  site: {get_param: site}\n"
+        "  none: {and: [site, false, c]}\n  some: {or: [site, true, c]}\n  c: true\n"
+        "  unknown: {and: [true, site]}\n"
+        "resources:\n  a: {condition: none}\n  b: {condition: some}\n  c: {condition: unknown}\n"
+    )
+    assert resolve_condition("a", template) is False
+    assert resolve_condition("b", template) is True
+    assert resolve_condition("c", template) == UnresolvedValue("the parameter site")
+    assert ("conditions", "c") not in template.conditions
+
+
+def test_comparison_with_an_unknown_part_of_a_list_is_unresolved() -> None:
+    template = build_template(
+        "parameters: {site: {}}\n"
+        "resources:\n  a: {condition: {equals: [[{get_param: site}], [a]]}}\n"
+    )
+    assert resolve_condition("a", template) == UnresolvedValue("the parameter site")
+
+
+def test_resource_passed_as_a_parameter_differs_from_an_empty_text() -> None:
+    text = (
+        "heat_template_version: 2018-08-31\n"
+        "resources:\n  group: {type: OS::Nova::ServerGroup}\n"
+        "  vm: {type: vm.yaml, properties: {group: {get_resource: group}}}\n"
+    )
+    nested = (
+        "heat_template_version: 2018-08-31\nparameters: {group: {type: string}}\n"
+        "conditions: {is_alone: {equals: [{get_param: group}, '']}}\n"
+        f"resources:\n  alone: {SERVER[:-1]}, condition: is_alone}}\n  other: {SERVER}\n"
+    )
+    parsed = read_vnf(VnfSourceDocuments(None, text, {"vm.yaml": nested}))
+    assert [vdu.name for vdu in parsed.vnf.vdus] == ["other"]
+    assert parsed.unread == ()
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_conditions_in_a_cycle_are_unread(first: str) -> None:
+    text = (
+        "heat_template_version: 2018-08-31\n"
+        "conditions:\n  a: {not: b}\n  b: {and: [a, true]}\n"
+        f"resources:\n  vm: {{condition: {first}, type: OS::Nova::Server, "
+        "properties: {flavor: m1}}\n"
+    )
+    (fact,) = read_vnf(VnfSourceDocuments(None, text, {})).unread
+    assert fact.describe() == (
+        f"condition of resource vm is not read (it needs a value for the condition {first}, "
+        "which depends on itself; remove the cycle): the number of VMs is uncertain."
+    )
