@@ -138,7 +138,9 @@ def _build_change_of_instance(
         if instance.is_configured
         else prior.skip_destroy,
         private=_select_private_note_after_plan(instance),
-        ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
+        ignored_paths=block.lifecycle.ignore_changes
+        if block is not None and instance.action in (Action.UPDATE, Action.DELETE)
+        else (),
     )
     # The object exists after the plan.
     if not is_removed:

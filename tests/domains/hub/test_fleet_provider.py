@@ -10,7 +10,8 @@ import pytest
 from tests.domains.hub import hub_webhooks
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller, build_member
-from tests.domains.hub.hub_front import WEBHOOK, Front, list_managed_fields
+from tests.domains.hub.hub_front import PLURALS, WEBHOOK, Front, list_managed_fields
+from tests.domains.hub.hub_server import HubServer
 
 WEB = """
 provider "fleet" {{ timeout = "{timeout}" }}
@@ -605,6 +606,39 @@ def test_whole_hub_is_imported(hub: Front, run_command: CommandRunner) -> None:
     assert code == 0, said
     assert run_command("import", "-from=hub", "-generate-config-out=more.nf.hcl")[0] == 0
     assert not Path("more.nf.hcl").exists()
+
+
+def test_cluster_scoped_custom_object_is_sent_without_namespace(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(hub, HubServer):
+        pytest.skip("needs a hub with another kind")
+    monkeypatch.setitem(PLURALS, ("cert-manager.io", "clusterissuers"), ("ClusterIssuer", False))
+    write_configuration()
+    with Path("main.nf.hcl").open("a") as file:
+        file.write("""
+resource "fleet_hub_manifest" "issuer" {
+  provider  = fleet
+  namespace = "argocd"
+  yaml_body = <<-Y
+    apiVersion: cert-manager.io/v1
+    kind: ClusterIssuer
+    metadata: {name: ca, labels: {a: "1"}}
+  Y
+  depends_on = [fleet_hub_manifest.web]
+}
+""")
+    code, said = run_command("apply", "-auto-approve")
+    assert code == 0, said
+    issuer = hub.objects["cert-manager.io", "ClusterIssuer", "", "ca"]
+    assert "namespace" not in issuer["metadata"]
+    code, said = run_command("plan")
+    assert "No changes." in said, said
+    # A change of others is found in it, too.
+    hub.put({**issuer, "metadata": {**issuer["metadata"], "labels": {"a": "9"}}}, "ops")
+    code, said = run_command("plan")
+    assert "already exists" not in said, said
+    assert "ClusterIssuer" in said
 
 
 def test_field_owned_by_autoscaler_is_ignored(hub: Front, run_command: CommandRunner) -> None:

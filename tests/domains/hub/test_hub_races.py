@@ -172,6 +172,19 @@ def test_fields_of_others_are_not_compared(hub: Front, run_command: CommandRunne
     assert settings["data"] == {"a": "2", "b": "7"}
 
 
+def test_ignored_field_is_not_compared_for_a_deletion(
+    hub: Front, run_command: CommandRunner
+) -> None:
+    ignoring = "lifecycle {\n    ignore_changes = [policy.number_of_clusters]\n  }"
+    write_configuration(more=ignoring)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    assert run_command("plan", "-destroy", "-out=p.nfplan")[0] == 0
+    scale(hub)
+    code, said = apply_plan(run_command)
+    assert code == 0, said
+    assert hub.get("ClusterResourcePlacement", "web") is None
+
+
 def test_secret_is_compared_by_its_version(hub: Front, run_command: CommandRunner) -> None:
     secret = """
 resource "fleet_hub_manifest" "secret" {{

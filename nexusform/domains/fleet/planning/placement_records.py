@@ -46,6 +46,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     build_manifest,
     format_canonical_json,
     is_created_by_owner,
+    remove_namespace,
 )
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.json_data.record_forms import RecordForm
@@ -138,6 +139,8 @@ def _compute_comparable_hash(body: _ObjectBody, namespace: str) -> str:
         for name, value in get_mapping(content, "metadata").items()
         if value not in (None, {}, [])
     }
+    # A server drops that of a cluster-scoped object.
+    metadata.pop("namespace", None)
     if namespace:
         metadata["namespace"] = namespace
     return sha256(format_canonical_json({**content, "metadata": metadata})).hexdigest()
@@ -211,8 +214,16 @@ def read_applied_resources(
     them.
     """
     objects: dict[str, Manifest] = {}  # by hash
+    identities = {manifest.identity for manifest in known_objects.values()}
     for digest, body in get_mapping(note, _BODIES).items():
         manifest = known_objects.get(digest) or build_manifest(body)
+        if manifest is not None and manifest.identity not in identities:
+            # Earlier versions recorded a namespace of custom cluster-scoped objects.
+            without_namespace = remove_namespace(manifest)
+            if without_namespace.identity in identities:
+                manifest = known_objects.get(
+                    compute_body_hash(without_namespace), without_namespace
+                )
         if manifest is not None and not is_created_by_owner(manifest):
             objects[digest] = manifest
     snapshots = tuple(

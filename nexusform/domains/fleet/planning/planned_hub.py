@@ -49,6 +49,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
     is_reserved_namespace,
+    remove_namespace,
     unwrap_envelopes,
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
@@ -334,11 +335,12 @@ class PlannedHub(Struct, dict=True):
         resolved: list[Manifest] = []
         for manifest in manifests:
             kind = self.api_kinds.custom_kinds.get((manifest.group, manifest.kind))
-            namespace = manifest.namespace
-            if kind is not None:
-                namespace = (namespace or DEFAULT_NAMESPACE) if kind.is_namespaced else ""
-            is_same = namespace == manifest.namespace
-            resolved.append(manifest if is_same else replace(manifest, namespace=namespace))
+            if kind is not None and not kind.is_namespaced:
+                resolved.append(remove_namespace(manifest))
+            elif kind is not None and not manifest.namespace:
+                resolved.append(replace(manifest, namespace=DEFAULT_NAMESPACE))
+            else:
+                resolved.append(manifest)
         return tuple(resolved)
 
     def apply_approvals(self) -> None:

@@ -27,7 +27,7 @@ from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, build_version_p
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import get_part, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
@@ -262,8 +262,9 @@ class HubClient:
 
         Raises ApiError and HubProblem.
         """
+        sent_body = _remove_unused_namespace(path, body)
         return self._send_patch(
-            path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower()
+            path, manager, sent_body, APPLY, dry_run=dry_run, force=str(force).lower()
         )
 
     def apply_new(
@@ -276,7 +277,10 @@ class HubClient:
         """
         retries: list[str] = []
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false"}
-        answer, response = self._request("PATCH", path, query, body, APPLY, on_retry=retries.append)
+        sent_body = _remove_unused_namespace(path, body)
+        answer, response = self._request(
+            "PATCH", path, query, sent_body, APPLY, on_retry=retries.append
+        )
         is_existing = answer.status != _CREATED and not retries
         return self._require_named_object(path, response), is_existing
 
@@ -775,3 +779,14 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         f"{_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )
+
+
+def _remove_unused_namespace(path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a body for a path, without the namespace of an object whose path has none."""
+    metadata = get_mapping(body, "metadata")
+    # The path of a Namespace ends with its name.
+    is_namespaced = "/" in path.partition("/namespaces/")[2]
+    if is_namespaced or "namespace" not in metadata:
+        return body
+    kept = {name: value for name, value in metadata.items() if name != "namespace"}
+    return {**body, "metadata": kept}

@@ -66,7 +66,7 @@ def remove_ignored_fields(
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
-        body_path = _find_body_path(argument, body)
+        body_path = find_body_path(argument, body)
         value = get_part(body, body_path)
         if value is None:
             continue  # not sent
@@ -76,7 +76,7 @@ def remove_ignored_fields(
     return body
 
 
-def _find_body_path(argument: Path, body: Body) -> Path:
+def find_body_path(argument: Path, body: Body) -> Path:
     """Return the path of an argument in a body.
 
     Labels have keys of their own; repeated blocks are plural. With tolerations in the body,

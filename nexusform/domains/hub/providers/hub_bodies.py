@@ -48,6 +48,7 @@ KINDS_BY_TYPE: Final[Mapping[str, str]] = {
 Body = dict[str, Any]
 # group, kind, namespace and name.
 ObjectIdentity = tuple[str, str, str, str]
+_NAMESPACE_PATH: Final = ("metadata", "namespace")
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
@@ -228,8 +229,8 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
         for name, value in sent.items():
             if name in observed:
                 yield from find_differences(value, observed[name], (*path, name))
-            elif value not in ({}, [], None):
-                # servers omit empty values.
+            elif value not in ({}, [], None) and (*path, name) != _NAMESPACE_PATH:
+                # Servers omit empty values, and the namespace of a cluster-scoped object.
                 yield (*path, name)
         return
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -261,11 +262,13 @@ def build_observed_attributes(
     existing ones.
     """
     by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
-    parts = [
-        select_sent_fields(hub_object.body, by_identity[hub_object.identity])
-        for hub_object in hub_objects
-        if hub_object.identity in by_identity
-    ]
+    parts: list[Any] = []
+    for hub_object in hub_objects:
+        group, kind, _, name = hub_object.identity
+        # A hub drops the namespace of a cluster-scoped object.
+        body = by_identity.get(hub_object.identity) or by_identity.get((group, kind, "", name))
+        if body is not None:
+            parts.append(select_sent_fields(hub_object.body, body))
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         manifest = {**attributes, "yaml_body": "\n---\n".join(documents)}

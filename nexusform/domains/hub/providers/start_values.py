@@ -9,7 +9,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from nexusform.domains.hub.providers.field_ownership import find_own_fields, list_sent_paths
+from nexusform.domains.hub.providers.field_ownership import (
+    find_body_path,
+    find_own_fields,
+    list_sent_paths,
+)
 from nexusform.domains.hub.providers.hub_bodies import HubObject, index_hub_objects
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_part
@@ -73,8 +77,9 @@ def find_start_difference(
     """Return the message about the first field changed on the hub since the plan, "" for none.
 
     `sent_body` are the fields to apply, None for a deletion. A field with its start value or the
-    value to apply is unchanged. A resumed step may have applied the fields of its manager. Without
-    start values, as after a plan without the hub, nothing is compared.
+    value to apply is unchanged. Fields of ignore_changes do not count for a deletion. A resumed
+    step may have applied the fields of its manager. Without start values, as after a plan without
+    the hub, nothing is compared.
     """
     record = get_mapping(request.start_values, "/".join(hub_object.identity))
     own_fields = (
@@ -84,7 +89,12 @@ def find_start_difference(
         is_changed = _get_version(existing) != record[_VERSION] and not own_fields
         # The values are sensitive.
         return _describe_difference(hub_object, "", "") if is_changed else ""
+    # Of an update, ignored fields are not sent.
+    ignored_arguments = request.ignored_paths if sent_body is None else ()
+    ignored = [find_body_path(argument, hub_object.body) for argument in ignored_arguments]
     for path, start in _list_start_fields(record, sent_body):
+        if any(path[: len(prefix)] == prefix for prefix in ignored):
+            continue
         value = get_part(existing, path)
         is_own = any(path[: len(own)] == own for own in own_fields)
         is_target = sent_body is not None and value == get_part(sent_body, path)

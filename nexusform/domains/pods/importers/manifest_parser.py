@@ -39,7 +39,8 @@ _CLUSTER_SCOPED: Final = frozenset(
         "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
         "CertificateSigningRequest", "ClusterTrustBundle", "FlowSchema",
         "PriorityLevelConfiguration",
-        "ResourceSlice", "DeviceClass", "PodSecurityPolicy",
+        "ResourceSlice", "DeviceClass", "DeviceTaintRule", "StorageVersionMigration",
+        "PodSecurityPolicy",
         "MemberCluster", "ClusterResourcePlacement", "ClusterResourceEnvelope",
         "ClusterResourceOverride",
         "ClusterStagedUpdateRun", "ClusterStagedUpdateStrategy", "ClusterApprovalRequest",
@@ -174,7 +175,7 @@ def resolve_namespaces(manifests: Sequence[Manifest], namespace: str = "") -> Pa
             scope = _CLUSTER
         own_namespace = get_text(get_mapping(manifest.body, "metadata"), "namespace")
         if scope == _CLUSTER:
-            objects.append(replace(manifest, namespace=""))
+            objects.append(remove_namespace(manifest))
         elif not namespace:
             resolved_namespace = own_namespace or (DEFAULT_NAMESPACE if scope else "")
             objects.append(replace(manifest, namespace=resolved_namespace or manifest.namespace))
@@ -200,6 +201,15 @@ def lacks_namespace(manifest: Manifest) -> bool:
 def _set_namespace(manifest: Manifest, namespace: str) -> Manifest:
     metadata = {**get_mapping(manifest.body, "metadata"), "namespace": namespace}
     return replace(manifest, namespace=namespace, body={**manifest.body, "metadata": metadata})
+
+
+def remove_namespace(manifest: Manifest) -> Manifest:
+    """Return a cluster-scoped object without a namespace; a server drops that."""
+    metadata = get_mapping(manifest.body, "metadata")
+    if "namespace" not in metadata:
+        return replace(manifest, namespace="")
+    kept = {name: value for name, value in metadata.items() if name != "namespace"}
+    return replace(manifest, namespace="", body={**manifest.body, "metadata": kept})
 
 
 def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manifest | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_hash_of_an_earlier_rule_in_state_starts_no_rollout(run: Runner) -> None
     (state_file,) = Path().glob("**/*.nfstate")
     state = json.loads(state_file.read_text())
     replaced = []
-    for instance in _list_mappings(state):
+    for instance in list_mappings(state):
         for snapshot in instance.get("snapshots") or ():
             snapshot["hash"] = "0" * 64
             replaced.append(snapshot)
@@ -134,12 +135,12 @@ def test_hash_of_an_earlier_rule_in_state_starts_no_rollout(run: Runner) -> None
     assert "No changes" in run("plan")[1]
 
 
-def _list_mappings(value: object) -> list[dict[str, object]]:
+def list_mappings(value: object) -> list[dict[str, Any]]:
     if isinstance(value, list):
-        return [found for item in value for found in _list_mappings(item)]
+        return [found for item in value for found in list_mappings(item)]
     if not isinstance(value, dict):
         return []
-    return [value, *(found for item in value.values() for found in _list_mappings(item))]
+    return [value, *(found for item in value.values() for found in list_mappings(item))]
 
 
 def test_selected_resources_are_in_the_order_of_a_hub(run: Runner) -> None:

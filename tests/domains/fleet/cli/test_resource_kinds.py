@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from tests.domains.fleet.cli.test_content_hash import list_mappings
 from tests.domains.fleet.cli.test_hub_content import Runner, run, write_files
 
 __all__ = ["run"]
@@ -122,6 +126,8 @@ def test_served_kinds_are_accepted(run: Runner) -> None:
         "group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: reader",
         "group: apiextensions.k8s.io, version: v1, kind: CustomResourceDefinition",
         "group: admissionregistration.k8s.io, version: v1beta1, kind: ValidatingAdmissionPolicy",
+        "group: storagemigration.k8s.io, version: v1beta1, kind: StorageVersionMigration",
+        "group: resource.k8s.io, version: v1alpha3, kind: DeviceTaintRule",
     )
     assert code == 0, printed
     assert "unknown-resource-kind" not in printed
@@ -136,6 +142,44 @@ def test_custom_resource_without_namespace_is_in_default(run: Runner) -> None:
     code, printed = plan(run, NAMESPACE, hub=HUB)
     assert code == 0, printed
     assert "1 object has no namespace: read as default; the placement selects web." in printed
+
+
+ISSUERS = HUB.replace("scope: Namespaced", "scope: Cluster")
+
+
+def test_cluster_scoped_custom_resource_has_no_namespace(run: Runner) -> None:
+    """Its definition is in another block, and its block has a namespace."""
+    widget = WIDGET.removeprefix("---\n").replace(", namespace: web", "")
+    selectors = (NAMESPACE, "group: example.com, version: v1, kind: Widget, name: w")
+
+    def write_block(line: str) -> None:
+        text = f'resource "fleet_hub_manifest" "w" {{\n  {line}\n  yaml_body = <<Y\n{widget}Y\n}}\n'
+        write_files({"widget.nf.hcl": text})
+
+    write_block('namespace = "web"')
+    code, printed = plan(run, *selectors, hub=ISSUERS)
+    assert code == 0, printed
+    assert run("apply", "-auto-approve")[0] == 0
+    (state_file,) = Path().glob("**/*.nfstate")
+    text = state_file.read_text()
+    ((digest, body),) = [
+        (digest, body)
+        for item in list_mappings(json.loads(text))
+        for digest, body in (item.get("bodies") or {}).items()
+        if body["kind"] == "Widget"
+    ]
+    assert body["metadata"] == {"name": "w"}
+    # Earlier versions recorded the namespace.
+    earlier = json.loads(text.replace(digest, "0" * len(digest)))
+    for item in list_mappings(earlier):
+        for recorded in (item.get("bodies") or {}).values():
+            if recorded["kind"] == "Widget":
+                recorded["metadata"]["namespace"] = "web"
+    state_file.write_text(json.dumps(earlier))
+    assert "No changes" in run("plan")[1]
+    # An edit of the namespace alone is none of the object.
+    write_block("")
+    assert "resources_changed" not in run("plan")[1]
 
 
 @pytest.mark.parametrize("name", ["nope", "kube-system"])
