@@ -1,6 +1,8 @@
 """Mirrors of module packages: a directory with an index, for machines without a network."""
 
 import json
+import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -10,13 +12,14 @@ from msgspec import Struct
 from nexusform.configuration.remote_modules.module_lock import LockedModule, is_tree_hash
 from nexusform.configuration.remote_modules.module_sources import ModuleSource, find_package_name
 from nexusform.configuration.remote_modules.module_versions import select_newest_version
-from nexusform.files.file_trees import read_tree, write_tree
+from nexusform.files.file_trees import UnsafeTree, compute_tree_hash, read_tree, write_tree
 from nexusform.files.regular_files import read_regular, write_file_atomically
 from nexusform.network.read_limits import parse_json
 from nexusform.workflow.module_packages.package_download import DownloadError
 
 INDEX: Final = "index.json"
 _FORMAT: Final = "nexusform-module-mirror"
+_TEMPORARY_PREFIX: Final = ".copy-"
 _MAX_INDEX_BYTES: Final = 1 << 26
 _INDEX_MODE: Final = 0o644
 _KEYS: Final = ("package", "version", "commit", "hash")
@@ -103,7 +106,8 @@ def select_mirrored_package(
 def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) -> int:
     """Add the packages of locked modules, each with its directory, to a mirror.
 
-    Return the number of new packages. Raises DownloadError, UnsafeTree, OSError.
+    A damaged package is written again. Return the number of packages written.
+    Raises DownloadError, UnsafeTree, OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     packages = read_mirror(directory) if (directory / INDEX).exists() else []
@@ -112,12 +116,12 @@ def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) 
         package = MirroredPackage(
             find_package_name(module.source), module.version, module.commit, module.hash
         )
-        if package in packages and (directory / package.directory).is_dir():
-            continue
         target = directory / package.directory
-        if not target.exists():
-            target.mkdir()
-            write_tree(target, read_tree(tree))
+        is_intact = _has_hash(target, package.hash)
+        if is_intact and package in packages:
+            continue
+        if not is_intact:
+            _copy_package(tree, target, package)
         packages = [*[entry for entry in packages if entry != package], package]
         count += 1
     entries = [{key: getattr(package, key) for key in _KEYS} for package in packages]
@@ -125,3 +129,34 @@ def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) 
     text = json.dumps(document, indent=2) + "\n"
     write_file_atomically(directory / INDEX, text.encode(), _INDEX_MODE)
     return count
+
+
+def _has_hash(directory: Path, tree_hash: str) -> bool:
+    """Return whether a directory of a mirror has the files of its hash."""
+    try:
+        return not directory.is_symlink() and compute_tree_hash(directory) == tree_hash
+    except (OSError, UnsafeTree):
+        return False
+
+
+def _copy_package(tree: Path, target: Path, package: MirroredPackage) -> None:
+    """Copy a package into a mirror, in place of a damaged one.
+
+    The target appears complete. Raises DownloadError, UnsafeTree, OSError.
+    """
+    copy = target.with_name(f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    copy.mkdir()
+    try:
+        write_tree(copy, read_tree(tree))
+        if compute_tree_hash(copy) != package.hash:
+            raise DownloadError(
+                f'the files in "{tree}" changed meanwhile. Run `nexusform init` and write the '
+                "mirror again"
+            )
+        if target.is_symlink() or target.is_file():
+            target.unlink()
+        elif target.exists():
+            shutil.rmtree(target)
+        copy.rename(target)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
