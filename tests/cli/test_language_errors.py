@@ -234,6 +234,20 @@ def test_import_of_object_in_state_without_configuration_is_an_error(run: Run, b
     assert run(block + imports, "plan", "-destroy")[0] == 0
 
 
+def test_import_of_forgotten_object_says_that_it_leaves_the_state(run: Run) -> None:
+    assert run(SITE, "apply", "-auto-approve")[0] == 0
+    imports = 'import {\n  to = nexus_site.s\n  id = "s"\n}\n'
+    removed = "removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    code, printed = run(removed + imports, "plan")
+    text = " ".join(printed.replace("│", " ").split())
+    assert code == 1
+    assert "the plan would remove it from the state" in text
+    assert "remove this import block" in text
+    assert "would destroy" not in text
+    # As the message says.
+    assert run(removed, "plan")[0] == 0
+
+
 MODULE = """
 variable "n" {
   type    = number

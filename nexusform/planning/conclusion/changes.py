@@ -333,7 +333,11 @@ def check_import_targets(blocks: BlockPlanner, evaluation: Evaluation) -> list[D
             if instance is None or instance.prior is None or instance.is_configured:
                 continue
             object_id = instance.type.build_id(instance.prior.attributes)
-            problems.append(build_unconfigured_object_error(address, object_id, block.to.span))
+            problems.append(
+                build_unconfigured_object_error(
+                    address, object_id, block.to.span, is_forgotten=instance.action is Action.FORGET
+                )
+            )
     return problems
 
 

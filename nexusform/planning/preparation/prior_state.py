@@ -439,12 +439,23 @@ def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> Stat
     return replace(state, instances=instances, last_creation=last)
 
 
-def build_unconfigured_object_error(address: Address, object_id: str, span: Span) -> Diagnostic:
-    """Build the error for an import of an object in state that the plan would destroy."""
+def build_unconfigured_object_error(
+    address: Address, object_id: str, span: Span, *, is_forgotten: bool
+) -> Diagnostic:
+    """Build the error for an import of an object in state that the plan would destroy.
+
+    Or, with `is_forgotten`, only remove from the state.
+    """
+    consequence = (
+        "so the plan would remove it from the state. Write its block; or remove this import block "
+        "to remove the object from the state."
+        if is_forgotten
+        else "so the plan would destroy what this block imports. Write its block; or remove this "
+        "import block to destroy the object."
+    )
     detail = (
         f'{address} is in the state already (id "{object_id}"), and the configuration has no '
-        "block for it, so the plan would destroy what this block imports. Write its block; or "
-        "remove this import block to destroy the object."
+        f"block for it, {consequence}"
     )
     return build_error(
         "missing-import-target-configuration",
