@@ -290,18 +290,23 @@ class GitRepository:
             except OSError as problem:
                 raise DownloadError(f"git cannot be started: {problem.strerror}") from None
             try:
-                self._wait(process, output)
+                self._wait(process, output, errors)
             finally:
                 _end_process_group(process)
             size = output.seek(0, os.SEEK_END)
-            if process.returncode == 0 and size <= _MAX_LIST_BYTES:
+            if process.returncode == 0:
+                if size > _MAX_LIST_BYTES:
+                    raise GitLimitError(
+                        f"git lists {size:,} bytes of its refs or files, more than "
+                        f"{_MAX_LIST_BYTES:,}"
+                    )
                 output.seek(0)
                 return output.read()
             errors.seek(0)
             raise DownloadError(_describe_git_error(errors.read(1 << 16)))
 
-    def _wait(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-        """Wait for git.
+    def _wait(self, process: subprocess.Popen[bytes], *files: IO[bytes]) -> None:
+        """Wait for git, which writes to files.
 
         Raises DownloadError over a limit of time or size.
         """
@@ -320,7 +325,8 @@ class GitRepository:
                     f"no result within {seconds:.0f} s. Check the server, or set "
                     "NF_NET_DEADLINE=SECONDS to wait longer"
                 )
-            size = os.fstat(output.fileno()).st_size + _measure_directory(self._directory)
+            size = sum(os.fstat(file.fileno()).st_size for file in files)
+            size += _measure_directory(self._directory)
             if size > MAX_FETCH_BYTES:
                 raise GitLimitError(f"it has more than {MAX_FETCH_BYTES >> 20} MiB")
 

@@ -10,6 +10,7 @@ import pytest
 from nexusform.configuration.literal_edits import build_literal_edit
 from nexusform.configuration.remote_modules.module_lock import LOCK_FILE
 from nexusform.resources.address import Address, ModulePathStep
+from nexusform.workflow.module_packages import git_packages
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from tests.workflow.module_packages.module_server import (
     RACK,
@@ -381,13 +382,25 @@ def test_changed_or_missing_mirror_is_an_error(
     assert "cannot be read" in text
     nf("init")
     nf("modules", "mirror", str(mirror))
-    shutil.rmtree(".nexusform")
+    installed = Path(".nexusform").rename("installed")
     index = mirror / "index.json"
     for path in mirror.rglob("main.nf.hcl"):
         path.write_text(path.read_text() + "\n# changed\n")
     code, text = nf("init", f"-from-mirror={mirror}")
     assert code == 1
     assert "Find out who changed it" in text
+    # It is written again from intact packages.
+    shutil.rmtree(".nexusform", ignore_errors=True)
+    installed.rename(".nexusform")
+    shutil.rmtree(next(path for path in mirror.iterdir() if path.is_dir()))
+    code, text = nf("modules", "mirror", str(mirror))
+    assert code == 0, text
+    assert "2 new packages" in text
+    assert sorted(path.name for path in mirror.iterdir() if path.name.startswith(".")) == []
+    shutil.rmtree(".nexusform")
+    code, text = nf("init", f"-from-mirror={mirror}")
+    assert code == 0, text
+    shutil.rmtree(".nexusform")
     document = json.loads(index.read_text())
     document["packages"] = []
     index.write_text(json.dumps(document))
@@ -395,6 +408,25 @@ def test_changed_or_missing_mirror_is_an_error(
     for broken in ("[]", "{}", "no", '{"format": "nexusform-module-mirror", "packages": [1]}'):
         index.write_text(broken)
         assert "index.json" in nf("init", f"-from-mirror={mirror}")[1]
+
+
+def test_long_output_of_git_is_an_error(
+    server: ModuleServer, nf: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(server)
+    monkeypatch.setattr(git_packages, "_MAX_LIST_BYTES", 10)
+    code, text = nf("init")
+    assert code == 1
+    assert "bytes of its refs or files, more than 10" in text
+    # Errors count, too.
+    monkeypatch.setattr(git_packages, "MAX_FETCH_BYTES", 1 << 20)
+    program = tmp_path / "git"
+    program.write_text('#!/bin/sh\ncase "$*" in *ls-remote*) exec yes >&2;; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    code, text = nf("init")
+    assert code == 1
+    assert "it has more than 1 MiB" in text
 
 
 def test_server_gone_slow_or_garbage(
