@@ -5,6 +5,7 @@ better than another rule of the scheduler.
 """
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
@@ -54,6 +55,7 @@ def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
     that no object in state has.
     """
     own_addresses = {plan.changes[step.change].address for step in plan.steps}
+    own_ids = _list_changed_ids(plan)
     names = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     changes: list[str] = []
     for name in sorted(names & run.providers.keys()):
@@ -75,10 +77,19 @@ def find_site_changes(run: Run, plan: Plan, state: State) -> SiteChanges:
                 # A prediction about its VMs is open, so its change is of an earlier plan.
                 has_open_predictions = read_open_predictions(objects[address].private)
                 if address not in own_addresses and not has_open_predictions:
-                    changes += _describe_changes(provider, address, objects[address], current)
+                    changes += _describe_changes(
+                        provider, address, objects[address], current, own_ids
+                    )
         except ProviderProblem as problem:
             return SiteChanges(is_known=False, problem=str(problem))
     return SiteChanges(tuple(dict.fromkeys(changes)))
+
+
+def _list_changed_ids(plan: Plan) -> set[str]:
+    """Return the ids of objects and machines that steps of a plan change."""
+    changes = [plan.changes[step.change] for step in plan.steps]
+    machine_ids = {get_text(change.after, "machine_id") for change in changes}
+    return machine_ids.union(change.id for change in changes) - {""}
 
 
 def _build_base_state(
@@ -100,9 +111,16 @@ def _build_base_state(
 
 
 def _describe_changes(
-    provider: RereadingProvider, address: Address, before: ObjectState, after: ObjectState | None
+    provider: RereadingProvider,
+    address: Address,
+    before: ObjectState,
+    after: ObjectState | None,
+    own_ids: AbstractSet[str],
 ) -> Iterator[str]:
-    """Yield the changes of an object on its site: with author and time, if known."""
+    """Yield the changes of an object on its site: with author and time, if known.
+
+    `own_ids` are ids of machines, or of their racks, that the plan changes itself.
+    """
     object_id = str(before.attributes.get("id"))
     author = provider.describe_last_change(address.type, object_id)
     suffix = f" ({author})" if author else ""
@@ -110,7 +128,7 @@ def _describe_changes(
         yield f"{address} was deleted{suffix}"
         return
     if address.type in (_RACK, _MACHINE):
-        yield from _describe_machines(before, after)
+        yield from _describe_machines(before, after, own_ids)
         yield from _describe_unmanaged_vms(provider, before, after)
         return
     path = _find_difference(before.attributes, after.attributes)
@@ -127,9 +145,17 @@ def _describe_changes(
     yield f"{address}: {format_path(path)} changed from {texts[0]} to {texts[1]}{suffix}"
 
 
-def _describe_machines(before: ObjectState, after: ObjectState) -> Iterator[str]:
-    """Yield the changed facts of machines: "m3: cordon_status Cordoned since 2026-01-01T..."."""
+def _describe_machines(
+    before: ObjectState, after: ObjectState, own_ids: AbstractSet[str]
+) -> Iterator[str]:
+    """Yield the changed facts of machines: "m3: cordon_status Cordoned since 2026-01-01T...".
+
+    A machine in `own_ids`, or in a rack there, is left out.
+    """
+    rack_id = str(after.attributes.get("rack_id") or after.attributes.get("id"))
     for name, facts in _list_machine_facts(after):
+        if {rack_id, f"{rack_id}/{name}"} & own_ids:
+            continue
         known_facts = dict(_list_machine_facts(before)).get(name, {})
         for fact in _FACTS:
             if known_facts and facts.get(fact) != known_facts.get(fact):

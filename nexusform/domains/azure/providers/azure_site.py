@@ -304,10 +304,10 @@ class AzureSiteProvider(ObservedSites):
             for kind in (CLUSTERS, POOLS, VMS)
             for body in self._subscription.documents.get(kind, ())
         }
-        actions_by_machine: dict[str, set[str]] = {}
+        actions_by_machine: dict[str, list[str]] = {}
         for request in requests:
             for machine_id, action in self._list_machine_actions(request):
-                actions_by_machine.setdefault(machine_id, set()).add(action)
+                actions_by_machine.setdefault(machine_id, []).append(action)
         results: list[Mapping[str, Any]] = []
         for request in requests:
             records: dict[str, Any] = {}
@@ -346,6 +346,8 @@ class AzureSiteProvider(ObservedSites):
         problems: list[tuple[int, Problem]] = []
         # names by number of the change.
         recreated_nodes: dict[int, list[str]] = {}
+        # by number of the request.
+        updates_by_number: dict[int, list[ArmChange]] = {}
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
@@ -360,11 +362,20 @@ class AzureSiteProvider(ObservedSites):
             except ProviderProblem as problem:
                 problems.append((number, Problem((), "unsupported-by-provider", str(problem))))
                 continue
-            problems += [
-                (number, warning) for warning in self._build_unshown_warnings(request, changes)
-            ]
+            if updates := [item for item in changes if item.verb is ArmOperation.UPDATE]:
+                updates_by_number[number] = updates
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
+        if updates_by_number:
+            # Read once for all requests.
+            start_values = self._collect_readable_start_values(requests)
+            problems += [
+                (number, warning)
+                for number, updates in updates_by_number.items()
+                for warning in self._build_unshown_warnings(
+                    requests[number], updates, start_values[number]
+                )
+            ]
         problems += super().validate_changes(requests)
         names = list(chain.from_iterable(recreated_nodes.values()))
         # One warning, at the first change.
@@ -378,21 +389,30 @@ class AzureSiteProvider(ObservedSites):
             problems.append((next(iter(recreated_nodes)), warning))
         return [*problems, *self._report_machines_to_cordon(requests)]
 
+    def _collect_readable_start_values(
+        self, requests: Sequence[ChangeRequest]
+    ) -> list[Mapping[str, Any]]:
+        """Return the start values of each change; empty ones if Azure cannot be read.
+
+        Collecting them for the plan reports the problem.
+        """
+        try:
+            return self.collect_start_values(requests)
+        except ProviderProblem:
+            return [{} for _ in requests]
+
     def _build_unshown_warnings(
-        self, request: ChangeRequest, changes: Sequence[ArmChange]
+        self, request: ChangeRequest, changes: Sequence[ArmChange], records: Values
     ) -> Iterator[Problem]:
-        """Yield a warning if changes replace values in Azure that the plan does not show."""
-        [records] = self.collect_start_values([request])
+        """Yield a warning if changes replace values in Azure that the plan does not show.
+
+        `records` are the start values of the request.
+        """
         texts: list[str] = []
         for change in changes:
-            if change.verb is ArmOperation.UPDATE:
-                record = get_mapping(
-                    records, build_record_key(change.target.kind, change.target.names)
-                )
-                prior = find_prior_arguments(change, request)
-                texts += list_unshown_values(
-                    change, prior, record, is_sensitive=request.is_sensitive
-                )
+            record = get_mapping(records, build_record_key(change.target.kind, change.target.names))
+            prior = find_prior_arguments(change, request)
+            texts += list_unshown_values(change, prior, record, is_sensitive=request.is_sensitive)
         if texts:
             detail = (
                 f"Azure has other values than the state: {format_first_items(texts, _MAX_NAMES)}. "

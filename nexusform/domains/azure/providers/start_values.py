@@ -63,6 +63,10 @@ _NOUNS: Final[Mapping[MemberPath, str]] = {
     _NEWEST_ACTION: "newest action",
 }
 
+_POLICY_HINT: Final = (
+    "Probable cause: an Azure Policy sets this tag. Then configure the value of the policy."
+)
+
 
 def build_record_key(kind: str, names: Iterable[str]) -> str:
     """Return the key of a resource in the start values of a plan; Azure ignores case."""
@@ -86,7 +90,8 @@ def build_start_record(body: Values, patch_properties: Collection[str]) -> dict[
 def build_machine_record(body: Values, own_actions: Collection[str]) -> dict[str, Any]:
     """Build the record of a machine as read for a plan.
 
-    `own_actions` are all actions of this plan on this machine, such as "power_off".
+    `own_actions` are all actions of this plan on this machine, such as "power_off", also repeated
+    ones.
     """
     names = ("cordonStatus", "powerState", "actionStates")
     return {
@@ -103,7 +108,11 @@ def build_machine_start(record: Values, action: str, effects: Mapping[str, Value
     """
     if not record:
         return StartValues(dict.fromkeys((_CORDON, _POWER, _NEWEST_ACTION), ()))
-    own_actions = frozenset(record.get("own_actions", ())) - {action}
+    # Another action of the same kind may run before this one, too.
+    remaining_actions = [str(name) for name in record.get("own_actions", ())]
+    if action in remaining_actions:
+        remaining_actions.remove(action)
+    own_actions = frozenset(remaining_actions)
     accepted: dict[MemberPath, tuple[Any, ...]] = {
         path: (
             read_member(record, path),
@@ -290,6 +299,8 @@ def find_start_difference(
         if any(_is_same_value(path, value, start) for start in accepted):
             continue
         origin = "the plan did not read it"
+        if path in (_CORDON, _POWER, _NEWEST_ACTION):
+            origin += " (-refresh=false cannot be used with machine actions)"
         if accepted:
             origin = f"the plan started from {_format_value(path, accepted[0])}"
         is_hidden = is_sensitive or not _is_scalar(value) or not all(map(_is_scalar, accepted[:1]))
@@ -316,9 +327,10 @@ def find_result_difference(
             continue
         is_hidden = is_sensitive or not _is_scalar(value) or not _is_scalar(target)
         origin = f"this apply requested {_format_value(path, target)}"
-        return _describe_difference(
+        difference = _describe_difference(
             change.target.title, path, value, "" if is_hidden else origin, observed
         )
+        return f"{difference} {_POLICY_HINT}" if path[0] == TAGS else difference
     return ""
 
 

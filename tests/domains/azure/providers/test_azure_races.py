@@ -17,6 +17,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers.arm_changes import ArmChange, ArmOperation, ArmTarget
+from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
+from nexusform.domains.azure.providers.start_values import (
+    build_machine_record,
+    build_machine_start,
+    find_result_difference,
+)
+from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.azure.providers.arm_server import (
     GROUP,
     LOCATION,
@@ -615,6 +623,25 @@ def test_action_is_not_sent_to_a_changed_machine(
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+def test_own_action_of_the_same_kind_is_no_action_of_others() -> None:
+    record = build_machine_record({"properties": {"cordonStatus": "Uncordoned"}}, ["cordon"] * 2)
+    effects = {"cordon": {"cordonStatus": "Cordoned"}}
+    start = build_machine_start(record, "cordon", effects)
+    assert start.own_actions == {"cordon"}
+    assert start.accepted["properties", "cordonStatus"] == ("Uncordoned", "Cordoned")
+    assert not build_machine_start({**record, "own_actions": ["cordon"]}, "cordon", {}).own_actions
+
+
+def test_machine_action_without_refresh_names_the_flag(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    Path("race.nf.hcl").write_text(ACTIONS["PowerOff"])
+    assert nexusform("apply", "-auto-approve", "-refresh=false") == 1, nexusform.said
+    assert server.site.taken == []
+    assert "-refresh=false cannot be used with machine actions" in nexusform.said, nexusform.said
+
+
 def test_uncordon_is_not_sent_after_an_action_of_another_client(
     nexusform: CommandRunner, server: ArmServer
 ) -> None:
@@ -695,6 +722,34 @@ def test_value_that_no_state_records_is_shown_by_the_plan(
     assert sentence in nexusform.said, nexusform.said
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert get_tags(server.site) == {"owner": "b", "tier": "gold"}
+
+
+@pytest.mark.usefixtures("server")
+def test_unreadable_start_values_do_not_end_the_validation(
+    nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tags(owner="b")
+    collect = AzureSiteProvider.collect_start_values
+    requests_by_call: list[int] = []
+
+    def fail_first(provider: AzureSiteProvider, requests: Any) -> Any:
+        requests_by_call.append(len(requests))
+        if len(requests_by_call) == 1:
+            raise ProviderProblem("Azure does not answer.")
+        return collect(provider, requests)
+
+    monkeypatch.setattr(AzureSiteProvider, "collect_start_values", fail_first)
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    # Once for the validation, once for the plan.
+    assert len(requests_by_call) == 2
+
+
+def test_tag_that_is_set_again_names_azure_policy() -> None:
+    target = ArmTarget("kubernetes_clusters", "tenants", ("c",))
+    change = ArmChange(ArmOperation.UPDATE, target, body={"tags": {"owner": "b"}})
+    difference = find_result_difference(change, {"tags": {"owner": "policy"}})
+    assert 'c has tag owner "policy" in Azure; this apply requested "b". Plan again.' in difference
+    assert difference.endswith("Then configure the value of the policy.")
 
 
 @pytest.mark.parametrize("tag", ["x", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,11 @@ from tests.domains.azure.providers.arm_server import (
     Site,
     build_machine_id,
 )
-from tests.domains.azure.providers.azure_sites import CommandRunner, write_configuration
+from tests.domains.azure.providers.azure_sites import (
+    PROVIDER_BLOCK,
+    CommandRunner,
+    write_configuration,
+)
 
 CLUSTER = """resource "nexus_kubernetes_cluster" "d" {
   provider           = azure
@@ -162,7 +167,7 @@ def test_sensitive_value_of_a_changed_object_is_not_shown(
         for token, is_sensitive in (("s3cret", True), ("0ther-s3cret", False))
     ]
     provider: Any = SilentProvider()
-    texts = list(_describe_changes(provider, address, *sides))
+    texts = list(_describe_changes(provider, address, *sides, own_ids=set()))
     assert texts == [f"nexus_agent_pool.p: {visible_path} has another value"]
 
 
@@ -173,5 +178,29 @@ def test_value_beside_a_sensitive_one_is_shown() -> None:
         for count in (1, 2)
     ]
     provider: Any = SilentProvider()
-    texts = list(_describe_changes(provider, address, *sides))
+    texts = list(_describe_changes(provider, address, *sides, own_ids=set()))
     assert texts == ["nexus_agent_pool.p: node_count changed from 1 to 2"]
+
+
+@pytest.mark.parametrize("action", ["Cordon", "PowerOff"])
+def test_machine_action_of_the_plan_is_no_change_of_others(
+    action: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
+    provider = PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n")
+    Path("main.nf.hcl").write_text(provider)
+    write_configuration(
+        CLUSTER
+        + f"""resource "nexus_bare_metal_machine_action" "x" {{
+  provider   = azure
+  machine_id = "lab/r2/m6"
+  action     = "{action}"
+  depends_on = [nexus_kubernetes_cluster.d]
+}}
+"""
+    )
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    server.site.place = lambda _pool, _number: "m1"
+    assert nexusform("apply", "p") in (0, 2), nexusform.said
+    assert any(path.casefold().endswith("m6/" + action.casefold()) for _, path in server.site.taken)
+    assert nexusform.alarmed, nexusform.said
+    assert "m6: " not in nexusform.said.partition("Wrong certain predictions")[2]
