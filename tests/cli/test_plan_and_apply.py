@@ -446,7 +446,6 @@ def test_environment_of_apply_is_not_compared(
     ("change", "text"),
     [
         (lambda: Path("v.auto.nfvars.hcl").write_text("machines = 9\n"), "changed"),
-        (lambda: Path("v.auto.nfvars.hcl").unlink(), "was removed, or cannot be read here"),
         (lambda: Path("w.auto.nfvars.hcl").write_text("machines = 9\n"), "was added"),
     ],
 )
@@ -465,6 +464,36 @@ def test_changed_variable_file_warns_and_rejects_with_replan(
     assert code == 0, err
     assert f'auto.nfvars.hcl" {text}. The plan is applied with its own values.' in join_lines(out)
     assert read_machine_counts() == {3}
+
+
+def test_variable_file_that_cannot_be_read_is_a_warning(nf: Callable[..., CommandResult]) -> None:
+    Path("v.auto.nfvars.hcl").write_text("machines = 3\n")
+    save_plan(nf)
+    Path("v.auto.nfvars.hcl").unlink()
+    code, out, err = nf("apply", "-verify=replan", "p.nfplan")
+    assert code == 0, err
+    assert '"v.auto.nfvars.hcl" was removed, or cannot be read here.' in join_lines(out)
+    assert read_machine_counts() == {3}
+
+
+@pytest.mark.parametrize("flag", ["-verify=replan", ""])
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_variable_file_outside_of_the_work_tree_is_not_compared(
+    flag: str,
+    nf: Callable[..., CommandResult],
+    tmp_path_factory: pytest.TempPathFactory,
+    *,
+    is_linked: bool,
+) -> None:
+    secret = tmp_path_factory.mktemp("secrets") / "site.nfvars"
+    secret.write_text("machines = 3\n")
+    if is_linked:
+        Path("v.auto.nfvars.hcl").symlink_to(secret)
+    save_plan(nf, *([] if is_linked else [f"-var-file={secret}"]))
+    secret.write_text("machines = 3 # rotated\n")
+    code, out, err = nf("apply", *filter(None, [flag]), "p.nfplan")
+    assert code == 0, err
+    assert "Since the plan" not in join_lines(out + err)
 
 
 def join_lines(text: str) -> str:

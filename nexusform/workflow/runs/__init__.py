@@ -10,7 +10,7 @@ PUBLIC = {
     ),
     "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",
-    "plan_origin": "check_plan_place PlanRequirements",
+    "plan_origin": "check_plan_place check_saved_age PlanRequirements",
     "saved_plan_checks": "check_saved_plan",
     "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site",
     "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",

@@ -101,14 +101,24 @@ def _describe_local_location(location: str, directory: str) -> str:
 def _list_variable_files(
     context: CommandContext, accessed_files: Mapping[str, str]
 ) -> dict[str, str]:
-    """List the digests of the variable files by path relative to the directory."""
+    """List the digests of the variable files in the work tree, by path relative to the directory.
+
+    Other ones, such as secrets of a job, are not there at apply.
+    """
     digests: dict[str, str] = {}
     for path in list_variable_files(context):
+        if not is_in_work_tree(path, context.directory):
+            continue
         absolute_path = os.path.abspath(path)  # noqa: PTH100 - keeps links
         digest = accessed_files.get(absolute_path)
         if digest is not None:
             digests[_format_relative(absolute_path, context.directory)] = digest
     return digests
+
+
+def is_in_work_tree(path: str, directory: str) -> bool:
+    """Return whether a file is in the work tree of a directory, with its links resolved."""
+    return is_path_below(os.path.realpath(path), find_work_tree(directory))
 
 
 def _list_evaluated_files(

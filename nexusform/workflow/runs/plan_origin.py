@@ -1,5 +1,6 @@
 """Place and age of a saved plan: apply accepts it only where and when it is meant for."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -76,7 +77,7 @@ def check_plan_place(
             if requirements.is_strict
             else []
         )
-        return [*problems, *_check_age(project, plan, requirements)]
+        return [*problems, *_check_age(project.context.environment, plan, requirements)]
     # An earlier version recorded other forms.
     planned = replace(planned, repository=normalize_repository(planned.repository))
     current = find_plan_origin(project)
@@ -94,7 +95,7 @@ def check_plan_place(
         problems.append(build_error("saved-plan-place-mismatch", detail))
     elif requirements.is_ancestor:
         problems += _check_ancestor(project, planned.commit, current.commit)
-    return [*problems, *_check_age(project, plan, requirements)]
+    return [*problems, *_check_age(project.context.environment, plan, requirements)]
 
 
 def _list_compared_parts(planned: PlanOrigin, current: PlanOrigin, *, is_strict: bool) -> list[str]:
@@ -134,7 +135,14 @@ def _check_ancestor(project: Project, planned: str, current: str) -> list[Diagno
     return [build_error("saved-plan-not-ancestor", detail)]
 
 
-def _check_age(project: Project, plan: Plan, requirements: PlanRequirements) -> list[Diagnostic]:
+def check_saved_age(plan: Plan, environment: Mapping[str, str]) -> list[Diagnostic]:
+    """Return an error for a plan that is older than the maximum age saved with it."""
+    return _check_age(environment, plan, PlanRequirements())
+
+
+def _check_age(
+    environment: Mapping[str, str], plan: Plan, requirements: PlanRequirements
+) -> list[Diagnostic]:
     """Return an error for a plan that is older than its maximum age, or from the future."""
     limit = plan.basis.max_age
     shorter_limit = requirements.max_age
@@ -147,7 +155,7 @@ def _check_age(project: Project, plan: Plan, requirements: PlanRequirements) -> 
             return [build_error("saved-plan-expired", detail)]
         limit = shorter_limit
     planned_at = parse_time(plan.timestamp)
-    now = parse_time(read_clock(project.context.environment))
+    now = parse_time(read_clock(environment))
     if not limit or now is None:
         return []
     if planned_at is None or planned_at - now > _CLOCK_TOLERANCE:

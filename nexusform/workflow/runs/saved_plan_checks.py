@@ -37,6 +37,7 @@ from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.git_work_tree import find_commit
 from nexusform.workflow.opening.system_io import read_file
+from nexusform.workflow.runs.evaluation_record import is_in_work_tree
 from nexusform.workflow.runs.plan_origin import PlanRequirements
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
@@ -429,42 +430,48 @@ def _check_configuration(
 def _check_variable_files(context: CommandContext, plan: Plan, *, replan: bool) -> list[Diagnostic]:
     """Return a warning if variable files differ from those of the plan; with `replan` an error.
 
-    The plan keeps its values: this only says that a new plan may have other ones.
+    The plan keeps its values: this only says that a new plan may have other ones. A file that
+    cannot be read is always a warning: the job that applies may lack it.
     """
     # Not recorded in plans of earlier versions.
     if plan.basis.variable_files is None:
         return []
-    changes = _describe_variable_file_changes(context, plan.basis.variable_files)
+    changes, unreadable_files = _describe_variable_file_changes(context, plan.basis.variable_files)
+    if replan and changes:
+        text = f"Since the plan, {format_first_items(changes, _MAX_NAMES)}."
+        detail = f"{text} No changes were made. Plan again and review the new plan."
+        return [build_error("saved-plan-outdated", detail)]
+    changes += unreadable_files
     if not changes:
         return []
     text = f"Since the plan, {format_first_items(changes, _MAX_NAMES)}."
-    if replan:
-        detail = f"{text} No changes were made. Plan again and review the new plan."
-        return [build_error("saved-plan-outdated", detail)]
     detail = f"{text} The plan is applied with its own values. To use the new ones, plan again."
     return [build_warning("variable-files-changed-since-plan", detail)]
 
 
 def _describe_variable_file_changes(
     context: CommandContext, planned_digests: Mapping[str, str]
-) -> list[str]:
-    """Describe the variable files that changed, are new or cannot be read here."""
+) -> tuple[list[str], list[str]]:
+    """Describe the variable files that changed or are new, and those that cannot be read here."""
     changes: list[str] = []
+    unreadable_files: list[str] = []
     for path in dict.fromkeys(
         (*planned_digests, *list_automatic_variable_files(context.directory))
     ):
         name = f'"{path}"'
         if path not in planned_digests:
-            changes.append(f"{name} was added")
+            # A plan records only files of the work tree.
+            if is_in_work_tree(path, context.directory):
+                changes.append(f"{name} was added")
             continue
         try:
             content = read_file(path, MAX_FILE_BYTES, context.directory_confinement)
         except FileProblem:
-            changes.append(f"{name} was removed, or cannot be read here")
+            unreadable_files.append(f"{name} was removed, or cannot be read here")
             continue
         if sha256(content).hexdigest() != planned_digests[path]:
             changes.append(f"{name} changed")
-    return changes
+    return changes, unreadable_files
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:

@@ -49,13 +49,14 @@ def serve_sol003(arguments: ServeArguments) -> int:
     A request of the plan is granted with the zone of each VNFC; any other is rejected with the
     reason. Granted requests are written to FILE.grants before the answer, so a restart gives the
     same answers. Several servers of one plan never grant an operation twice. -verify checks the
-    signature of the plan, as in apply. Without a certificate and a token only loopback addresses
-    are allowed. SIGTERM and Ctrl-C end the server.
+    signature and the saved maximum age of the plan at start. It checks no withdrawals. Without a
+    certificate and a token only loopback addresses are allowed. SIGTERM and Ctrl-C end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
     from nexusform.workflow.opening.system_io import ConfinedFileAccess
     from nexusform.workflow.plan_files.saved_plans import read_plan
+    from nexusform.workflow.runs.plan_origin import check_saved_age
 
     key_files = _parse_key_files(arguments.verify)
     host, port = _parse_address(arguments.listen)
@@ -82,6 +83,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
     saved, diagnostics = read_plan(arguments.plan, context)
     if saved is not None:
         diagnostics += _check_signatures(saved, arguments.plan, key_files, context.confinement)
+        if key_files:
+            diagnostics += check_saved_age(saved.plan, context.environment)
     screen.print_diagnostics(tuple(diagnostics), sources={})
     if saved is None or has_errors(diagnostics):
         # The reason is printed.

@@ -412,6 +412,28 @@ def test_plan_without_the_required_signature_is_not_served(
     assert ("Saved plan not verified" in error) is not is_valid
 
 
+@pytest.mark.parametrize("age", [3600, 3 * 3600])
+def test_verified_plan_over_its_age_is_not_served(
+    age: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    private_key, public_key = create_key_pair(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    Path("vnfd.yaml").write_text(VNFD)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    flags = ["-out=p.nfplan", "-samples=0", "-max-age=2h", "-confine=false"]
+    assert run_command_line(["plan", *flags, f"-sign={private_key}"]) == 0
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(1800000000 + age))
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", reject_listening)
+    capfd.readouterr()
+    assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-verify=key:{public_key}"]) == 1
+    error = capfd.readouterr().err
+    assert ("Its maximum age is 2h." in " ".join(error.replace("│", " ").split())) is (age > 7200)
+    assert ("Address already in use" in error) is (age < 7200)
+
+
 @pytest.mark.parametrize("value", ["replan", "key:", "other"])
 def test_only_keys_verify_a_served_plan(value: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-verify={value}"]) == 1
