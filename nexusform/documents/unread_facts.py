@@ -28,14 +28,15 @@ class Influence(StrEnum):
 class UnreadFact(Struct, frozen=True):
     """Fact of a foreign document that nexusform does not read.
 
-    `subject` is a kind and a name, such as `server a`. `reason` is a clause on why it is not read,
-    "" for an unread field. `line` 0 is the file as a whole. Planning sets `address` to the resource
-    with the document, `site_id` to its site, and `pool` to the pool of the subject ("": all VMs of
-    the resource, or all of the site without an address). On sites of the `reading_platform` the
-    fact is read.
+    `kind` and `name` are those of the subject, such as `server` and `a`. `reason` is a clause on
+    why it is not read, "" for an unread field. `line` 0 is the file as a whole. Planning sets
+    `address` to the resource with the document, `site_id` to its site, and `pool` to the pool of
+    the subject ("": all VMs of the resource, or all of the site without an address). On sites of
+    the `reading_platform` the fact is read.
     """
 
-    subject: str
+    kind: str
+    name: str
     field: str
     file: str
     line: int
@@ -45,6 +46,11 @@ class UnreadFact(Struct, frozen=True):
     site_id: str = ""
     pool: str = ""
     reading_platform: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Subject as text: `server a`, or `the template` without a name."""
+        return f"{self.kind} {self.name}" if self.name else f"the {self.kind}"
 
     @property
     def position(self) -> str:

@@ -522,7 +522,7 @@ class DocumentFindings:
     def add_unread_fact(
         self,
         location: Node,
-        subject: str,
+        subject: tuple[str, str],
         field_name: str,
         influence: Influence,
         *,
@@ -532,11 +532,12 @@ class DocumentFindings:
     ) -> None:
         """Add a fact of the document that is not read.
 
-        `subject` is a kind and a name, `reason` a clause on why it is not read, and `pool` the pool
-        of VMs concerned ("": all). A `reading_platform` reads it on its own sites.
+        `subject` is a kind and a name ("" without one), `reason` a clause on why it is not read,
+        and `pool` the pool of VMs concerned ("": all). A `reading_platform` reads it on its own
+        sites.
         """
         fact = UnreadFact(
-            subject,
+            *subject,
             field_name,
             self.file,
             location.line,
@@ -548,7 +549,7 @@ class DocumentFindings:
         self._unread.setdefault(fact)
 
     def add_unread_fields(
-        self, node: Node, fields: FieldList, subject: str, *, pool: str = ""
+        self, node: Node, fields: FieldList, subject: tuple[str, str], *, pool: str = ""
     ) -> None:
         """Add the present fields of an object that are neither read nor without influence."""
         present = {name: part for name, part in node.list_fields() if not part.is_absent}

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
-from nexusform.diagnostics.phrases import format_count, group_by, join_texts, select_word_form
+from nexusform.diagnostics.phrases import format_count, group_by, join_texts
 from nexusform.documents.unread_facts import Influence, UnreadFact
 
 _MAX_FIELDS: Final = 2
@@ -118,6 +118,7 @@ def _describe_group(facts: list[UnreadFact]) -> str:
     position = f" ({first.position})" if first.position else ""
     if len(subjects) == 1:
         return f"{first.field} of {first.subject}{position}"
-    nouns = {fact.subject.rpartition(" ")[0] for fact in facts}
+    nouns = {fact.kind for fact in facts}
     noun = nouns.pop() if len(nouns) == 1 else "object"
-    return f"{first.field} of {len(subjects):,} {select_word_form(len(subjects), noun)}{position}"
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("policy") else ""
+    return f"{first.field} of {format_count(len(subjects), noun, plural)}{position}"

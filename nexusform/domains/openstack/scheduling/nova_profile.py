@@ -169,7 +169,7 @@ class _NovaRules(NamedTuple):
         hosts, and the properties of an image if hosts support different ones.
         """
         request = self.get_request(sku)
-        subject = f"flavor {sku.name}"
+        subject = ("flavor", sku.name)
         if request.unknown_alias:
             reason = (
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in '
@@ -201,7 +201,7 @@ class _NovaRules(NamedTuple):
 
     def _find_unread_image_fact(self, image: str, *, is_described: bool) -> UnreadFact | None:
         """Return the fact about an image that decides its hosts and is not known, or None."""
-        subject = f"image {image}".strip()
+        subject = ("image", image)
         if image in self.images:
             if not select_host_properties(self.images[image]) or is_described:
                 return None
@@ -270,8 +270,8 @@ class _NovaRules(NamedTuple):
         return "" if value in values else f"no aggregate of the host has {name}={value}"
 
 
-def _build_unread_fact(subject: str, field: str, reason: str) -> UnreadFact:
-    return UnreadFact(subject, field, file="", line=0, reason=reason)
+def _build_unread_fact(subject: tuple[str, str], field: str, reason: str) -> UnreadFact:
+    return UnreadFact(*subject, field, file="", line=0, reason=reason)
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)

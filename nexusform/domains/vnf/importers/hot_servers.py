@@ -86,7 +86,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
         (part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None
     )
     if unresolved is not None:
-        add_unresolved_fact(policy_node, f"server group {name}", "policies", unresolved, notes)
+        add_unresolved_fact(policy_node, ("server group", name), "policies", unresolved, notes)
         return ""
     if not policies:
         notes.add_warning(
@@ -100,7 +100,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
     if policy not in _POLICIES:
         notes.add_unread_fact(
             policy_node,
-            f"server group {name}",
+            ("server group", name),
             "policies",
             Influence.PLACEMENT,
             reason=f'"{policy[:40]}" is unknown.{suggest_name(policy, _POLICIES)}',
@@ -111,7 +111,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
 
 def add_unresolved_fact(
     node: Node,
-    subject: str,
+    subject: tuple[str, str],
     field_name: str,
     value: UnresolvedValue,
     notes: DocumentFindings,
@@ -161,7 +161,7 @@ class SchedulerHints(Struct, frozen=True):
         hint = field_name.partition(".")[2]
         self.notes.add_unread_fact(
             self.node.get_node(hint),
-            f"server {vdu}",
+            ("server", vdu),
             field_name,
             Influence.PLACEMENT,
             reason=reason,
@@ -458,7 +458,7 @@ def add_server_vdu(
         if vdu_name in reading.vdus:
             notes.add_unread_fact(
                 properties,
-                f"server {vdu_name}",
+                ("server", vdu_name),
                 "properties",
                 Influence.EXISTENCE,
                 reason="another server has this name",
@@ -507,7 +507,7 @@ def add_server_vdu(
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
         repeat.unknown_count.notes.add_unread_fact(
             repeat.unknown_count.node,
-            f"server {vdu_name}",
+            ("server", vdu_name),
             "count",
             Influence.EXISTENCE,
             reason=repeat.unknown_count.description,
@@ -518,11 +518,11 @@ def add_server_vdu(
 
 def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template: Template) -> None:
     """Add the unread properties of a server to the notes, and those of its networks."""
-    subject = f"server {vdu_name}"
+    subject = ("server", vdu_name)
     if kind in PROPERTIES:
         template.notes.add_unread_fields(properties, PROPERTIES[kind], subject, pool=vdu_name)
     for item in properties.get_node("networks").list_items():
-        template.notes.add_unread_fields(item, NETWORK, f"network of {subject}", pool=vdu_name)
+        template.notes.add_unread_fields(item, NETWORK, ("server network", vdu_name), pool=vdu_name)
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
@@ -537,7 +537,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
         else f"{vnic_type} may need a PCI device; on Nexus, set sriov_vfs"
     )
     template.notes.add_unread_fact(
-        node, f"port {name}", _VNIC_TYPE, Influence.PLACEMENT, reason=reason
+        node, ("port", name), _VNIC_TYPE, Influence.PLACEMENT, reason=reason
     )
 
 
@@ -576,7 +576,7 @@ def _parse_availability_zone(
     value = template.resolve_value(node)
     if node.is_absent or value is None:
         return "", ""
-    subject = f"server {vdu_name}"
+    subject = ("server", vdu_name)
     notes = template.notes
     if isinstance(value, UnresolvedValue):
         add_unresolved_fact(node, subject, _ZONE, value, notes, pool=vdu_name)
@@ -612,7 +612,7 @@ def _boots_from_volume(vdu_name: str, properties: Node, template: Template) -> b
             notes = template.notes
             reason = "it needs a list of devices"
             notes.add_unread_fact(
-                node, f"server {vdu_name}", name, Influence.PLACEMENT, reason=reason, pool=vdu_name
+                node, ("server", vdu_name), name, Influence.PLACEMENT, reason=reason, pool=vdu_name
             )
             return False
         if name == _DEVICES[1]:

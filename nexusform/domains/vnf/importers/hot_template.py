@@ -138,7 +138,7 @@ def _add_unread_version(document: Node, notes: DocumentFindings) -> None:
     if not version.is_absent and str(version.data) not in schema["versions"]:
         notes.add_unread_fact(
             version,
-            "the template",
+            ("template", ""),
             "heat_template_version",
             Influence.EXISTENCE,
             reason=f'"{str(version.data)[:40]}" is unknown to Heat {schema["heat"]}',
@@ -160,7 +160,7 @@ class _ResourceContext(Struct, frozen=True):
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     """Parse the resources of a template, up to a maximum over all templates."""
     template = context.template
-    template.notes.add_unread_fields(template.root, TEMPLATE, "the template")
+    template.notes.add_unread_fields(template.root, TEMPLATE, ("template", ""))
     resources = find_first_field(template.root, "resources", "Resources")
     # An error says more.
     if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
@@ -215,7 +215,7 @@ def _is_created(template: Template, name: str, body: Node) -> bool:
         return condition
     add_unresolved_fact(
         find_first_field(body, "condition", "Condition"),
-        f"resource {name}",
+        ("resource", name),
         "condition",
         condition,
         template.notes,
@@ -230,7 +230,7 @@ def _add_unread_facts(reading: HotReading, template: Template, name: str, body: 
     The properties of a server are added with its VDU, those of a nested template are parameters.
     """
     kind = get_declared_type(body)
-    subject = f"resource {name}"
+    subject = ("resource", name)
     notes = template.notes
     is_placed = kind in (*_SERVERS, *_REPEATED_TYPES) or _is_template_type(kind, reading.nested)
     if is_placed:
@@ -258,7 +258,7 @@ def _add_scaling_policy(
     if adjustment not in (None, "change_in_capacity", "ChangeInCapacity"):
         template.notes.add_unread_fact(
             kind_node,
-            f"scaling policy {name}",
+            ("scaling policy", name),
             "adjustment_type",
             Influence.EXISTENCE,
             reason="a step is read as a number of VMs",
@@ -315,7 +315,7 @@ def _add_scaling_group(
         )
         if kind not in TYPES_WITHOUT_INFLUENCE:
             notes.add_unread_fact(
-                inner, f"resource {name}", "type", Influence.EXISTENCE, reason=f'"{kind}"'
+                inner, ("resource", name), "type", Influence.EXISTENCE, reason=f'"{kind}"'
             )
 
 
@@ -355,7 +355,7 @@ def _add_nested_template(
         )
         notes.add_warning(body, NOT_GIVEN, detail)
         notes.add_unread_fact(
-            body, f"resource {name}", "type", Influence.EXISTENCE, reason=f'"{kind}" is not given'
+            body, ("resource", name), "type", Influence.EXISTENCE, reason=f'"{kind}" is not given'
         )
         server_name = find_vdu_name(body.data) or name
         add_server_vdu(
