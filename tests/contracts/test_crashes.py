@@ -123,13 +123,7 @@ class CrashScenario:
             self.copy_plan(where)
 
     def copy_plan(self, where: Path) -> None:
-        """Copy the reviewed plan as if it was made here: a plan belongs to the place of its state.
-
-        The path of a local state is the same in every directory.
-        """
-        if self.kind.backend == "local":
-            shutil.copy(self.template / "p", where / "p")
-            return
+        """Copy the reviewed plan as if it was made here: it belongs to the place of its state."""
         saved, _ = read_plan_file((self.template / "p").read_bytes())
         assert saved is not None
         basis = saved.plan.basis
