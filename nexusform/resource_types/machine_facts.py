@@ -90,10 +90,9 @@ class MachineFact(Struct, frozen=True):
 
     def build_reasons(self, value: Any) -> tuple[UnschedulableReason, ...]:
         """Return the reason that a machine with this value takes no new VM, if any."""
-        value_text = value if isinstance(value, str) else str(value)
         if value == UNKNOWN_STATE:
             unknown_reason = UnschedulableReason(
-                "in an unknown state", self.name, value_text, rank=_UNKNOWN_RANK, is_health=True
+                "in an unknown state", self.name, UNKNOWN_STATE, rank=_UNKNOWN_RANK, is_health=True
             )
             return (unknown_reason,)
         text = self.find_reason(value)
@@ -101,9 +100,18 @@ class MachineFact(Struct, frozen=True):
             return ()
         title = self.find_title(value) if self.find_title is not None else ""
         reason = UnschedulableReason(
-            text, self.name, value_text, title, self.rank, is_health=self.is_health
+            text, self.name, _format_fact_value(value), title, self.rank, is_health=self.is_health
         )
         return (reason,)
+
+
+def _format_fact_value(value: Any) -> str:
+    """Return the value of a fact as text, as JSON writes a bool; the roles sorted."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    return ", ".join(sorted(value))
 
 
 def list_role_names(roles: Any) -> tuple[str, ...]:

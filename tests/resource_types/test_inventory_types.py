@@ -262,6 +262,21 @@ class TestMachine:
         assert offered.machine.unschedulable_reason == refusal
         assert offered.is_evacuating is state.get("evacuate", False)
 
+    @pytest.mark.parametrize(
+        ("state", "fact", "value"),
+        [
+            ({"evacuate": True}, "evacuate", "true"),
+            ({"roles": ["storage", "control-plane"]}, "roles", "control-plane, storage"),
+            ({"power_state": "Off"}, "power_state", "Off"),
+        ],
+    )
+    def test_reason_has_the_value_of_its_fact(
+        self, lab: PlanInventory, state: dict[str, Any], fact: str, value: str
+    ) -> None:
+        add_object(MACHINE, build_machine(**state), lab, "nexus_bare_metal_machine.m")
+        [reason] = lab.machines["nexus_bare_metal_machine.m"].machine.unschedulable_reasons
+        assert (reason.fact, reason.value) == (fact, value)
+
     def test_hardware_is_required(self) -> None:
         (problem,) = validate(MACHINE, build_machine(machine_sku=None))
         assert problem.id == "missing-required-argument"
