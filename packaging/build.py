@@ -188,7 +188,9 @@ def rewrite_sdist(sdist: Path, epoch: int, target: Path) -> Path:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member, content in zip(members, data, strict=True):
             fixed = tarfile.TarInfo(member.name)
-            fixed.type, fixed.size, fixed.mtime = member.type, len(content), epoch
+            fixed.type = member.type
+            fixed.size = len(content)
+            fixed.mtime = epoch
             fixed.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             archive.addfile(fixed, BytesIO(content))
     with (

@@ -157,7 +157,8 @@ def _find_required_domains(test: Path) -> set[str]:
     these modules.
     """
     domains: set[str] = set()
-    seen, open_ones = {test}, [test]
+    seen = {test}
+    open_ones = [test]
     while open_ones:
         path = open_ones.pop()
         of_domains, shared = _read_imports(path)

@@ -88,7 +88,8 @@ def list_planned_resources(place: Path, *flags: str) -> set[str]:
 def test_every_printed_document_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # -chdir leaves the directory.
     monkeypatch.chdir(tmp_path)
-    fleet, site = tmp_path / "fleet", tmp_path / "site"
+    fleet = tmp_path / "fleet"
+    site = tmp_path / "site"
     for place, text in ((fleet, FLEET), (site, SITE)):
         place.mkdir()
         (place / "main.nf.hcl").write_text(text)

@@ -39,7 +39,8 @@ def fmt(arguments: FmtArguments) -> int:
         if len(arguments.paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
         # The result goes to stdout.
-        list_files, write = False, False
+        list_files = False
+        write = False
         formatting = FormattingResult()
         formatting.format_document(sys.stdin.buffer.read(), STDIN)
     else:

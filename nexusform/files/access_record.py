@@ -81,7 +81,8 @@ def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
         # The server behind a proxy has no other name.
         tunnel = connection._tunnel_host  # noqa: SLF001
         if tunnel:
-            host, port = tunnel, connection._tunnel_port  # noqa: SLF001
+            host = tunnel
+            port = connection._tunnel_port  # noqa: SLF001
         record_server_access(f"{scheme}://{host}:{port}")
 
 

@@ -44,8 +44,10 @@ _SCHEDULER: Final = NestedBlock(
     max_items=1,
 )
 
-_RACK, _PAUSE_AFTER_RACK = "Rack", "PauseAfterRack"
-_COUNT, _PERCENT = "CountSuccess", "PercentSuccess"
+_RACK = "Rack"
+_PAUSE_AFTER_RACK = "PauseAfterRack"
+_COUNT = "CountSuccess"
+_PERCENT = "PercentSuccess"
 _UPDATE_STRATEGY: Final = NestedBlock(
     BlockSchema(
         {

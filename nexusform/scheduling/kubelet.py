@@ -25,7 +25,8 @@ GIB: Final = 2**30
 EVICTION_MEMORY: Final = 100 * MIB
 _KERNEL_FIXED: Final = 128 * MIB
 _BYTES_PER_KERNEL_BYTE: Final = 64
-_OS, _ARCH = "linux", "amd64"
+_OS = "linux"
+_ARCH = "amd64"
 
 
 class TopologyPolicy(StrEnum):

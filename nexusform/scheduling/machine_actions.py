@@ -57,7 +57,8 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
         facts["cordon_status"] = "Cordoned"
         # An earlier cordon keeps its owner.
         if owner is None:
-            owner, is_by_action = "nexusform", True
+            owner = "nexusform"
+            is_by_action = True
     elif ACTION_KINDS[action].leaves_off:
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:

@@ -119,13 +119,16 @@ class _ApplyTracker(Struct):
     def add_plan_part(self, part: journal.PlanPart) -> None:
         """Add a part of a plan; the first one replaces the earlier plan."""
         if part.part == 0:
-            self.parts, self.completed_steps, self.running_operations = [], set(), {}
+            self.parts = []
+            self.completed_steps = set()
+            self.running_operations = {}
             self.has_ended = self.has_started = False
         self.parts.append(part)
 
     def restore_progress(self, progress: journal.ApplyProgress) -> None:
         """Restore the progress made before this journal."""
-        self.completed_steps, self.has_ended = set(progress.completed_steps), progress.has_ended
+        self.completed_steps = set(progress.completed_steps)
+        self.has_ended = progress.has_ended
         self.running_operations = dict(progress.running_operations)
         # Completed steps imply that it was started.
         self.has_started = True

@@ -394,7 +394,8 @@ class Value:
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw
-        traits, size = 0, 1
+        traits = 0
+        size = 1
         if raw is UNKNOWN:
             traits = _HAS_UNKNOWN
         elif raw.__class__ is str:

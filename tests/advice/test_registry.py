@@ -75,7 +75,8 @@ def build_plan_facts(
 
     It places all pools except those of pre-existing clusters.
     """
-    scheduler, before = RackScheduler(site), RackScheduler(site)
+    scheduler = RackScheduler(site)
+    before = RackScheduler(site)
     placed = []
     for one in pools:
         vms = {}

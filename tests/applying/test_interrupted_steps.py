@@ -182,7 +182,8 @@ def test_interrupted_delete_of_deposed_object_keeps_current(
 ) -> None:
     provider = build_provider(tmp_path)
     replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
-    old, new = _build_create(), build_change("r0", Action.CREATE, 2)
+    old = _build_create()
+    new = build_change("r0", Action.CREATE, 2)
     provider.set_state_objects((), [("nexus_rack", "lab/r0")])
     for made in (old, new):
         provider.create(

@@ -116,7 +116,8 @@ def _find_uses(trees: Mapping[str, ast.Module], folders: set[str]) -> Uses:
         for module, name in _iterate_imports(tree, trees.keys()):
             folder, _, own_name = module.rpartition(".")
             if module in folders:
-                folder, own_name = module, "__init__"
+                folder = module
+                own_name = "__init__"
             if folder != ROOT and _find_package(module) != _find_package(user):
                 uses[folder][own_name].setdefault(name, user)
     return uses

@@ -35,7 +35,8 @@ def test_ambiguous_record_is_rejected(record: bytes) -> None:
 
 def test_lines_added_during_a_write_are_written_together() -> None:
     batches: list[list[bytes]] = []
-    under_way, go_on = threading.Event(), threading.Event()
+    under_way = threading.Event()
+    go_on = threading.Event()
 
     def write(lines: list[bytes]) -> None:
         batches.append(lines)

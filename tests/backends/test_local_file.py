@@ -258,7 +258,8 @@ def test_no_writes_after_loss_of_lock(backend: LocalBackend, path: Path) -> None
 
 def test_late_takeover_of_stale_lock_fails(backend: LocalBackend, path: Path) -> None:
     write_stale_lock(path, Start="an earlier boot/123")
-    faster, opened = LocalBackend(str(path)), backend._lock._open_existing
+    faster = LocalBackend(str(path))
+    opened = backend._lock._open_existing
 
     def open_then_pause() -> int:
         descriptor = opened()

@@ -110,7 +110,9 @@ def main() -> None:
     data = encode(body)
     json_source = SourceFile("bench.nf.json", build_json_text(blocks * 10))
     hcl2.parses_to_tree("a = 1\n")
-    many, size, json_size = blocks * 10, len(text), len(json_source.text)
+    many = blocks * 10
+    size = len(text)
+    json_size = len(json_source.text)
     peer = disable_garbage_collection(lambda: hcl2.parses_to_tree(text))
     rows = [
         ("native, cold", blocks, size, measure_best_time(lambda: parse_file(source))),

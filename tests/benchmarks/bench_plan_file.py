@@ -23,7 +23,9 @@ from nexusform.values.typed_value import UNKNOWN
 
 
 def build_plan(count: int) -> Plan:
-    changes, steps, placements = [], [], []
+    changes = []
+    steps = []
+    placements = []
     span = Span("main.tf", Position(1, 1, 0), Position(9, 2, 200))
     for number in range(count):
         address = Address((), "managed", "nexus_virtual_machine", "vm", number)

@@ -34,7 +34,9 @@ def build_cluster(nodes: int) -> Cluster:
     """Return a cluster with two workers per machine in three zones."""
     found = []
     for number in range(nodes):
-        name, machine, zone = f"w{number:05}", f"m{number // 2:05}", f"zone-{number % 3}"
+        name = f"w{number:05}"
+        machine = f"m{number // 2:05}"
+        zone = f"zone-{number % 3}"
         labels = {HOST: name, MACHINE: machine, ZONE: zone}
         found.append(Node(name, labels, cpu=46_000, memory=224 << 30, machine=machine, zone=zone))
     return Cluster("bench", tuple(found))

@@ -66,7 +66,8 @@ def build_site(racks: int, machines: int) -> list[Machine]:
 
 def generate_demands(count: int, pool_size: int) -> Iterator[Demand]:
     """Yield the demands of `count` VMs: clusters with a control plane of 3 and three pools."""
-    made, state = 0, 1
+    made = 0
+    state = 1
     cluster = 0
     while made < count:
         name = f"c{cluster}"
@@ -87,7 +88,8 @@ def generate_demands(count: int, pool_size: int) -> Iterator[Demand]:
 @contextmanager
 def count_digests() -> Iterator[Counter[str]]:
     """Count the candidates with a broken tie until the context ends."""
-    lowest, counter = tie_break.find_lowest_digest, Counter[str]()
+    lowest = tie_break.find_lowest_digest
+    counter = Counter[str]()
 
     def count_and_find(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
         counter["digests"] += len(tied)
@@ -167,10 +169,8 @@ def measure_digest_time() -> float:
 
     The lower bound of every tie.
     """
-    names, text = (
-        [f"r0001-bm{m:03d}".encode() for m in range(100)],
-        tie_break.build_vm_digest(8, VmName("c", "c", "p", 1)),
-    )
+    names = [f"r0001-bm{m:03d}".encode() for m in range(100)]
+    text = tie_break.build_vm_digest(8, VmName("c", "c", "p", 1))
     start = time.process_time()
     for _ in range(2_000):
         tie_break.find_lowest_digest(text, names, range(100))
@@ -182,7 +182,8 @@ def compare_brute_force() -> None:
 
     The placements must agree.
     """
-    machines, jobs = build_site(8, 16), list(generate_demands(600, 40))
+    machines = build_site(8, 16)
+    jobs = list(generate_demands(600, 40))
     start = time.process_time()
     scheduler = RackScheduler(machines)
     fast = [scheduler.place(demand) for demand in jobs]
@@ -211,13 +212,16 @@ def measure_score_and_argmin() -> None:
     except ModuleNotFoundError:
         print("numpy is not installed: no score-and-argmin peer")
         return
-    racks, each, jobs = 100, 100, list(generate_demands(20_000, 1_000))
+    racks = 100
+    each = 100
+    jobs = list(generate_demands(20_000, 1_000))
     scheduler = RackScheduler(build_site(racks, each))
     start = time.process_time()
     scheduler.place_all(jobs)
     engine = time.process_time() - start
     rack_of = np.repeat(np.arange(racks), each)
-    memory, rack_vms = np.zeros(racks * each), np.zeros(racks)
+    memory = np.zeros(racks * each)
+    rack_vms = np.zeros(racks)
     pools: dict[tuple[str, str], object] = {}
     start = time.process_time()
     for demand in jobs:

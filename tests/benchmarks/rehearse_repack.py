@@ -274,7 +274,8 @@ class ExhaustiveSearch:
     """Small site with known cells, read from its state and from clusters.json alone."""
 
     def __init__(self, history: SiteHistory, zones: list[str] | None) -> None:
-        self.racks, self.in_rack = history.racks, history.in_rack
+        self.racks = history.racks
+        self.in_rack = history.in_rack
         self.zones = zones
         self.tried = 0
         self.pools: dict[tuple[str, str], dict[str, Any]] = {}
@@ -289,7 +290,8 @@ class ExhaustiveSearch:
                 self.pools[name, pool] = terms
         self.vms = []
         for name, node in sorted(read_nodes().items()):
-            cluster, pool = name.split("-", 1)[0], name.split("-", 1)[1].rsplit("-", 1)[0]
+            cluster = name.split("-", 1)[0]
+            pool = name.split("-", 1)[1].rsplit("-", 1)[0]
             self.vms.append((name, (cluster, pool), node["machine"], tuple(node["numa_cells"])))
         self.free = {
             (f"r{rack}-bm{slot:02d}", cell): CELL
@@ -347,13 +349,15 @@ class ExhaustiveSearch:
         return None
 
     def _is_sufficient(self, chosen: tuple[Any, ...], want: int) -> bool:
-        free, standing = dict(self.free), self.standing.copy()
+        free = dict(self.free)
+        standing = self.standing.copy()
         for _, pool, machine, cells in chosen:
             self.free[machine, cells[0]] = self._subtract(self.free[machine, cells[0]], pool, -1)
             self.standing[pool, self._get_rack(machine)] -= 1
         order = sorted(chosen, key=lambda vm: -SKUS[self.pools[vm[1]]["sku"]].memory_gib)
         done = self.room() >= want and self._can_place(order, want)
-        self.free, self.standing = free, standing
+        self.free = free
+        self.standing = standing
         return done
 
     def _can_place(self, left: list[Any], want: int) -> bool:
@@ -378,10 +382,12 @@ class ExhaustiveSearch:
             ):
                 continue
             tried.add(alike)
-            self.free[machine, cell], self.standing[pool, rack] = then, before + 1
+            self.free[machine, cell] = then
+            self.standing[pool, rack] = before + 1
             if self._can_place(others, want):
                 return True
-            self.free[machine, cell], self.standing[pool, rack] = free, before
+            self.free[machine, cell] = free
+            self.standing[pool, rack] = before
         return False
 
 
@@ -446,7 +452,8 @@ def rehearse(seed: int) -> str:
 
 
 def _compare_with_search(answer: dict[str, Any], fewest: int | None, tried: int) -> None:
-    made, bound = answer["recreations"], answer["bound"]
+    made = answer["recreations"]
+    bound = answer["bound"]
     if answer["status"] == "impossible" and fewest is not None:
         raise WrongAnswer(f"called impossible, and {fewest} re-creations do")
     if fewest is not None and bound is not None and bound > fewest:
@@ -458,7 +465,8 @@ def _compare_with_search(answer: dict[str, Any], fewest: int | None, tried: int)
 def main() -> None:
     """Run all seeds and print one line each; exit 1 if one fails."""
     first, last = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (0, 19)
-    home, failed = Path.cwd(), 0
+    home = Path.cwd()
+    failed = 0
     for seed in range(first, last + 1):
         with tempfile.TemporaryDirectory() as name:
             project = Path(name, "site")

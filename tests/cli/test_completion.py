@@ -241,7 +241,8 @@ def open_terminal(command: list[str], home: Path) -> Iterator[int]:
 def press_keys(master: int, keys: str, end: str) -> str:
     """Return the output of a terminal after these keys, until `end`; for a minute at most."""
     os.write(master, keys.encode())
-    said, until = "", time.monotonic() + 60
+    said = ""
+    until = time.monotonic() + 60
     while end not in said and time.monotonic() < until:
         if select.select([master], [], [], 0.2)[0]:
             said += os.read(master, 4096).decode(errors="replace")

@@ -48,7 +48,8 @@ def test_ranges_cover_the_line(
     Path("main.nf.hcl").write_text(text)
     assert run_command_line(["validate", "-json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
-    start, end = found["range"]["start"], found["range"]["end"]
+    start = found["range"]["start"]
+    end = found["range"]["end"]
     assert (start["line"], start["column"], end["column"]) == (4, 7, 13)
     assert text.encode()[start["byte"] : end["byte"]] == b'"b": }'
     assert found["snippet"]["code"] == '      "b": }'

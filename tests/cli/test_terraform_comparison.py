@@ -375,7 +375,8 @@ def _contains_unknown(part: Any) -> bool:
 def test_unknown_values_are_as_in_terraform(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours = tmp_path / "ours"
+    theirs = tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
     (tmp_path / "empty.tfrc").write_text("")

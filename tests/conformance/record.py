@@ -186,7 +186,8 @@ def write_cases(path: Path, cases: Iterable[Body]) -> None:
 
 
 if __name__ == "__main__":
-    hub, pods = Path(sys.argv[1]), Path(sys.argv[2])
+    hub = Path(sys.argv[1])
+    pods = Path(sys.argv[2])
     recording = json.loads((pods / "scheduler.json").read_bytes())
     write_cases(
         _FOLDER / "kubefleet.jsonl.gz",

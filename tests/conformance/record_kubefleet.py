@@ -39,11 +39,10 @@ _ROUNDS = 4
 _SECONDS = 60.0
 # A member without a heartbeat for 5 minutes gets no placement, and only one is sent.
 _FLEET_SECONDS = 200.0
-_CPU, _COST = (
-    "resources.kubernetes-fleet.io/available-cpu",
-    "kubernetes.azure.com/per-cpu-core-cost",
-)
-_REGIONS, _TIERS = ("east", "west", "north"), ("gold", "base")
+_CPU = "resources.kubernetes-fleet.io/available-cpu"
+_COST = "kubernetes.azure.com/per-cpu-core-cost"
+_REGIONS = ("east", "west", "north")
+_TIERS = ("gold", "base")
 
 
 def build_members(draw: Random) -> list[Member]:

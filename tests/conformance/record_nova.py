@@ -73,7 +73,8 @@ def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[
     """
     servers = dict(site["servers"])
     for request, hosts in zip(site["requests"], answers, strict=True):
-        flavor, group = request["flavor"], request["group"]
+        flavor = request["flavor"]
+        group = request["group"]
         for name in request["released"]:
             servers.pop(name, None)
         yield {
@@ -116,7 +117,8 @@ class NovaProcess:
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
+        self._input = self._process.stdin
+        self._output = self._process.stdout
         self.version = json.loads(self._output.readline())["nova"]
 
     def decide(self, document: Body) -> list[list[str]]:

@@ -70,7 +70,8 @@ class Attempt(Struct):
 
 def build_nodes(draw: Random, prefix: str, version: str) -> list[Body]:
     """Build 2 to 8 nodes, often of equal size."""
-    zones, are_equal = draw.randint(1, 3), draw.random() < 0.5
+    zones = draw.randint(1, 3)
+    are_equal = draw.random() < 0.5
     nodes = [pod_worlds.build_node(draw, number, zones) for number in range(draw.randint(2, 8))]
     amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     for node in nodes:
@@ -151,8 +152,10 @@ def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
         log = running.get_path(f"{scheduler_check.PROGRAM}.log")
         first_seed = int(time.time()) % 1_000_000_000
         for seed in itertools.count(first_seed):
-            draw, is_first = Random(seed), first_seed == seed
-            nodes, pods = build_nodes(draw, f"w{seed}", version), build_pods(draw, f"w{seed}")
+            draw = Random(seed)
+            is_first = first_seed == seed
+            nodes = build_nodes(draw, f"w{seed}", version)
+            pods = build_pods(draw, f"w{seed}")
             for node in nodes:
                 running.call("POST", "/api/v1/nodes", node)
             placed_probe = place_probe(running, log, f"w{seed}", nodes)
@@ -233,9 +236,11 @@ def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, A
     elif match["node"]:
         attempt = last[name]
         attempt.node = match["node"].decode()
-        attempt.evaluated, attempt.feasible = int(match["evaluated"]), int(match["feasible"])
+        attempt.evaluated = int(match["evaluated"])
+        attempt.feasible = int(match["feasible"])
     else:
-        last[name].node, last[name].evaluated = "", int(match["total"] or 0)
+        last[name].node = ""
+        last[name].evaluated = int(match["total"] or 0)
 
 
 def build_cases(

@@ -106,7 +106,9 @@ class LifeCycle:
     """Operations on one VNF through the API of Tacker, and their cases."""
 
     def __init__(self, bed: TackerBed, server: GrantingServer, spec: PackageSpec) -> None:
-        self._bed, self._server, self._spec = bed, server, spec
+        self._bed = bed
+        self._server = server
+        self._spec = spec
         self._levels: dict[str, int] | None = None
         self._vnfd = yaml.safe_dump(build_vnfd(spec), sort_keys=False)
         self._id = self._bed.post("/vnf_instances", {"vnfdId": spec.descriptor_id}, _SECONDS)["id"]
@@ -167,7 +169,8 @@ class LifeCycle:
             assert not bad, bad
             assert time.monotonic() < end, "Tacker does not finish"
             time.sleep(0.1)
-        before, self._levels = self._levels, levels
+        before = self._levels
+        self._levels = levels
         return {
             "system": "tacker",
             "version": _VERSION,

@@ -228,7 +228,8 @@ def race(opened: Any) -> None:
 
 
 def count(opened: Any) -> None:
-    backend, info = opened(), build_info()
+    backend = opened()
+    info = build_info()
     for _ in range(4):
         wait_for_lock(backend, info, 0.05)
         backend.write(str(int(backend.read() or b"0") + 1).encode())
@@ -236,7 +237,8 @@ def count(opened: Any) -> None:
 
 
 def write_serial(opened: Any, number: str) -> None:
-    backend, info = opened(), build_info(f"id-{number}")
+    backend = opened()
+    info = build_info(f"id-{number}")
     print_line("ready")
     sys.stdin.readline()
     wait_for_lock(backend, info, 0.3)

@@ -73,7 +73,9 @@ class CrashPoint:
     def patch_network(self) -> None:
         """Patch modifying requests: crash before they are sent, or after their response."""
         connection: Any = http.client.HTTPConnection
-        begin, answer, crash = connection.putrequest, connection.getresponse, self
+        begin = connection.putrequest
+        answer = connection.getresponse
+        crash = self
 
         def putrequest(this: Any, method: str, *arguments: Any, **more: Any) -> Any:
             this.crashes = method not in _READING and crash.is_here()
@@ -91,7 +93,8 @@ class CrashPoint:
                 os._exit(DIED)
             return response
 
-        connection.putrequest, connection.getresponse = putrequest, getresponse
+        connection.putrequest = putrequest
+        connection.getresponse = getresponse
 
     def patch_database(self) -> None:
         """Patch all statements: a transaction may be interrupted between any two."""
@@ -134,7 +137,8 @@ def execute_command(task: dict[str, Any], report: int) -> None:
     os.dup2(said, 1)
     os.dup2(said, 2)
     if task["longest_wait"] is not None:
-        wait, longest = time.sleep, task["longest_wait"]
+        wait = time.sleep
+        longest = task["longest_wait"]
         time.sleep = lambda seconds: wait(min(seconds, longest))
     for name, value in task["constants"].items():
         module, _, constant = name.rpartition(".")

@@ -231,7 +231,8 @@ def select_pairs() -> list[tuple[str, str]]:
     pairs = [(answer, client) for answer in ANSWERS for client in CLIENTS]
     if tries_all():
         return select_share(pairs)
-    rows, columns = list(ANSWERS), list(CLIENTS)
+    rows = list(ANSWERS)
+    columns = list(CLIENTS)
     return [pair for pair in pairs if (rows.index(pair[0]) + columns.index(pair[1])) % SHARE == 0]
 
 

@@ -371,7 +371,8 @@ class FakeGitHub:
         self.write("comments", [{"id": 1, "body": f"<!-- nexusform -lab -->\n{written}"}])
 
     def upload(self, given: Mapping[str, str], artifacts: Path) -> None:
-        source, target = Path(given["path"]), artifacts / given["name"]
+        source = Path(given["path"])
+        target = artifacts / given["name"]
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
         elif source.exists():

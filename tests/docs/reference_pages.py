@@ -522,7 +522,8 @@ def _format_meaning(attribute: AttributeSchema) -> str:
 
 def _format_bounds(attribute: AttributeSchema) -> str:
     """Return the bounds in words; "" without, and for the largest whole numbers of a machine."""
-    minimum, maximum = attribute.minimum, attribute.maximum
+    minimum = attribute.minimum
+    maximum = attribute.maximum
     if maximum is None or maximum >= LARGE:
         return "" if minimum is None else f"at least {minimum}"
     return f"at most {maximum}" if minimum is None else f"{minimum} to {maximum}"

@@ -132,7 +132,8 @@ provider "simulated" {
 def test_action_resumes_a_killed_apply(workspace: Path) -> None:
     (workspace / "lab" / "provider.nf.hcl").write_text(SLOW_RACKS)
     assert run_bash(workspace, find_step_script("plan")).returncode == 0
-    apply, resume = find_step_script("apply"), find_step_script("resume")
+    apply = find_step_script("apply")
+    resume = find_step_script("resume")
     variables = {"DIRECTORY": "lab", "FOLDER": str(workspace / "out"), "NF_CONFINE": str(workspace)}
     environment = {**os.environ, "PATH": f"{workspace / 'bin'}:{os.environ['PATH']}", **variables}
     with subprocess.Popen(
@@ -158,7 +159,8 @@ def test_action_resumes_a_killed_apply(workspace: Path) -> None:
 def test_action_applies_only_the_signed_plan(
     workspace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    key, public = workspace / "plan.key", workspace / "plan.pub"
+    key = workspace / "plan.key"
+    public = workspace / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     # As with RUNNER_TEMP, outside of the work tree.

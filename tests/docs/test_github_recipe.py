@@ -71,7 +71,8 @@ class GitHubRepository:
     """Commits of one project, and a hub with jobs that keep the state at a server."""
 
     def __init__(self, place: Path, state: str, store: ServerContent) -> None:
-        self.place, self.store = place, store
+        self.place = place
+        self.store = store
         (place / "hub").mkdir()
         self.hub = FakeGitHub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.build_shell_line()}")
         self.settings = f"address={state}/lab\nlock_address={state}/lab/lock\n"
@@ -128,7 +129,8 @@ def repository(tmp_path: Path) -> Iterator[GitHubRepository]:
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("keys")
-    key, public = place / "plan.key", place / "plan.pub"
+    key = place / "plan.key"
+    public = place / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     return {"private": key.read_text(), "public": public.read_text()}
@@ -196,7 +198,8 @@ resource "nexus_site" "lab" {
 def test_sites_are_planned_and_each_job_applies_a_wave(
     signed: bool, repository: GitHubRepository, keys: dict[str, str]
 ) -> None:
-    hub, address = repository.hub, repository.settings.partition("=")[2].partition("/lab\n")[0]
+    hub = repository.hub
+    address = repository.settings.partition("=")[2].partition("/lab\n")[0]
     tree = repository.place / "sites"
     (tree / "sites" / "site").mkdir(parents=True)
     (tree / ".git").mkdir()

@@ -51,7 +51,9 @@ class GitLabJobs:
     """
 
     def __init__(self, place: Path, address: str, host: FakeGitLab) -> None:
-        self.place, self.address, self.host = place, address, host
+        self.place = place
+        self.address = address
+        self.host = host
         self.clones = 0
         self.pipelines = 100
         self.install_fails = False
@@ -202,7 +204,8 @@ def test_only_plan_of_head_commit_is_applied(
 
 
 def create_keys(place: Path) -> dict[str, str]:
-    key, public = place / "plan.key", place / "plan.pub"
+    key = place / "plan.key"
+    public = place / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}

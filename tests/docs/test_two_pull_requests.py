@@ -214,7 +214,8 @@ def test_plan_output_contains_no_runner_commands(tmp_path: Path) -> None:
     plan, _ = build_github_jobs(repository)
     repository.commit(workers=1)
     shown = plan()
-    start, end = shown.index("::stop-commands::"), shown.rindex("\n::")
+    start = shown.index("::stop-commands::")
+    end = shown.rindex("\n::")
     token = shown[start:].split("::")[2].split("\n")[0]
     assert len(token) == 32
     assert shown[end:].startswith(f"\n::{token}::")

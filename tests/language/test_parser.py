@@ -49,7 +49,8 @@ def format_span(span: Span) -> str:
 
 
 def render_tree(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
-    own, below = [], []
+    own = []
+    below = []
     for field in node.__struct_fields__:
         value = getattr(node, field)
         if isinstance(value, Span):
@@ -73,7 +74,8 @@ def render_tree(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
 
 def render_diagnostics(diagnostics: list[Diagnostic]) -> Iterator[str]:
     for each in diagnostics:
-        start, end = each.subject.start, each.subject.end
+        start = each.subject.start
+        end = each.subject.end
         yield (
             f"{each.severity.value} {format_span(each.subject)} (bytes {start.byte}-{end.byte}): "
             f"{each.summary}"
@@ -152,7 +154,8 @@ def assert_inside(text: str, diagnostics: list[Diagnostic]) -> None:
     size = len(text.encode())
     lines = text.count("\n") + 1
     for each in diagnostics:
-        start, end = each.subject.start, each.subject.end
+        start = each.subject.start
+        end = each.subject.end
         assert 0 <= start.byte <= end.byte <= size
         assert 1 <= start.line <= end.line <= lines
         assert start.column >= 1
@@ -220,7 +223,8 @@ def mutate_configuration(seed: int) -> str:
     chance = random.Random(seed)
     row = list(split_into_tokens(CONFIGURATION))
     for _ in range(chance.choice([1, 1, 2, 4])):
-        one, other = chance.randrange(len(row)), chance.randrange(len(row))
+        one = chance.randrange(len(row))
+        other = chance.randrange(len(row))
         match chance.randrange(3):
             case 0:
                 del row[one]

@@ -257,7 +257,8 @@ def _expressions_with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
     at = 0
     indices = draw(st.sets(st.integers(0, len(parts) - 1), min_size=1, max_size=3))
     for part in sorted([parts[i] for i in indices], key=lambda p: p.span.start.byte):
-        start, end = part.span.start.byte, part.span.end.byte
+        start = part.span.start.byte
+        end = part.span.end.byte
         value = None if start < at else _evaluate(encoded[start:end].decode(), {})
         if value is not None:
             name = f"hidden{len(variables)}"
@@ -330,7 +331,8 @@ class _RecordingRun(ExpressionRun):
     def evaluate(self, expression: Expression) -> Value:
         if self._is_building_notes:
             return super().evaluate(expression)
-        around, self.parts = self.parts, []
+        around = self.parts
+        self.parts = []
         before = len(self.diagnostics)
         value = self.judged(expression, super().evaluate(expression), before)
         around.append(_PartResult(expression, value, has_errors(self.diagnostics[before:])))
@@ -492,7 +494,8 @@ def _is_consistent(before: Value, after: Value) -> bool:
     """Return whether everything known of the first value is true of the second."""
     if not _is_consistent_type(before.type, after.type):
         return False
-    first, second = before.raw, after.raw
+    first = before.raw
+    second = after.raw
     if first is UNKNOWN:
         return _meets_refinement(after, get_refinement(before))
     if second is UNKNOWN or first is None or second is None:

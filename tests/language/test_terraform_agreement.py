@@ -153,7 +153,8 @@ def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
         ):
             texts.append(re.sub(r"\bx\b", lambda _, x=x: x, text))
             values.append(_evaluate_expression(text, scope))
-    whole, ours = f"[{', '.join(texts)}]", build_tuple(values)
+    whole = f"[{', '.join(texts)}]"
+    ours = build_tuple(values)
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc")}
     answers = []
     for arguments, given in (("init", ""), ("console", whole), ("console", f"type({whole})")):

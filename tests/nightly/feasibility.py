@@ -82,12 +82,11 @@ class Member:
 
     def add_pods(self, workload: Body, count: int) -> None:
         """Create pods of a workload like its controller."""
-        kind, metadata = workload["kind"], workload["metadata"]
-        name, namespace, template = (
-            metadata["name"],
-            metadata["namespace"],
-            workload["spec"]["template"],
-        )
+        kind = workload["kind"]
+        metadata = workload["metadata"]
+        name = metadata["name"]
+        namespace = metadata["namespace"]
+        template = workload["spec"]["template"]
         if kind == "Deployment":
             kind = "ReplicaSet"
         key = f"{namespace}/{name}"
@@ -127,7 +126,8 @@ class Member:
         lost: Counter[str] = Counter()
         for pod in self.list_pods():
             if pod["spec"].get("nodeName") in names:
-                namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                namespace = pod["metadata"]["namespace"]
+                name = pod["metadata"]["name"]
                 self._call(
                     "DELETE", f"{PATHS['Pod'].format(namespace)}/{name}?gracePeriodSeconds=0"
                 )
@@ -143,12 +143,15 @@ class Member:
         `has_rules`: a pod may be tried again after another one.
         """
         quiet_time = 1.6 if has_rules else 0.25
-        last, since, end = [""], time.monotonic(), time.monotonic() + 60
+        last = [""]
+        since = time.monotonic()
+        end = time.monotonic() + 60
         while True:
             pods = self.list_pods()
             waiting = [pod["metadata"]["uid"] for pod in pods if not pod["spec"].get("nodeName")]
             if waiting != last or not all(map(_is_decided, pods)):
-                last, since = waiting, time.monotonic()
+                last = waiting
+                since = time.monotonic()
             if not waiting or time.monotonic() - since > quiet_time:
                 break
             assert time.monotonic() < end, "the scheduler decides nothing"
@@ -269,8 +272,11 @@ class FleetComparison:
     def __init__(
         self, programs: ApiPrograms, fleet: Fleet, subject: str, comparison: Comparison
     ) -> None:
-        self._member, self._fleet, self._subject = Member(programs), fleet, subject
-        self._comparison, self._draw = comparison, random.Random(subject)
+        self._member = Member(programs)
+        self._fleet = fleet
+        self._subject = subject
+        self._comparison = comparison
+        self._draw = random.Random(subject)
         # Each suggested fix needs its own plan. Fixes for only every third fleet leave time for
         # more fleets.
         self._result = fleet.plan(includes_losses=True, suggested_fixes=self._draw.random() < 0.3)
@@ -409,7 +415,9 @@ class FleetComparison:
 
     def _compare_additions(self, row: Feasibility, cluster: NodeCluster) -> None:
         """Compare the missing nodes: they suffice, and one node fewer does not."""
-        pools, name, missing = list(list_pool_nodes(cluster)), row.placement.name, row.missing_pools
+        pools = list(list_pool_nodes(cluster))
+        name = row.placement.name
+        missing = row.missing_pools
 
         def measure_additions(counts: Mapping[str, int]) -> int:
             return self._start(cluster, self._result, _build_copies(cluster, counts))[name]
@@ -533,7 +541,9 @@ def compare(minutes: float, fleets: int, first: int) -> int:
 
     Return 1 if an answer is wrong.
     """
-    comparison, count, end = Comparison(), 0, time.monotonic() + 60 * minutes
+    comparison = Comparison()
+    count = 0
+    end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as directory, start_scheduler(Path(directory)) as programs:
         while count < fleets and time.monotonic() < end:
             known = len(comparison.wrong)

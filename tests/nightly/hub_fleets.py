@@ -52,7 +52,9 @@ class Fleet:
 
     def __init__(self, seed: int, hub: RunningHub, directory: Path) -> None:
         self._random = random.Random(seed)
-        self._hub, self._programs, self._directory = hub, hub.hub, directory
+        self._hub = hub
+        self._programs = hub.hub
+        self._directory = directory
         self.wrong: list[str] = []
         self.kills = self.departures = 0
         self._kinds = self._random.choices(
@@ -218,7 +220,11 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
 
     Return 1 on wrong results.
     """
-    end, count, wrong, kills, departures = time.monotonic() + 60 * minutes, 0, 0, 0, 0
+    end = time.monotonic() + 60 * minutes
+    count = 0
+    wrong = 0
+    kills = 0
+    departures = 0
     members: dict[str, dict[str, str]] = {name: {} for name in _MEMBERS}
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -229,8 +235,10 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
             with tempfile.TemporaryDirectory() as work:
                 fleet = Fleet(first + count, hub, Path(work))
                 fleet.run()
-            count, wrong = count + 1, wrong + bool(fleet.wrong)
-            kills, departures = kills + fleet.kills, departures + fleet.departures
+            count = count + 1
+            wrong = wrong + bool(fleet.wrong)
+            kills = kills + fleet.kills
+            departures = departures + fleet.departures
             for text in fleet.wrong:
                 print(f"fleet {first + count - 1}: {text}", flush=True)
     print(

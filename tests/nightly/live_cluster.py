@@ -225,12 +225,15 @@ class LiveCluster:
 
         The time is shorter if all pods exist and run.
         """
-        last, since, end = "", time.monotonic(), time.monotonic() + 60
+        last = ""
+        since = time.monotonic()
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             pods = self.list_all("Pod")
             state = json.dumps(sorted(_describe(pod) for pod in pods))
             if state != last:
-                last, since = state, time.monotonic()
+                last = state
+                since = time.monotonic()
             is_decided = pods and all(map(_is_decided, pods))
             quiet = time.monotonic() - since
             if quiet > (seconds if is_decided else 4 * seconds) and not self._awaits_job_pods(pods):

@@ -264,7 +264,8 @@ def _get_owner(pod: Body) -> tuple[str, str]:
     owners = pod["metadata"].get("ownerReferences") or [
         {"kind": "Pod", "name": pod["metadata"]["name"]}
     ]
-    kind, name = owners[0]["kind"], owners[0]["name"]
+    kind = owners[0]["kind"]
+    name = owners[0]["name"]
     has_hash = kind == "ReplicaSet" and "pod-template-hash" in pod["metadata"].get("labels", {})
     return ("Deployment", name.rpartition("-")[0]) if has_hash else (kind, name)
 
@@ -288,7 +289,12 @@ def run_stories(
 
     Return 1 if a certain pod is wrong.
     """
-    end, count, wrong, certain, pods, seed = time.monotonic() + 60 * minutes, 0, 0, 0, 0, first
+    end = time.monotonic() + 60 * minutes
+    count = 0
+    wrong = 0
+    certain = 0
+    pods = 0
+    seed = first
     with (
         tempfile.TemporaryDirectory() as directory,
         start_cluster(Path(directory), has_stories=True) as cluster,
@@ -308,7 +314,9 @@ def run_stories(
                     traceback.print_exc(file=sys.stdout)
                     result = StoryResult(wrong=["failed"])
                     clear_story(cluster)
-                count, certain, pods = count + 1, certain + result.certain, pods + result.pods
+                count = count + 1
+                certain = certain + result.certain
+                pods = pods + result.pods
                 wrong += len(result.wrong)
                 print(f"{name} {seed}: {result.certain} of {result.pods} pods certain", flush=True)
                 for text in result.wrong:

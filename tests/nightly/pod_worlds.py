@@ -25,7 +25,8 @@ from tests.nightly.live_cluster import (
 )
 from tests.planning.harness import plan, require_success
 
-_HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_HOST = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # Of existing pods: new ones start later, not in the same second.
 _START = "2026-01-01T00:00:00Z"
@@ -235,9 +236,11 @@ def collect_nodes(pods: Sequence[Body]) -> dict[str, dict[str, str]]:
             continue
         metadata = pod["metadata"]
         owners = metadata.get("ownerReferences") or [{"kind": "Pod", "name": metadata["name"]}]
-        kind, name = owners[0]["kind"], owners[0]["name"]
+        kind = owners[0]["kind"]
+        name = owners[0]["name"]
         if kind == "ReplicaSet":
-            kind, name = "Deployment", name.rpartition("-")[0]
+            kind = "Deployment"
+            name = name.rpartition("-")[0]
         nodes.setdefault(f"default/{kind}/{name}", {})[metadata["name"]] = pod["spec"].get(
             "nodeName", ""
         )

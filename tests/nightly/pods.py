@@ -27,7 +27,8 @@ def compare(
 
     Return 1 if a certain pod ran elsewhere.
     """
-    total, worlds = Result(), 0
+    total = Result()
+    worlds = 0
     # Other seeds each night; a report names them.
     first = int(time.time()) % 1_000_000_000
     end = time.monotonic() + 60 * minutes

@@ -164,7 +164,8 @@ def compare_site(seed: int) -> str:
             seed, 2 + seed % 4 // 2, 2 + seed % 4 // 2, filled=0.5 + 0.03 * (seed % 8), zoned=0.3
         )
         request = RepackRequest(sku=SKUS[LARGE], want=2 + seed % 4)
-    answer, fewest = plan_repack(site, request), RepackProgram(site, request).program.minimize()
+    answer = plan_repack(site, request)
+    fewest = RepackProgram(site, request).program.minimize()
     count = {"impossible": IMPOSSIBLE, "nothing_to_do": 0}.get(answer.status, answer.recreations)
     if fewest is None:
         return "not decided in 60 s"
@@ -186,7 +187,8 @@ def compare(minutes: float, sites: int, first_seed: int) -> int:
 
     Return 1 for a difference.
     """
-    end, results = time.monotonic() + 60 * minutes, Counter[str]()
+    end = time.monotonic() + 60 * minutes
+    results = Counter[str]()
     for seed in range(first_seed, first_seed + sites):
         result = compare_site(seed)
         results[

@@ -46,7 +46,9 @@ class Block:
     """A resource of both programs: `name` replaces it, `seed` updates it."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.seed, self.repetition = name, 1, ""
+        self.name = name
+        self.seed = 1
+        self.repetition = ""
         self.lifecycle: dict[str, str] = {}
 
     def render(self, label: str, *, peer: bool) -> str:
@@ -85,7 +87,8 @@ class Pair:
 
     def __init__(self, program: str, directory: Path) -> None:
         self.program = program
-        self.peer, self.own = directory / "peer", directory / "own"
+        self.peer = directory / "peer"
+        self.own = directory / "own"
         self.peer.mkdir()
         self.own.mkdir()
 
@@ -113,7 +116,8 @@ class Pair:
 
     def run_own(self, *arguments: str) -> tuple[int, str]:
         """Run a command of nexusform."""
-        out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
+        out = io.TextIOWrapper(io.BytesIO(), write_through=True)
+        err = io.StringIO()
         with chdir(self.own), redirect_stdout(out), redirect_stderr(err):
             code = run_command_line([_translate(argument, peer=False) for argument in arguments])
         return code, out.buffer.getvalue().decode() + err.getvalue()  # type: ignore[attr-defined]
@@ -257,7 +261,8 @@ def _run_life_cycle(draw: random.Random, pair: Pair) -> str:
 
 def _run_surgery(draw: random.Random, pair: Pair) -> str:
     blocks = {label: Block(label) for label in "abc"}
-    blocks["b"].repetition, blocks["c"].repetition = "count = 2", 'for_each = toset(["x", "y"])'
+    blocks["b"].repetition = "count = 2"
+    blocks["c"].repetition = 'for_each = toset(["x", "y"])'
     pair.write(blocks)
     pair.start()
     if difference := _compare_plan(pair):
@@ -268,7 +273,8 @@ def _run_surgery(draw: random.Random, pair: Pair) -> str:
     ]
     for _ in range(_STEPS):
         command = draw.choice(("mv", "mv", "rm"))
-        one, other = draw.choice(addresses), draw.choice(addresses)
+        one = draw.choice(addresses)
+        other = draw.choice(addresses)
         arguments = ("state", "mv", one, other) if command == "mv" else ("state", "rm", one)
         peer, own = pair.run(*arguments)
         if not peer[0] and "Move target exists" in own[1]:
@@ -328,9 +334,11 @@ _VALUES = (
 
 
 def _run_variables(draw: random.Random, pair: Pair) -> str:
-    text, flags = "", []
+    text = ""
+    flags = []
     for name in "abc":
-        kind, sensitive = draw.choice(_TYPES), draw.random() < 0.2
+        kind = draw.choice(_TYPES)
+        sensitive = draw.random() < 0.2
         text += (
             f'variable "{name}" {{\n type = {kind}\n nullable = {draw.choice(("true", "false"))}\n'
         )
@@ -414,7 +422,8 @@ def compare_sequences(
     Return 1 with a difference.
     """
     end = time.monotonic() + minutes * 60
-    equal, different = Counter[str](), Counter[str]()
+    equal = Counter[str]()
+    different = Counter[str]()
     for number in range(seed, seed + count):
         for kind in kinds:
             if time.monotonic() > end:

@@ -14,7 +14,9 @@ Draw = random.Random
 _HOST = "kubernetes.io/hostname"
 _NOT_READY = "node.kubernetes.io/not-ready"
 _POLICY_API = "admissionregistration.k8s.io/v1beta1"
-_OLD, _NEW, _BAD = "app:1", "app:2", "bad:1"
+_OLD = "app:1"
+_NEW = "app:2"
+_BAD = "bad:1"
 
 
 def build_nodes(
@@ -128,7 +130,8 @@ def _build_autoscaler(name: str, minimum: int, maximum: int) -> Body:
 
 def keep_autoscaled_replicas(draw: Draw) -> Story:
     """A manifest without replicas, an autoscaler with more replicas, and a new image."""
-    count, rolling = draw.randint(3, 5), _build_rolling(draw)
+    count = draw.randint(3, 5)
+    rolling = _build_rolling(draw)
     before = build_workload("Deployment", "web", build_pod_spec(), strategy=rolling)
     after = build_workload(
         "Deployment", "web", build_pod_spec(draw.choice((_OLD, _NEW))), strategy=rolling
@@ -209,7 +212,8 @@ def _build_mirror_policy() -> list[Body]:
 
 def scale_with_sidecar(draw: Draw) -> Story:
     """Pods with an injected sidecar; more of them, or a new template."""
-    replicas, policy = draw.randint(2, 3), _build_sidecar_policy(draw.choice((500, 1500)))
+    replicas = draw.randint(2, 3)
+    policy = _build_sidecar_policy(draw.choice((500, 1500)))
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
     image = draw.choice((_OLD, _NEW))
     after = build_workload(
@@ -271,10 +275,12 @@ def _default_containers(created: Body) -> Any:
 
 def fill_quota(draw: Draw) -> Story:
     """A quota for only some of the new pods; with a new image, its surge counts too."""
-    replicas, quota = draw.randint(1, 3), draw.randint(3, 6)
+    replicas = draw.randint(1, 3)
+    quota = draw.randint(3, 6)
     hard = {draw.choice(("requests.cpu", "cpu")): f"{quota * 1000 + draw.choice((0, 500))}m"}
     objects = [_build_object("v1", "ResourceQuota", "q", spec={"hard": hard})]
-    rolling, image = _build_rolling(draw), draw.choice((_OLD, _NEW))
+    rolling = _build_rolling(draw)
+    image = draw.choice((_OLD, _NEW))
     before = build_workload(
         "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
     )
@@ -362,7 +368,8 @@ def update_partition(draw: Draw) -> Story:
 
 def leave_bad_image(draw: Draw) -> Story:
     """A rollout blocked by its image: unchanged, scaled, or given a valid image."""
-    replicas, rolling = draw.randint(2, 5), _build_rolling(draw)
+    replicas = draw.randint(2, 5)
+    rolling = _build_rolling(draw)
     kind = draw.choice(("Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"))
     more: Body = {} if kind == "DaemonSet" else {"replicas": replicas}
     more |= {"strategy": rolling} if kind == "Deployment" else {}
@@ -392,7 +399,8 @@ def scale_in_by_rank(draw: Draw) -> Story:
     def prepare(cluster: LiveCluster) -> None:
         own = random.Random(seed)
         for pod in _list_pods(cluster, "web"):
-            name, kind = pod["metadata"]["name"], own.random()
+            name = pod["metadata"]["name"]
+            kind = own.random()
             if kind < 0.3:
                 cost = {"controller.kubernetes.io/pod-deletion-cost": str(own.choice((-5, 5, 100)))}
                 cluster.patch("Pod", name, {"metadata": {"annotations": cost}})
@@ -408,7 +416,8 @@ def scale_in_by_rank(draw: Draw) -> Story:
 
 def roll_with_sick_pods(draw: Draw) -> Story:
     """A Deployment with unready pods, and a new template."""
-    replicas, rolling = draw.randint(2, 5), _build_rolling(draw)
+    replicas = draw.randint(2, 5)
+    rolling = _build_rolling(draw)
     before = build_workload(
         "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
     )
@@ -575,7 +584,8 @@ def place_beside_terminating_pods(draw: Draw) -> Story:
 
 def scale_beside_own_terminating_pods(draw: Draw) -> Story:
     """Own pods staying in Terminating while the workload is scaled or gets a new image."""
-    replicas, rolling = draw.randint(2, 4), _build_rolling(draw)
+    replicas = draw.randint(2, 4)
+    rolling = _build_rolling(draw)
     before = build_workload(
         "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
     )
@@ -637,7 +647,8 @@ def change_paused(draw: Draw) -> Story:
 
 def roll_on_tight_nodes(draw: Draw) -> Story:
     """A new template with larger pods or with pod anti-affinity, on nearly full nodes."""
-    nodes, rolling = build_nodes(draw, 2, 3, (2, 3, 4)), _build_rolling(draw)
+    nodes = build_nodes(draw, 2, 3, (2, 3, 4))
+    rolling = _build_rolling(draw)
     total = sum(int(node["status"]["capacity"]["cpu"]) for node in nodes)
     replicas = min(total, draw.randint(2, 6))
     apart = {
@@ -672,7 +683,8 @@ def roll_on_tight_nodes(draw: Draw) -> Story:
 
 def scale_during_rollout(draw: Draw) -> Story:
     """A rollout blocked by missing capacity, and other replicas."""
-    nodes, rolling = build_nodes(draw, 2, 3, (3, 4)), _build_rolling(draw)
+    nodes = build_nodes(draw, 2, 3, (3, 4))
+    rolling = _build_rolling(draw)
     replicas = draw.randint(3, 5)
     before = build_workload(
         "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling

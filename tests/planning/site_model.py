@@ -91,7 +91,8 @@ class Site(Struct, frozen=True):
 
     def planning_order(self) -> list[Block]:
         """Return the blocks in planning order: repeatedly the first one with its cluster done."""
-        waiting, taken = list(self.blocks), []
+        waiting = list(self.blocks)
+        taken = []
         while waiting:
             done = {b.name for b in taken if not b.of}
             block = next(b for b in waiting if not b.of or b.of in done)
@@ -247,7 +248,8 @@ class PlacementRule:
                 )
 
     def _classify_vms(self, work: _BlockPlan) -> None:
-        old, new = work.standing, work.block
+        old = work.standing
+        new = work.block
         if new is None:
             assert old is not None
             gone = "pool_removed" if old.block.of else "cluster_removed"
@@ -300,7 +302,8 @@ class PlacementRule:
         owner_then = old if not old.of else self.prior[f"nexus_kubernetes_cluster.{old.of}"].block
         owner_now = new if not new.of else self.site.block(f"nexus_kubernetes_cluster.{new.of}")
         assert owner_now is not None
-        plane_then, plane_now = owner_then.pools[0], owner_now.pools[0]
+        plane_then = owner_then.pools[0]
+        plane_now = owner_now.pools[0]
         changed = (plane_then.sku, set(plane_then.zones)) != (plane_now.sku, set(plane_now.zones))
         is_owner_replaced = changed or owner_now.address in self.requested
         # A pool cannot outlive its cluster.
@@ -309,7 +312,8 @@ class PlacementRule:
         return "cluster_replaced" if is_owner_replaced else ""
 
     def _get_vm_trigger(self, work: _BlockPlan, key: Key) -> str:
-        old, new = work.standing, work.block
+        old = work.standing
+        new = work.block
         assert old is not None
         assert new is not None
         machine = old.places[key][0]
@@ -323,7 +327,8 @@ class PlacementRule:
             return "machine_evacuated"
         if self._version(old.block, now=False) != self._version(new, now=True):
             return "kubernetes_version_changed"
-        then, now = old.block.pool(key[0]), new.pool(key[0])
+        then = old.block.pool(key[0])
+        now = new.pool(key[0])
         assert then is not None
         assert now is not None
         if key[0] == PLANE:
@@ -363,7 +368,8 @@ class PlacementRule:
         surge = 1 if pool.name == PLANE else _compute_amount(pool.surge, pool.count)
         size = surge or _compute_amount(pool.unavailable, pool.count)
         while keys:
-            batch, keys = keys[:size], keys[size:]
+            batch = keys[:size]
+            keys = keys[size:]
             if not surge:
                 for key in batch:
                     self._free(address, key)

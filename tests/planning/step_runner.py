@@ -32,10 +32,8 @@ def list_vm_sizes(
         found.append(row)
     if attributes and "cpu_cores" in attributes and attributes.get("machine"):
         cells = attributes["cells"]
-        cpus, memory = (
-            -(-attributes["cpu_cores"] // len(cells)),
-            -(-attributes["memory_gib"] // len(cells)),
-        )
+        cpus = -(-attributes["cpu_cores"] // len(cells))
+        memory = -(-attributes["memory_gib"] // len(cells))
         found.append((attributes["machine"], cells, cpus, memory, attributes["disk_gib"]))
     return found
 
@@ -51,7 +49,9 @@ class ProviderObjects:
             for old in (instance.current, *instance.deposed.values()):
                 if old is not None:
                     self.objects[address.type, old.attributes["id"], old.creation] = old.attributes
-        self.cell, self.disk, self.only = cell, disk, only
+        self.cell = cell
+        self.disk = disk
+        self.only = only
 
     def check(self, when: str) -> None:
         """Check that no cell and no disk exceeds its capacity."""

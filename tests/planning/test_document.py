@@ -28,7 +28,9 @@ from tests.planning.harness import (
 )
 
 SEEDS = int(os.environ.get("NF_TEST_SEEDS", "6"))
-XL, HALF, PLANE = "NC_P46_224_v1", "NC_P22_112_v1", "control-plane"
+XL = "NC_P46_224_v1"
+HALF = "NC_P22_112_v1"
+PLANE = "control-plane"
 
 SITE = """
 resource "nexus_site" "lab" {

@@ -260,7 +260,8 @@ def test_interactive_plug_in_times_out(
 def test_tls_server_name_is_respected(tmp_path: Path) -> None:
     import ssl
 
-    key, certificate = tmp_path / "key", tmp_path / "crt"
+    key = tmp_path / "key"
+    certificate = tmp_path / "crt"
     words = [
         "openssl",
         "req",

@@ -59,7 +59,8 @@ def make_changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
     """Make changes, some of them failing; return the objects expected afterwards."""
     standing: dict[ObjectKey, dict[str, int]] = {}
     for turn in range(12):
-        number, gone = turn % 4, turn % 5 == 4
+        number = turn % 4
+        gone = turn % 5 == 4
         try:
             if gone:
                 reality.set_attributes(build_key(number), None)
@@ -156,7 +157,8 @@ def test_temporary_files_of_dead_processes_are_removed(path: Path) -> None:
 
 def test_suspended_run_does_not_overwrite_changes_of_others(path: Path) -> None:
     """Its lock was broken while it was suspended, and another run started and ended."""
-    sleeper, other = Reality(path), Reality(path)
+    sleeper = Reality(path)
+    other = Reality(path)
     sleeper.set_attributes(build_key(901), {"n": 1})
     other.set_attributes(build_key(902), {"n": 2})
     other.close()

@@ -194,7 +194,8 @@ def _build_placement(spot: dict[str, Any] | None) -> Placement | None:
 
 def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any) -> PlacementTable:
     expected = more.pop("expected", len(per_rack))
-    low, high = count // expected, -(-count // expected)
+    low = count // expected
+    high = -(-count // expected)
     return PlacementTable(
         D,
         "lab",

@@ -56,7 +56,8 @@ def of_examples(*names: str) -> list[ParameterSet]:
 
 @contextmanager
 def change_directory(directory: Path) -> Iterator[None]:
-    here, before = Path.cwd(), os.environ.get("SOURCE_DATE_EPOCH")
+    here = Path.cwd()
+    before = os.environ.get("SOURCE_DATE_EPOCH")
     os.chdir(directory)
     os.environ["SOURCE_DATE_EPOCH"] = NOW
     try:

@@ -37,7 +37,8 @@ def test_exactly_the_four_named_skus_are_extra_large() -> None:
 
 
 def test_machine_skus_and_versions() -> None:
-    older, newer = NEW.machine_skus["bom-1.7.3"], NEW.machine_skus["bom-2.0"]
+    older = NEW.machine_skus["bom-1.7.3"]
+    newer = NEW.machine_skus["bom-2.0"]
     assert (older.cells, older.cpus_per_cell, older.memory_gib_per_cell, older.disk_gib) == (
         2,
         48,

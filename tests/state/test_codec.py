@@ -349,7 +349,8 @@ def test_misspelt_member_gets_a_suggestion() -> None:
     data = edit_document(misspell)
     (problem,) = decode_invalid(data)
     assert 'Did you mean "dependencies"?' in problem.detail
-    line, column = problem.subject.start.line, problem.subject.start.column
+    line = problem.subject.start.line
+    column = problem.subject.start.column
     assert data.decode().splitlines()[line - 1][column - 1 :].startswith("[]")
 
 

@@ -48,7 +48,8 @@ def test_failed_step_closes_its_intent() -> None:
 
 
 def test_old_and_new_object_of_one_address_have_separate_intents() -> None:
-    create, delete = Intent(A, "create", "t", "a", 3), Intent(A, "delete", "t", "a", 1)
+    create = Intent(A, "create", "t", "a", 3)
+    delete = Intent(A, "delete", "t", "a", 1)
     _, open_intents = apply_journal_records(
         BASE, [create, delete, InstanceOutcome(A, 1, build_instance(1))]
     )

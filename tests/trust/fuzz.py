@@ -81,7 +81,8 @@ def build_samples() -> dict[str, Kind]:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             run_command_line(["plan", "-out=p"])
             run_command_line(["apply", "-auto-approve"])
-        plan, state = Path("p").read_bytes(), Path("state/nexusform.nfstate").read_bytes()
+        plan = Path("p").read_bytes()
+        state = Path("state/nexusform.nfstate").read_bytes()
         os.chdir("/")
     inventory = (
         'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = '
@@ -217,7 +218,8 @@ def fuzz(seconds: float, seed: int, keep: Callable[[Path, str], None]) -> Counte
 
 
 def main() -> None:
-    seconds, seed = float(sys.argv[1]), int(sys.argv[2])
+    seconds = float(sys.argv[1])
+    seed = int(sys.argv[2])
     here = Path.cwd()
     harmful: list[str] = []
 

@@ -271,7 +271,8 @@ REPORTS = ["r.json", "r.md", "r.html", "p"]
 
 def list_paths(place: Path) -> list[str]:
     """Return names of a secret from a work tree: direct, by links, by detours."""
-    outside, home = f"{place}/outside", f"{place}/home"
+    outside = f"{place}/outside"
+    home = f"{place}/home"
     return [
         f"{outside}/secret",
         f"{outside}/secret.json",
@@ -376,7 +377,9 @@ def resolve_opened_path(path: str, flags: object) -> str:
 
 
 def main() -> None:
-    place, number, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    place = Path(sys.argv[1])
+    number = int(sys.argv[2])
+    seed = int(sys.argv[3])
     from nexusform.cli.main import run_command_line
 
     write_secrets(place)

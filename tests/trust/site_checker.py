@@ -21,7 +21,10 @@ SKUS: Mapping[str, tuple[int, int, int, int]] = {
     "NC_P46_224_v1": (48, 224, 300, 1),
     "NC_E94_448_v1": (96, 448, 300, 2),
 }
-CELLS, CPUS, MEMORY, DISK = 2, 48, 224, 3500
+CELLS = 2
+CPUS = 48
+MEMORY = 224
+DISK = 3500
 
 
 class Vm(NamedTuple):

@@ -48,7 +48,8 @@ def write_configuration(places: list[str], first: int) -> list[str]:
     """Write a configuration with one ephemeral variable per place; return the flags to set them."""
     Path("child").mkdir(exist_ok=True)
     Path("child/main.nf.hcl").write_text(CHILD)
-    text, flags = SETUP, []
+    text = SETUP
+    flags = []
     for number, place in enumerate(places, first):
         text += f'variable "c{number}" {{\n  type      = string\n  ephemeral = true\n}}\n'
         text += place.replace("{n}", str(number)) + "\n"
@@ -67,7 +68,8 @@ def assert_no_canary(said: str) -> None:
 def test_ephemeral_values_of_40_places_are_never_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    valid, mistakes = list_places("ephemeral-valid.txt"), list_places("ephemeral-mistakes.txt")
+    valid = list_places("ephemeral-valid.txt")
+    mistakes = list_places("ephemeral-mistakes.txt")
     monkeypatch.chdir(tmp_path)
     assert len(valid) + len(mistakes) == 40
 

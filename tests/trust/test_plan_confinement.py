@@ -134,7 +134,8 @@ def test_operator_can_lift_confinement_of_a_plan(
 
 
 def create_key_pair(directory: Path) -> tuple[Path, Path]:
-    private, public = directory / "plan.key", directory / "plan.pub"
+    private = directory / "plan.key"
+    public = directory / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
     subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
     return private, public

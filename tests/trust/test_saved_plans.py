@@ -109,7 +109,8 @@ def drop_row(placements: list[Any], at: list[int]) -> None:
 
 
 def swap_names(placements: list[Any], at: list[int]) -> None:
-    first, last = at[0], at[-1]
+    first = at[0]
+    last = at[-1]
     names = placements[first]["object"], placements[last]["object"]
     placements[last]["object"], placements[first]["object"] = names
 

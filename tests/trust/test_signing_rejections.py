@@ -40,7 +40,8 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_keys(name: str, algorithm: str = "ed25519") -> None:
-    private, public = f"{name}.key", f"{name}.pub"
+    private = f"{name}.key"
+    public = f"{name}.pub"
     subprocess.run(
         ["openssl", "genpkey", "-algorithm", algorithm, "-out", private],
         check=True,

@@ -184,7 +184,8 @@ def prepare_case(name: str, root: Path) -> list[str]:
 
 
 def main() -> None:
-    place, variables = Path(sys.argv[1]), dict(os.environ)
+    place = Path(sys.argv[1])
+    variables = dict(os.environ)
     names = [
         entry.name
         for entry in EXTERNAL_FILES

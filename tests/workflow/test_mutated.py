@@ -150,7 +150,8 @@ _MORE = [
 def mutate_tokens(text: str, choice: random.Random) -> str:
     tokens = _TOKENS.findall(text)
     for _ in range(choice.choice([1, 1, 1, 2, 3])):
-        at, other = choice.randrange(len(tokens)), choice.randrange(len(tokens))
+        at = choice.randrange(len(tokens))
+        other = choice.randrange(len(tokens))
         kind = choice.randrange(4)
         if kind == 0:
             del tokens[at]

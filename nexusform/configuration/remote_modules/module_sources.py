@@ -110,7 +110,8 @@ def parse_module_source(source: str, *, needs_checksum: bool = True) -> ModuleSo
         )
     forced_kind, separator, address = source.partition("::")
     if not separator:
-        forced_kind, address = "", source
+        forced_kind = ""
+        address = source
     if forced_kind not in ("", "git", "https"):
         raise InvalidModuleSource(
             f'"{forced_kind}::" is not supported. {_HELP}'

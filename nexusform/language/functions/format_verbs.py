@@ -74,7 +74,8 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     """
     pieces: list[str] = []
     # In the pattern, and in the arguments (for a verb without an index).
-    offset, next_position = 0, 0
+    offset = 0
+    next_position = 0
     # The number of arguments up to the last used one.
     used_count = 0
     for match in _VERB.finditer(pattern):

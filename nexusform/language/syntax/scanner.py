@@ -137,7 +137,9 @@ class CharacterPositions:
         # last one is kept: its number, and the offsets at its start and at the start of the next
         # line. offsets in the text are bytes of the file.
         self._simple = self._ascii and start is None
-        self._line, self._low, self._high = 1, 0, 0
+        self._line = 1
+        self._low = 0
+        self._high = 0
 
     def _compute_byte_offsets(self) -> list[int]:
         """Compute the byte at the start of each line."""

@@ -160,7 +160,8 @@ def _build_pool_upgrade(
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     # batches count from 1.
-    failed_batch, reason = 0, ""
+    failed_batch = 0
+    reason = ""
     for index, key in enumerate(recreated):
         if key in vm_object.placements.failures:
             failed_batch = index // batch + 1

@@ -166,7 +166,8 @@ def _collect_site_resource_capacity(
     claims_after: dict[str, ClaimDemand] = {}
     for contribution in result.contributions:
         for cluster, (demand_before, demand_after) in contribution.collect_claims().items():
-            claims_before[cluster], claims_after[cluster] = demand_before, demand_after
+            claims_before[cluster] = demand_before
+            claims_after[cluster] = demand_after
     network_by_cluster: dict[str, str] = {}
     for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))

@@ -251,7 +251,8 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     shape = scope.names.get_module_expansion(scope.instance, call).shape
     steps = traversal.steps
     # used steps: the name of the call.
-    used, key = 1, None
+    used = 1
+    key = None
     if shape != SINGLE:
         # None: a computed key, or none.
         key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)

@@ -84,7 +84,8 @@ def compute_planning_order(
     phases: dict[ConfigAddress, int] = {}
     source_order: dict[ConfigAddress, int] = {}
     for index, block in enumerate(blocks):
-        phases[block.address], source_order[block.address] = resource_types[block.type].phase, index
+        phases[block.address] = resource_types[block.type].phase
+        source_order[block.address] = index
     reachability = _Reachability(graph)
     needs = {
         block.address: reachability.find_blocks(block.address, source_order) for block in blocks

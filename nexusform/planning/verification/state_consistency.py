@@ -335,7 +335,7 @@ def _find_overcommitted(
         )
         demands = [(sku.cpus_in_cell, sku.vfs_in_cell, sku.mib_in_cell) for sku in skus]
         # CPUs, VFs, MiB.
-        totals = map(sum, zip(*demands, strict=True))
+        totals = [sum(column) for column in zip(*demands, strict=True)]
         for total, limit in zip(totals, limits, strict=True):
             if total > limit:
                 overcommitted[site_id, name] = None

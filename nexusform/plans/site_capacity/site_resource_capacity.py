@@ -423,10 +423,12 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
         )
     if supplies.storage is None:  # not captured
         yield _create_row(kind, name="")
-    name, volume_gib = "", None
+    name = ""
+    volume_gib = None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
-        name, volume_gib = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
+        name = format_count(count, "volume")
+        volume_gib = -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
     yield _create_row(
         SiteResourceKind.VOLUMES, name, total=total, used_before=volume_gib, used=volume_gib

@@ -101,7 +101,8 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:
         # Render a map or an object, one entry per line.
-        opening, closing = "{", "}"
+        opening = "{"
+        closing = "}"
         element: Type = DYNAMIC
         if isinstance(value_type, MapType):
             opening = "tomap({"

@@ -516,7 +516,10 @@ NOTE: Final = (
 # In one picture.
 MAX_RACKS: Final = 8_000
 _RACKS_PER_LINE: Final = 16
-_WIDTH, _HEIGHT, _STEP, _LINE = 62, 18, 72, 40
+_WIDTH = 62
+_HEIGHT = 18
+_STEP = 72
+_LINE = 40
 _USED_COLOUR: Final = "#56b4e9"
 # The outline of a rack shows its most severe change.
 _MARKS_BY_SEVERITY: Final = (ChangeMark.REMOVED, ChangeMark.MOVED, ChangeMark.PLACED)
@@ -606,7 +609,8 @@ class RackOverviewDrawing:
 
         0 without memory.
         """
-        total_gib, used_gib = 0.0, 0.0
+        total_gib = 0.0
+        used_gib = 0.0
         for machine in machines:
             total_gib += machine.facts.cells * machine.facts.memory_gib_per_cell
             for number in machine.after:

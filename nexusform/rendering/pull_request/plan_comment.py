@@ -290,7 +290,8 @@ def render_rack_picture(
     if not racks:
         return []
     by_existence = group_by(racks, lambda rack: rack.existed_before)
-    existing, new = by_existence.get(True, []), by_existence.get(False, [])  # changed racks
+    existing = by_existence.get(True, [])
+    new = by_existence.get(False, [])  # changed racks
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]

@@ -27,7 +27,10 @@ from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, ge
 from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, SetType, Type
 from nexusform.values.typed_value import UNKNOWN
 
-CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
+CREATED = "+"
+DELETED = "-"
+CHANGED = "~"
+SAME = ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
 # shown even if unchanged.

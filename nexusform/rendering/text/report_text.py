@@ -273,7 +273,7 @@ def render_plan_section(
     is_titled = bool(section.groups) or not has_captions
     # Each table is a paragraph; the sentences belong to the last one.
     if table_lines and not is_titled:
-        paragraphs = list(map("\n".join, table_lines))
+        paragraphs = ["\n".join(lines_of_table) for lines_of_table in table_lines]
         paragraphs[-1] += "".join(f"\n  {sentence}" for sentence in sentences)
         return paragraphs
     lines = (

@@ -138,7 +138,8 @@ class Ledger:
         ledger._own = set()  # noqa: SLF001 - an object of the same class
         ledger.records = []
         ledger.numbers = []
-        ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
+        ledger._layers = self._layers  # noqa: SLF001 - of the same class
+        ledger._starts = self._starts  # noqa: SLF001 - as above
         ledger._first = self._first  # noqa: SLF001 - as above
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
         return ledger

@@ -257,7 +257,7 @@ class SiteTables(NumberedSite):
             for machine in self.machines
         ]
         self.open_machines_by_rack = [
-            list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack
+            [machine for machine in rack if self.is_open[machine]] for rack in self.machines_by_rack
         ]
         self.capacity_table = CapacityTable()
         self.start_capacities = [

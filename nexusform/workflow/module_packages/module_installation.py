@@ -124,7 +124,8 @@ class ModuleInstaller:
     ) -> tuple[str, list[Diagnostic]]:
         """Return the directory of an installed package; "" with errors."""
         if has_errors(self._lock_problems):
-            problems, self._lock_problems = self._lock_problems, []
+            problems = self._lock_problems
+            self._lock_problems = []
             return "", problems
         name = format_call(path)
         locked = self._locked.get(name)
@@ -230,7 +231,8 @@ class ModuleInstaller:
             if self._mirror is None:
                 self._mirror = read_mirror(Path(mirror))
             mirrored = select_mirrored_package(self._mirror, source, constraints, pinned)
-            version, commit = mirrored.version, mirrored.commit
+            version = mirrored.version
+            commit = mirrored.commit
             write_tree(directory, read_tree(Path(mirror, mirrored.directory)))
             expected_hash = mirrored.hash
         else:

@@ -106,7 +106,7 @@ def explain_not_ancestor(ancestor: str, commit: str, directory: str) -> str:
     """
     import subprocess  # most runs start no program
 
-    if not all(map(_COMMIT_PATTERN.fullmatch, (ancestor, commit))):
+    if not _COMMIT_PATTERN.fullmatch(ancestor) or not _COMMIT_PATTERN.fullmatch(commit):
         return "The commit of the plan or of this directory is no commit ID."
     top = find_top(directory)
     if top is None:
@@ -251,7 +251,8 @@ def _normalize_address(address: str) -> str:
     if "://" in address:
         try:
             url = urlsplit(address)
-            host, path = url.hostname or "", url.path
+            host = url.hostname or ""
+            path = url.path
         except ValueError:
             return ""
     else:

@@ -117,7 +117,8 @@ def create_project(
 
     `answers` are the saved server responses of a plan, for data sources.
     """
-    remote_states, servers = None, None
+    remote_states = None
+    servers = None
     # Only these read states and servers.
     if _has_data_blocks(configuration.root):
         from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache

@@ -65,7 +65,8 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 def find_plan_origin(project: Project) -> PlanOrigin:
     """Return the place of the plans of a project."""
     context = project.context
-    directory, environment = context.directory, context.environment
+    directory = context.directory
+    environment = context.environment
     confinement = context.directory_confinement
     kind = "local" if context.state_path else project.configuration.settings.backend_type
     location = project.backend.describe()

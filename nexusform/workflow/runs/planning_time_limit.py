@@ -101,7 +101,8 @@ class _PlanningWatch:
         self._planning_thread = planning_thread
         self._exception = exception
         self._has_ended = self._was_raised = False
-        self._end_event, self._raise_lock = threading.Event(), threading.Lock()
+        self._end_event = threading.Event()
+        self._raise_lock = threading.Lock()
 
     def run(self, seconds: float) -> None:
         """Raise the exception in the planning thread after the seconds.

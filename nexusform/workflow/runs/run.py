@@ -643,7 +643,8 @@ def check_exports(plan: Plan, state: State) -> list[Diagnostic]:
 
     for inventory in inventories:
         recorded = state.exports.get(inventory.address, "")
-        exported_at, recorded_at = parse_time(inventory.exported_at), parse_time(recorded)
+        exported_at = parse_time(inventory.exported_at)
+        recorded_at = parse_time(recorded)
         if exported_at is None or recorded_at is None or exported_at >= recorded_at:
             continue
         detail = (

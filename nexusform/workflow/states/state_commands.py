@@ -218,7 +218,8 @@ def _build_open_steps_error(stored: StoredState) -> Diagnostic:
     error_id = "apply-interrupted"
     cause = "It was interrupted while it changed"
     if stored.remaining is not None and stored.remaining.has_ended:
-        error_id, cause = "apply-waiting", "It waits for"
+        error_id = "apply-waiting"
+        cause = "It waits for"
     return build_error(
         error_id,
         f"{cause} these objects: {', '.join(addresses[:5])}. Run `nexusform apply -refresh-only` "

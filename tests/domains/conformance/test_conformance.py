@@ -81,7 +81,8 @@ def test_many_cases_run_in_several_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [json.loads(line) for line in read_lines("kube-scheduler.jsonl.gz", 4)]
-    lines[3]["decision"], lines[3]["equivalent"] = {"node": "elsewhere"}, []
+    lines[3]["decision"] = {"node": "elsewhere"}
+    lines[3]["equivalent"] = []
     (tmp_path / "pods.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{")
     alone = run(capsys, str(tmp_path))
     monkeypatch.setattr(recorded_cases, "_CASES_OF_ONE_PROCESS", 1)

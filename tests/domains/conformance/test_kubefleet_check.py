@@ -74,7 +74,8 @@ def test_plan_is_checked_by_running_hub_agent(
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert (check["checked"], check["total"], check["differences"]) == (2, 2, [])
     capsys.readouterr()
-    calls, send = [], LoopbackPrograms.call
+    calls = []
+    send = LoopbackPrograms.call
 
     def record_call(programs: LoopbackPrograms, method: str, *rest: Any) -> dict[str, Any]:
         calls.append(method)

@@ -269,7 +269,8 @@ def test_placements_are_shown_as_inlay_hints(drive: Drive) -> None:
 
 def test_plan_diagnostics_are_those_of_saved_text(drive: Drive) -> None:
     """The cases are surge capacity, and VMs without capacity."""
-    full, too_many = CLUSTER.replace("= 4", "= 29"), CLUSTER.replace("= 4", "= 99")
+    full = CLUSTER.replace("= 4", "= 29")
+    too_many = CLUSTER.replace("= 4", "= 99")
 
     async def codes(session: Session) -> dict[Any, Any]:
         return {p.code: p.severity for p in await session.problems("cluster.nf.hcl")}

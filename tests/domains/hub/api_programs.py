@@ -42,9 +42,12 @@ class ApiPrograms:
     """Start both programs in a directory; `close` ends them."""
 
     def __init__(self, programs: Path, crds: Path, where: Path, *flags: str) -> None:
-        self._programs, self.where = programs, where
+        self._programs = programs
+        self.where = where
         self._processes: list[subprocess.Popen[bytes]] = []
-        client, peer, self._port = free_port(), free_port(), free_port()
+        client = free_port()
+        peer = free_port()
+        self._port = free_port()
         self.url = f"https://127.0.0.1:{self._port}"
         self.authority = f"{where}/certs/apiserver.crt"
         self._etcd = f"http://127.0.0.1:{client}"
@@ -55,7 +58,8 @@ class ApiPrograms:
             raise
 
     def _begin(self, peer: int, crds: Path, flags: tuple[str, ...]) -> None:
-        where, etcd = self.where, self._etcd
+        where = self.where
+        etcd = self._etcd
         self._start(
             "etcd",
             f"--data-dir={where}/etcd",

@@ -41,7 +41,8 @@ class ApiServer(Front):
         context = ssl.create_default_context(cafile=programs.authority)
         self._client = Client(base_url=programs.url, verify=context, timeout=60)
         self._listed: dict[str, list[Body]] = {}
-        self._programs, self._forgets = programs, False
+        self._programs = programs
+        self._forgets = False
         self._webhooks: list[Webhooks] = []
         # Server and controller at the last time without work left.
         self._at_rest: Any = None
@@ -73,14 +74,17 @@ class ApiServer(Front):
         return None
 
     def put(self, body: Body, manager: str = "hubagent") -> Body:
-        kind, metadata = body["kind"], body["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "")
+        kind = body["kind"]
+        metadata = body["metadata"]
+        name = metadata["name"]
+        namespace = metadata.get("namespace", "")
         with self.lock:
             before = self.get(kind, name, namespace)
             if before is not None and merge_patch(copy.deepcopy(before), body) == before:
                 return before
             self._listed.pop(kind, None)
-            path, query = get_collection_path(kind, namespace), {"fieldManager": manager}
+            path = get_collection_path(kind, namespace)
+            query = {"fieldManager": manager}
             rest = {each: value for each, value in body.items() if each != "status"}
             rest["apiVersion"] = get_api_version(kind)
             if before is None:

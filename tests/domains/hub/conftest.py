@@ -21,7 +21,8 @@ def controller() -> Controller:
     return Controller()
 
 
-OURS, REAL = "ours", "api-server"
+OURS = "ours"
+REAL = "api-server"
 _NEEDED = ("etcd", "kube-apiserver")
 _OBSTACLE = find_obstacle(*_NEEDED)
 _BEDS = (

@@ -87,14 +87,16 @@ class Controller:
         }
         budget = server.get("ClusterResourcePlacementDisruptionBudget", name)
         least = budget["spec"].get("minAvailable", 0) if budget is not None else 0
-        valid, executed = cluster in bindings, len(bindings) > least
+        valid = cluster in bindings
+        executed = len(bindings) > least
         told = {"Valid": str(valid)} | ({"Executed": str(executed)} if valid else {})
         server.put({**_build_reference(eviction), "status": _build_status(1, **told)})
         if valid and executed and self.evicts:
             self._release_binding(server, bindings[cluster])
 
     def _place(self, server: Front, placement: Body) -> None:
-        name, spec = placement["metadata"]["name"], placement["spec"]
+        name = placement["metadata"]["name"]
+        spec = placement["spec"]
         # This is a separate update.
         if not (spec.get("strategy") or {}).get("type"):
             server.put(
@@ -156,7 +158,8 @@ class Controller:
 
         Before that, write the decision.
         """
-        generation, number = placement["metadata"]["generation"], len(clusters)
+        generation = placement["metadata"]["generation"]
+        number = len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
         name = placement["metadata"]["name"]
         latest = [each for each in labels if each[_PARENT] == name and each[_LATEST] == "true"]
@@ -208,7 +211,8 @@ class Controller:
 
         Every change except the number of clusters makes a new one.
         """
-        before, number = self._find_latest_policy(server, name), policy.get("numberOfClusters")
+        before = self._find_latest_policy(server, name)
+        number = policy.get("numberOfClusters")
         index = 0 if before is None else int(before["metadata"]["labels"][f"{_FLEET}/policy-index"])
         is_new = before is None or _remove_number(before["spec"]["policy"]) != _remove_number(
             policy

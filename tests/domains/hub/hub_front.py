@@ -178,7 +178,8 @@ class Front:
                 if method != "GET" and "dryRun" not in query and status < 400:
                     self.act()
             except RequestRejection as refused:
-                status, body = refused.status, refused.body
+                status = refused.status
+                body = refused.body
             self.log.append((method, parts.path, "dryRun" in query, status))
             self.expired += [parts.path] * (status == 410)
         self.carried_out(method, target)
@@ -189,7 +190,8 @@ class Front:
         parts = urlsplit(target)
         match = PATH.fullmatch(parts.path)
         assert match is not None
-        status, answer = 200, {}
+        status = 200
+        answer = {}
         try:
             self._raise_configured_fault("GET", parts.path, token)
             if not self.may_watch:
@@ -200,7 +202,8 @@ class Front:
                 parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token)
             )
         except RequestRejection as refused:
-            status, answer = refused.status, refused.body
+            status = refused.status
+            answer = refused.body
         self.watches.append((parts.path, status))
         return status, answer
 

@@ -137,7 +137,9 @@ class HubServer(Front):
         match = PATH.fullmatch(path)
         if match is None or (match["group"] or "", match["plural"]) not in PLURALS:
             raise _build_page_not_found()
-        group, plural, name = match["group"] or "", match["plural"], match["name"] or ""
+        group = match["group"] or ""
+        plural = match["plural"]
+        name = match["name"] or ""
         kind, namespaced = PLURALS[group, plural]
         namespace = match["namespace"] or ""
         resource = f"{plural}.{group}" if group else plural
@@ -182,7 +184,8 @@ class HubServer(Front):
         self._rule = rule
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
-        self._rule, self._fill_in = rule, fill_in
+        self._rule = rule
+        self._fill_in = fill_in
 
     def forget(self) -> None:
         self.happened.forget()
@@ -228,7 +231,8 @@ class HubServer(Front):
             and (not namespace or ns == namespace)
             and is_selected(wanted, body)
         ]
-        begin, limit = int(offset), int(query.get("limit", "500"))
+        begin = int(offset)
+        limit = int(query.get("limit", "500"))
         metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
         if begin + limit < len(items):
             metadata["continue"] = f"{begin + limit}@{metadata['resourceVersion']}"
@@ -274,7 +278,8 @@ class HubServer(Front):
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _apply(self, before: Body | None, sent: Body, query: Mapping[str, str], name: str) -> Body:
-        manager, force = query["fieldManager"], query.get("force") == "true"
+        manager = query["fieldManager"]
+        force = query.get("force") == "true"
         _validate_schema(sent, name)
         after = (
             copy_body(before)
@@ -411,7 +416,8 @@ def _is_deletion_start(before: Body, after: Body) -> bool:
 
 def _is_equal_without_versions(before: Body, after: Body) -> bool:
     versions = {"resourceVersion": None, "generation": None}
-    metadata, new_metadata = before["metadata"] | versions, after["metadata"] | versions
+    metadata = before["metadata"] | versions
+    new_metadata = after["metadata"] | versions
     return metadata == new_metadata and {**before, "metadata": metadata} == {
         **after,
         "metadata": metadata,
@@ -460,7 +466,8 @@ def _set_defaults(kind: str, body: Body) -> None:
 
 
 def _validate(kind: str, resource: str, before: Body | None, after: Body) -> None:
-    name, spec = after["metadata"]["name"], after.get("spec") or {}
+    name = after["metadata"]["name"]
+    spec = after.get("spec") or {}
     title = f'{kind}.{resource.partition(".")[2]} "{name}" is invalid'
 
     def build_invalid(

@@ -53,10 +53,8 @@ def watch_events(
     server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]
 ) -> Iterator[Body]:
     """Yield the events of a watch until its timeout."""
-    version, until = (
-        int(query["resourceVersion"]),
-        time.monotonic() + float(query.get("timeoutSeconds", "60")),
-    )
+    version = int(query["resourceVersion"])
+    until = time.monotonic() + float(query.get("timeoutSeconds", "60"))
     acted = time.monotonic()
     while time.monotonic() < until and not server.closed:
         with server.lock:

@@ -48,7 +48,8 @@ def _set_defaults(after: Body) -> None:
 def _validate_placement(
     _: Front, _user: str, before: Body | None, after: Body
 ) -> Iterator[tuple[str, str]]:
-    policy, strategy = after["spec"]["policy"], after["spec"]["strategy"]
+    policy = after["spec"]["policy"]
+    strategy = after["spec"]["strategy"]
     names = policy.get("clusterNames") or []
     field = f"{_INVALID} the placement policy field is invalid:"
     if len(after["metadata"]["name"]) > _LONGEST:
@@ -144,7 +145,8 @@ def _reject_foreign_users(
     _: Front, user: str, before: Body | None, after: Body
 ) -> Iterator[tuple[str, str]]:
     """Reject writes of other users to objects of the hub."""
-    metadata, verb = after["metadata"], "UPDATE" if before else "CREATE"
+    metadata = after["metadata"]
+    verb = "UPDATE" if before else "CREATE"
     namespace = metadata.get("namespace") or ""
     who = (
         f"user: '{user}' in 'groups: [readers system:authenticated]' is not allowed to {verb} "

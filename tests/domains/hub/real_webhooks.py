@@ -52,7 +52,9 @@ class Webhooks:
         *,
         is_silent: bool = False,
     ) -> None:
-        self._send_request, self._deny, self._change = ask, deny, change
+        self._send_request = ask
+        self._deny = deny
+        self._change = change
         self._heard = threading.Event()
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
@@ -93,7 +95,8 @@ class Webhooks:
         """Return the answer to an admission review."""
         self._heard.set()
         request = review["request"]
-        after, response = request["object"], {"uid": request["uid"], "allowed": True}
+        after = request["object"]
+        response = {"uid": request["uid"], "allowed": True}
         if path == "/mutating":
             assert self._change is not None
             before = copy.deepcopy(after)

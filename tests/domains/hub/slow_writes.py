@@ -16,8 +16,12 @@ class SlowWrite:
 
     def __init__(self, hub: Front, path: str, *followers: str, seconds: float = 0.5) -> None:
         self.arrivals: list[str] = []
-        self._path, self._followers, self._seconds = path, followers, seconds
-        self._follower, self._hub, self._answer = threading.Event(), hub, hub.answer
+        self._path = path
+        self._followers = followers
+        self._seconds = seconds
+        self._follower = threading.Event()
+        self._hub = hub
+        self._answer = hub.answer
         hub.answer = self._delay  # type: ignore[method-assign]
 
     def end(self) -> None:

@@ -88,7 +88,8 @@ class StoryReplay:
     """
 
     def __init__(self, events: list[Body], hub: Front) -> None:
-        self._events, self._hub = events, hub
+        self._events = events
+        self._hub = hub
         self._waiting = [(n, each) for n, each in enumerate(events) if "request" in each]
         self.answers: list[tuple[str, int, int]] = []
         first: dict[Key, Body] = {}
@@ -232,7 +233,8 @@ class StoryReplay:
     def _write(self, now: Body, then: Body) -> None:
         """Write the differences as the hub agent does: the object first, then its status."""
         names = _build_reference(then)
-        before, after = _remove_server_fields(now), _remove_server_fields(then)
+        before = _remove_server_fields(now)
+        after = _remove_server_fields(then)
         changed = {
             k: v
             for k, v in _build_merge_patch(before, after).items()
@@ -336,7 +338,8 @@ def _group_events(
     generations = dict(before)
     seen: dict[Key, list[ObservedEvent]] = {}
     for what, body in shown:
-        key, metadata = get_object_key(body), body["metadata"]
+        key = get_object_key(body)
+        metadata = body["metadata"]
         steps = metadata["generation"] - generations.get(key, metadata["generation"])
         steps = 0 if what == "ADDED" else steps
         generations[key] = metadata["generation"]

@@ -200,7 +200,8 @@ def test_plan_counts_unvalidated_changes(
 def test_missing_permissions_to_list_are_reported_together(
     hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    respond, kinds = hub.respond, ("memberclusters", "clusterresourcebindings")
+    respond = hub.respond
+    kinds = ("memberclusters", "clusterresourcebindings")
 
     def reject_lists(
         method: str, path: str, query: dict[str, str], token: str, content: bytes

@@ -43,7 +43,8 @@ echo '{{"kind": "ExecCredential", "status": {{"token": "admin-token"}}}}'
 def test_exec_plugin_of_any_version_gets_its_request(
     hub: Front, run_command: CommandRunner, tmp_path: Path, version: str
 ) -> None:
-    heard, plug_in = tmp_path / "heard", tmp_path / "plug-in"
+    heard = tmp_path / "heard"
+    plug_in = tmp_path / "plug-in"
     plug_in.write_text(PLUG_IN.format(heard=heard))
     plug_in.chmod(0o755)
     kubeconfig = Path(hub.kubeconfig(tmp_path))

@@ -435,7 +435,8 @@ def test_kind_added_to_a_served_version_is_found(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A CustomResourceDefinition of the same apply adds it after the kinds were listed."""
-    respond, plurals = hub.respond, ["widgets"]
+    respond = hub.respond
+    plurals = ["widgets"]
 
     def serve_kinds(
         method: str, path: str, query: dict[str, str], token: str, content: bytes

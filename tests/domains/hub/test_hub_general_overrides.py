@@ -162,10 +162,8 @@ def test_override_after_rollout_of_its_new_namespace_is_named(
     path = Path("main.nf.hcl")
     _write("1")
     text = path.read_text()
-    start, end = (
-        text.index('resource "fleet_hub_manifest"'),
-        text.index('resource "fleet_cluster_resource_placement"'),
-    )
+    start = text.index('resource "fleet_hub_manifest"')
+    end = text.index('resource "fleet_cluster_resource_placement"')
     path.write_text(text[:start] + text[end:])
     assert run_command("apply", "-auto-approve")[0] == 0
     if is_split:

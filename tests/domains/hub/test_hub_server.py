@@ -98,7 +98,9 @@ def _summarize_answer(status: int, answer: Any) -> tuple[int, str, list[tuple[st
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 def test_each_answer_equals_that_of_a_real_hub(recorded_server: Front) -> None:
     story = json.loads((Path(CASES) / "answers.json").read_text())
-    note, wrong, asked = "", [], 0
+    note = ""
+    wrong = []
+    asked = 0
     for event in story["events"]:
         note = event.get("note", note)
         request = event.get("request")
@@ -112,10 +114,8 @@ def test_each_answer_equals_that_of_a_real_hub(recorded_server: Front) -> None:
         kind = request.get("content_type") or APPLY
         parts = (request["method"], request["path"], request.get("query"), request.get("body"))
         status, answer = _send_request(recorded_server, *parts, token, kind)
-        expected, got = (
-            _summarize_answer(event["status"], event["answer"]),
-            _summarize_answer(status, answer),
-        )
+        expected = _summarize_answer(event["status"], event["answer"])
+        got = _summarize_answer(status, answer)
         asked += 1
         if expected != got:
             wrong.append((note, expected, got))
@@ -134,7 +134,8 @@ def test_each_webhook_denies_as_on_a_real_hub() -> None:
         )
     recorded_server.put(build_member("lon1", env="prod"), "join")
     story = json.loads((Path(CASES) / "webhooks.json").read_text())
-    asked, wrong = 0, []
+    asked = 0
+    wrong = []
     for event in story["events"]:
         request = event.get("request")
         if request is None:

@@ -60,7 +60,8 @@ def test_snapshot_with_part_of_the_changes_is_not_final(
     write_change("1")
     assert run_command("apply", "-auto-approve")[0] == 0
     write_change("2")
-    take, released = controller._content, threading.Event()
+    take = controller._content
+    released = threading.Event()
 
     def take_late(server: Front, name: str, spec: Any) -> int:
         indexes = [

@@ -47,7 +47,8 @@ def test_no_prediction_is_certain_after_changed_figures() -> None:
 def test_note_in_state_has_the_first_wrong_predictions_and_changes() -> None:
     figures = {name: {"available cpu": "4"} for name in "abcdefghijklmnop"}
     changed = {name: {"available cpu": "8"} for name in figures}
-    predicted, observed = dict.fromkeys("abcdefgh", BOUND), dict.fromkeys("ijklmnop", BOUND)
+    predicted = dict.fromkeys("abcdefgh", BOUND)
+    observed = dict.fromkeys("ijklmnop", BOUND)
     records = (
         PredictionVerifier(figures, changed)
         .verify_bindings("web", predicted, observed)
@@ -99,10 +100,8 @@ def test_foreign_objects_on_a_cluster_are_not_compared() -> None:
         "metadata": {"namespace": "fleet-member-lon1", "deletionTimestamp": "2026-11-21T02:08:00Z"}
     }
     leaving["spec"] = {"workload": {"manifests": [bodies[0] | {"data": {"a": "0"}}]}}
-    manifest, other = (
-        build_manifest(dict(bodies[0])),
-        ObjectIdentity("", "ConfigMap", "web", "theirs"),
-    )
+    manifest = build_manifest(dict(bodies[0]))
+    other = ObjectIdentity("", "ConfigMap", "web", "theirs")
     assert manifest is not None
     for conflicts, wrong in (((other,), []), ((), ["lon1"])):
         rendered = RenderedResources((manifest,), "changed", conflicting_objects=conflicts)

@@ -91,7 +91,8 @@ def list_available(hub: RealHub, placement: str) -> set[str]:
 
 def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
     """Return the lowest figure read while a function runs."""
-    ended, figures = threading.Event(), [read()]
+    ended = threading.Event()
+    figures = [read()]
 
     def observe() -> None:
         while not ended.wait(0.05):

@@ -65,7 +65,9 @@ IMAGES: tuple[dict[str, str], ...] = (
     {"img_hv_type": "kvm", "hw_vm_mode": "hvm"},
     {"architecture": "aarch64"},
 )
-KVM, QEMU, ARM = ["x86_64", "kvm", "hvm"], ["x86_64", "qemu", "hvm"], ["aarch64", "kvm", "hvm"]
+KVM = ["x86_64", "kvm", "hvm"]
+QEMU = ["x86_64", "qemu", "hvm"]
+ARM = ["aarch64", "kvm", "hvm"]
 
 
 def build_resource(
@@ -242,7 +244,8 @@ def draw_image(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
 
 def draw_cells(flavor: dict[str, Any], prefix: str, draw: Random) -> dict[str, str]:
     """Draw two cells of different sizes."""
-    vcpus, memory = flavor["vcpus"], flavor["memory_mib"]
+    vcpus = flavor["vcpus"]
+    memory = flavor["memory_mib"]
     first = draw.randint(1, max(vcpus - 1, 1))
     share = memory * first // vcpus
     return {
@@ -259,8 +262,10 @@ def add_cells(host: dict[str, Any], draw: Random) -> None:
     Dedicated CPUs are PCPU in Placement, except on hosts of the old style.
     """
     resources = host["resources"]
-    count, threads = draw.choice((1, 2, 2, 4)), draw.choice((1, 2, 2))
-    cpus, memory = resources["VCPU"]["total"] // count, resources["MEMORY_MB"]["total"] // count
+    count = draw.choice((1, 2, 2, 4))
+    threads = draw.choice((1, 2, 2))
+    cpus = resources["VCPU"]["total"] // count
+    memory = resources["MEMORY_MB"]["total"] // count
     style = draw.choice(("shared", "dedicated", "both", "both", "old"))
     cells = []
     for number in range(count):
@@ -363,10 +368,8 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     images = {
         str(number): request.get("image", {}) for number, request in enumerate(site["requests"])
     }
-    nova, settings = (
-        NovaSite(hosts, flavors, servers, images),
-        build_nova_settings(site["settings"]),
-    )
+    nova = NovaSite(hosts, flavors, servers, images)
+    settings = build_nova_settings(site["settings"])
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     scheduler = RackScheduler(machines, profile=build_nova_profile(nova, settings))
     table = nova.build_usage_table(settings.aliases)

@@ -92,15 +92,19 @@ class WaveFixture:
         one: Wave,
         answers: dict[tuple[SiteTaskKind, str], SiteResult] | None = None,
     ) -> None:
-        self.engine, self.clock, self.path = ScriptedEngine(answers or {}), FakeClock(), path
+        self.engine = ScriptedEngine(answers or {})
+        self.clock = FakeClock()
+        self.path = path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
         sites = [
             PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x"))
             for name, wave in names.items()
         ]
-        self.sites, self.waves = sites, (one, Wave("two"))
+        self.sites = sites
+        self.waves = (one, Wave("two"))
         self.said: list[str] = []
-        self.approval, self.can_ask = True, True
+        self.approval = True
+        self.can_ask = True
         self.is_stopping: Callable[[], bool] = lambda: False
 
     def go(self) -> WaveStop | None:
@@ -255,7 +259,9 @@ def test_wave_without_possible_approval_stops_without_soak(can_ask: bool, tmp_pa
     """
     fixture = WaveFixture(tmp_path, Wave("one", soak=3600))
     fixture.waves = (fixture.waves[0], Wave("two", needs_approval=True))
-    fixture.approval, fixture.can_ask, began = False, can_ask, fixture.clock.time
+    fixture.approval = False
+    fixture.can_ask = can_ask
+    began = fixture.clock.time
     stop = fixture.go()
     assert stop is not None
     assert stop.id == "wave-waits-for-approval"
@@ -299,7 +305,8 @@ def test_approval_is_kept(tmp_path: Path) -> None:
     assert stop.id == "wave-waits-for-approval"
     fixture.approval = True
     assert fixture.go() is not None
-    fixture.approval, fixture.engine.answers = False, {}
+    fixture.approval = False
+    fixture.engine.answers = {}
     assert fixture.go() is None
 
 

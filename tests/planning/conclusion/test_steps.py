@@ -160,7 +160,8 @@ def can_check_capacity(small: SmallSite, before: SmallSite, plan_: Any) -> bool:
 @given(st.data())
 def test_steps_of_any_edit_can_be_applied(data: st.DataObject) -> None:
     small = data.draw(small_sites())
-    state, before = EMPTY, small
+    state = EMPTY
+    before = small
     for turn in range(4):
         result = plan(small.document(), state, **small.options)
         if result.plan.errored:
@@ -177,7 +178,8 @@ def test_steps_of_any_edit_can_be_applied(data: st.DataObject) -> None:
             assert all(s.waits_for == () for s in releases)
             if not small.options:
                 assert is_empty(plan(small.document(), after))
-            state, before = after, small
+            state = after
+            before = small
         small = edit_site(data.draw, small)
 
 

@@ -17,7 +17,8 @@ from tests.planning.harness import (
     require_success,
 )
 
-OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
+OLD = 'kubernetes_version = "1.29.4"'
+NEW = 'kubernetes_version = "1.30.1"'
 IN_PLACE = 'upgrade_settings {\n max_surge = "0"\n max_unavailable = "2"\n}'
 SHOP = """
 resource "fleet_hub_manifest" "shop" {

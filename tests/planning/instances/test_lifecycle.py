@@ -69,7 +69,8 @@ def test_create_before_destroy_keeps_old_vms_in_place() -> None:
         assert row.target is not None
         assert (row.action, row.trigger) == ("move", "cluster_replaced")
         if "-p-" in name:
-            here, there = row.source, row.target
+            here = row.source
+            there = row.target
             assert (here.machine, here.cells) != (there.machine, there.cells)
     run(result.plan, state, 1)
     check_counts(result.plan)
@@ -339,7 +340,8 @@ def test_renamed_cluster_keeps_its_vms() -> None:
 @pytest.mark.parametrize("chain", [True, False])
 def test_chained_moves_are_followed(chain: bool) -> None:
     text = RACKS + cluster("a", arguments='name = "a"')
-    first, second = "nexus_kubernetes_cluster.m", "nexus_kubernetes_cluster.z"
+    first = "nexus_kubernetes_cluster.m"
+    second = "nexus_kubernetes_cluster.z"
     steps = [
         build_moved_block("nexus_kubernetes_cluster.a", first),
         build_moved_block(first, second),
@@ -353,7 +355,8 @@ def test_chained_moves_are_followed(chain: bool) -> None:
 
 def test_cyclic_moves_are_an_error() -> None:
     text = RACKS + cluster("a") + cluster("b")
-    one, other = "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b"
+    one = "nexus_kubernetes_cluster.a"
+    other = "nexus_kubernetes_cluster.b"
     around = build_moved_block(one, other) + build_moved_block(other, one)
     assert {d.id for d in list_errors(plan(RACKS + around, build_state(text)))} == {
         "cyclic-dependency-in-move-statements"
@@ -395,7 +398,8 @@ def test_single_to_count_and_back_moves_no_vm() -> None:
 def test_count_to_for_each_with_moved_blocks() -> None:
     text = RACKS + cluster("a", arguments='count = 2\n name = "a${count.index}"')
     keyed = RACKS + cluster("a", arguments='for_each = { x = "a0", y = "a1" }\n name = each.value')
-    old, new = "nexus_kubernetes_cluster.a[{}]", 'nexus_kubernetes_cluster.a["{}"]'
+    old = "nexus_kubernetes_cluster.a[{}]"
+    new = 'nexus_kubernetes_cluster.a["{}"]'
     moves = build_moved_block(old.format(0), new.format("x")) + build_moved_block(
         old.format(1), new.format("y")
     )

@@ -55,7 +55,8 @@ def test_resource_prefix_of_a_reference_has_no_meaning() -> None:
 
     A variable of a `for` may have this name.
     """
-    prefixed, plain = plan(PREFIXED), plan(PREFIXED.replace("resource.nexus_", "nexus_"))
+    prefixed = plan(PREFIXED)
+    plain = plan(PREFIXED.replace("resource.nexus_", "nexus_"))
     assert not list_errors(prefixed)
     assert [each.after for each in prefixed.plan.changes] == [
         each.after for each in plain.plan.changes

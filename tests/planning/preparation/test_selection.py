@@ -190,7 +190,8 @@ def test_destroy_uses_dependency_order_from_state(state: State) -> None:
     kinds = {s.id: str(result.plan.changes[s.change].address) for s in steps}
 
     def list_predecessors(address: str) -> set[str]:
-        found, stack = set(), list(when[address].waits_for)
+        found = set()
+        stack = list(when[address].waits_for)
         while stack:
             step = stack.pop()
             if step not in found:

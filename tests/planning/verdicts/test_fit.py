@@ -32,7 +32,9 @@ from tests.planning.harness import (
 from tests.planning.site_model import Block, Pool, Rack, Site, build_document
 from tests.planning.test_stability import PLANE_SKUS, POOL_SKUS, ZONES
 
-BIG, HALF, SMALL = "NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1"
+BIG = "NC_P46_224_v1"
+HALF = "NC_P22_112_v1"
+SMALL = "NC_G6_28_v1"
 SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(100))
 
 
@@ -229,10 +231,8 @@ def test_activating_a_planned_rack_is_suggested() -> None:
 
 
 def test_placing_larger_vms_first_is_suggested_if_it_helps() -> None:
-    small, large = (
-        cluster("a", pools=pool("p", 3)),
-        cluster("b", plane=BIG, pools=pool("p", 4, BIG)),
-    )
+    small = cluster("a", pools=pool("p", 3))
+    large = cluster("b", plane=BIG, pools=pool("p", 4, BIG))
     text = SITE + build_rack("r", 3)
     result = plan(text + small + large, suggested_fixes=True)
     way = list_suggested_fixes(result)["order"]

@@ -73,14 +73,16 @@ def move_to_machine_of(state: State, address: str, other: str) -> State:
     return edit_state(state, address, **{name: get_value(state, other, name) for name in names})
 
 
-FIRST, SECOND = "nexus_virtual_machine.first", "nexus_virtual_machine.second"
+FIRST = "nexus_virtual_machine.first"
+SECOND = "nexus_virtual_machine.second"
 
 
 def test_violated_hard_hints_are_reported() -> None:
     apart = build_state(build_hinted_vms("AntiAffinity", "Machine"))
     assert list_warnings_of_state(apart) == []
     (detail,) = list_warnings_of_state(move_to_machine_of(apart, SECOND, FIRST))
-    machine, rack = get_value(apart, FIRST, "machine"), get_value(apart, FIRST, "rack")
+    machine = get_value(apart, FIRST, "machine")
+    rack = get_value(apart, FIRST, "rack")
     assert (
         f"not on the same machine as s/first. Violated by second on {machine} ({rack})." in detail
     )

@@ -157,7 +157,8 @@ def mark_as_observed(state: State) -> State:
 
 def test_impossible_observed_cells_are_a_finding() -> None:
     state = set_cells(build_state(build_racks(1) + cluster("a")), [7])
-    types, providers = build_all_types().resource_types, ["simulated"]
+    types = build_all_types().resource_types
+    providers = ["simulated"]
     for recorded in (state, mark_as_observed(state)):
         [finding] = check_consistency(recorded, types, providers)
         assert finding.id == "impossible-numa-cells"
@@ -242,7 +243,8 @@ FOUR_SMALL_CELLS = """machine {
 def test_vms_without_a_possible_layout_are_a_finding() -> None:
     two = cluster("a", plane=BIG, count=2)
     state = set_cells(build_state(build_racks(1) + two), None)
-    types, providers = build_all_types().resource_types, ["simulated"]
+    types = build_all_types().resource_types
+    providers = ["simulated"]
     assert check_consistency(state, types, providers) == []
     shrunk = build_state(build_racks(1, more=FOUR_SMALL_CELLS) + two, state)
     [problem] = check_consistency(shrunk, types, providers)

@@ -28,7 +28,8 @@ from tests.worlds.small_worlds import build_applied_state, build_racks
 
 pytestmark = pytest.mark.of_domains("fleet")
 
-SITES, CHANGES_PER_SITE = 10, 10
+SITES = 10
+CHANGES_PER_SITE = 10
 SKUS = ("NC_G6_28_v1", "NC_P22_112_v1", "NC_P46_224_v1")
 SETTINGS = (
     "",
@@ -119,7 +120,8 @@ def draw_version(random: Random) -> str:
     # A likely next version, for frequent upgrades.
     if random.random() < 0.6:
         return random.choice(["1.30", "1.30.5", "v1.31", "1.31.2", "v1.31.2-4.3.0"])
-    minor, patch = random.randint(27, 34), random.choice(["", f".{random.randint(0, 9)}"])
+    minor = random.randint(27, 34)
+    patch = random.choice(["", f".{random.randint(0, 9)}"])
     return random.choice(["", "v"]) + f"{random.choice([1, 1, 1, 2])}.{minor}{patch}"
 
 
@@ -178,10 +180,8 @@ def test_plan_and_simulation_agree() -> None:
         sample = Sample(random)
         for _ in range(CHANGES_PER_SITE):
             version = draw_version(random)
-            planned, simulated = (
-                get_plan_verdicts(sample, version),
-                get_simulation_verdicts(sample, version),
-            )
+            planned = get_plan_verdicts(sample, version)
+            simulated = get_simulation_verdicts(sample, version)
             if isinstance(simulated, str):
                 [(_, detail)] = planned
                 assert simulated in detail, version

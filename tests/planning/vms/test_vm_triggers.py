@@ -113,7 +113,8 @@ def test_pool_added_to_existing_cluster_is_new(state: State) -> None:
 
 
 def test_reordered_pools_move_no_vm(state: State) -> None:
-    p, q = pool("p", 3, BIG, 'labels = { x = "1" }'), pool("q", 2)
+    p = pool("p", 3, BIG, 'labels = { x = "1" }')
+    q = pool("q", 2)
     assert list_triggers(require_success(plan(BASE.replace(p + q, q + p), state))) == {}
 
 

@@ -166,7 +166,8 @@ def duplicate_step(of: Plan, chance: random.Random) -> Plan:
 
 
 def create_cycle(of: Plan, _chance: random.Random) -> Plan:
-    first, last = of.steps[0], of.steps[-1]
+    first = of.steps[0]
+    last = of.steps[-1]
     steps = [
         replace(first, waits_for=(last.id,)),
         *of.steps[1:-1],

@@ -40,7 +40,8 @@ def test_lines_fit_the_terminal_unless_a_cell_is_wider() -> None:
 
 
 def test_long_details_are_cut_in_text_but_not_in_markdown() -> None:
-    text, markdown = render_report_text(SAMPLE), render_report_markdown(SAMPLE)
+    text = render_report_text(SAMPLE)
+    markdown = render_report_markdown(SAMPLE)
     # part of the finding.
     assert "vm20" in text
     assert "... and 24 more; -format=markdown lists all." in text

@@ -114,7 +114,8 @@ def test_change_has_its_source(plans: SimpleNamespace) -> None:
 
 def test_secrets_appear_only_on_request(plans: SimpleNamespace) -> None:
     def render_document(**more: Any) -> str:
-        plan, state = plans.rich_document(), plans.some_state()
+        plan = plans.rich_document()
+        state = plans.some_state()
         return json.dumps(build_document(plan, prior=state, **more)) + str(
             expand_document(build_state_document(state, **more))
         )

@@ -195,7 +195,8 @@ def test_failed_plan_shows_its_error_and_the_current_placement(
     assert "1 to add" not in words
     assert (data["changes"], data["rows"]) == ([], [])
     (site,) = data["sites"]
-    marks, places = data["fields"]["vm"].index("mark"), data["fields"]["vm"].index("before")
+    marks = data["fields"]["vm"].index("mark")
+    places = data["fields"]["vm"].index("before")
     assert (
         len(site["vms"])
         == sum(len(list(pool.before)) for pool in real.saved.plan.sites[0].pools)

@@ -10,7 +10,8 @@ from nexusform.rendering.page.page_data import compress_document
 def unpack_document(document: dict[str, Any]) -> dict[str, Any]:
     """Unpack a document like `unpacked` in assets/document.js."""
     parts = document["packed"]
-    values, lines = parts["values"], parts["lines"]
+    values = parts["values"]
+    lines = parts["lines"]
 
     def expand_text(runs: list[int]) -> str:
         pairs = zip(runs[::2], runs[1::2], strict=True)

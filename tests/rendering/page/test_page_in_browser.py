@@ -124,10 +124,8 @@ def test_phone_lists_clusters_below_their_placement_changed_first(
     )
 
     rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
-    new, kept = (
-        replace(rows[0], object="new"),
-        replace(rows[1], object="kept", action=PlacementAction.KEEP),
-    )
+    new = replace(rows[0], object="new")
+    kept = replace(rows[1], object="kept", action=PlacementAction.KEEP)
     clusters = ("kept", "not", "new")
     squares = {("p", "new"): MatrixCell(new), ("p", "kept"): MatrixCell(kept)}
     page = render_html(Plan(), {}, REGISTRIES)

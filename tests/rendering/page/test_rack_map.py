@@ -38,7 +38,8 @@ def test_machines_list_their_vms(examples: Mapping[str, RealPlan]) -> None:
 def test_moves_and_removals_are_shown_at_their_machines(examples: Mapping[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["repaired"].saved.plan)
     by_mark = {vm.mark: vm for vm in site.vms}
-    moved, removed = by_mark[ChangeMark.MOVED], by_mark[ChangeMark.REMOVED]
+    moved = by_mark[ChangeMark.MOVED]
+    removed = by_mark[ChangeMark.REMOVED]
     assert moved.before is not None
     assert moved.after is not None
     assert (moved.before.machine, moved.trigger) == ("r1-bm01", "machine_evacuated")

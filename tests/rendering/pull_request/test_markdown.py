@@ -390,7 +390,8 @@ def test_plan_without_object_changes_has_its_own_headline(plans: SimpleNamespace
         "### nexusform: 3 objects changed outside of nexusform, nothing moves\n"
     )
     assert "- `-` `nexus_rack.gone` r: has been deleted\n" in refreshed.split("<details>")[0]
-    old, new = plans.drifted().changes[0].address, plans.drifted().drift[1].address
+    old = plans.drifted().changes[0].address
+    new = plans.drifted().drift[1].address
     moved = Change(new, Action.NO_OP, {}, {}, "simulated", 1, 1, previous_address=old)
     renamed = render_markdown(Plan(changes=(moved,)), plans.files, plans.registries)
     assert renamed.startswith("### nexusform: 1 to rename, nothing moves\n")

@@ -36,7 +36,8 @@ def test_finding_points_to_its_line(examples: Mapping[str, RealPlan]) -> None:
         .sources["clusters.nf.hcl"]
         .text.split("\n")[place["region"]["startLine"] - 1]
     )
-    low, high = place["region"]["startColumn"] - 1, place["region"]["endColumn"] - 1
+    low = place["region"]["startColumn"] - 1
+    high = place["region"]["endColumn"] - 1
     assert text[low:high] == '["7", "8"]'
     assert (
         result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"]

@@ -11,7 +11,8 @@ from nexusform.rendering.report.availability_losses import find_availability_los
 from nexusform.rendering.report.plan_verdict import build_headline
 from tests.planning.harness import RACKS, build_state, cluster, plan, pool, require_success
 
-OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
+OLD = 'kubernetes_version = "1.29.4"'
+NEW = 'kubernetes_version = "1.30.1"'
 PAIRS = 'upgrade_settings {\n max_surge = "2"\n}'
 ALL = 'upgrade_settings {\n max_surge = "100%"\n}'
 BUDGET = """

@@ -27,7 +27,8 @@ def test_paths_are_written_in_configuration_syntax() -> None:
 
 def test_secrets_are_hidden_at_above_and_below_their_path() -> None:
     marks = build_path_trie([("a", "token"), ("a", "x", "inner")])
-    before, after = {"token": "s1", "other": 1}, {"token": "s3", "other": 2, "x": {"inner": "s"}}
+    before = {"token": "s1", "other": 1}
+    after = {"token": "s3", "other": 2, "x": {"inner": "s"}}
     assert describe_changed_paths("a", before, after, marks) == [
         "a.other 1 -> 2",
         "a.token (sensitive value)",

@@ -38,7 +38,8 @@ def test_run_bounds_match_its_members(names: list[str]) -> None:
     for run in build_name_runs(names):
         if run.numbers == ("",):
             continue
-        low, high = run.numbers[0], run.numbers[-1]
+        low = run.numbers[0]
+        high = run.numbers[-1]
         width = len(low) if low.startswith("0") else 0
         read = [str(number).zfill(width) for number in range(int(low), int(high) + 1)]
         assert tuple(read) == run.numbers

@@ -59,11 +59,9 @@ def test_comment_and_page_show_the_first_warnings_too(
         )
         == 0
     )
-    said, comment, page = (
-        capsys.readouterr().out,
-        Path("plan.md").read_text(),
-        Path("plan.html").read_text(),
-    )
+    said = capsys.readouterr().out
+    comment = Path("plan.md").read_text()
+    page = Path("plan.html").read_text()
     name = "fleet_cluster_resource_placement.p[0..39]"
     assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said
     assert f"- `+` `{name}`: `m` → **Bound** (placement\\_created)\n" in comment

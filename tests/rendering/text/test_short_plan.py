@@ -127,7 +127,8 @@ def test_drained_rack_is_summarized() -> None:
 
 
 def test_rows_are_aligned_for_labels_of_any_length() -> None:
-    old, new = "web", "abcdefghijklmnop"
+    old = "web"
+    new = "abcdefghijklmnop"
     rows = [
         change(address("nexus_kubernetes_cluster", old), Action.DELETE, {"node_count": 7}, None),
         change(address("nexus_kubernetes_cluster", new), Action.CREATE, None, {"node_count": 7}),

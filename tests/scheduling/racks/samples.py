@@ -95,7 +95,9 @@ def draw_site(seed: int) -> RandomSite:
     number = 0
     menu = draw.choice([MENU, SMALL_MENU])
     for _ in range(draw.randint(4, 10)):
-        owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(menu)
+        owner = draw.choice("abc")
+        pool = draw.choice("pq")
+        sku = draw.choice(menu)
         constraints = draw_constraints(Random(f"{seed} {number}"), machines)
         for _ in range(draw.randint(1, 5)):
             number += 1

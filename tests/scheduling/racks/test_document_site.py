@@ -21,8 +21,11 @@ from nexusform.scheduling.racks.vms import (
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
-CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"
-XL, HALF = "NC_P46_224_v1", "NC_P22_112_v1"
+CONTROL = "control-plane"
+POOL1 = "pool1"
+POOL2 = "pool2"
+XL = "NC_P46_224_v1"
+HALF = "NC_P22_112_v1"
 # cluster, pool, SKU, count, zones
 POOLS = [
     ("a", CONTROL, "NC_G12_56_v1", 3, None),

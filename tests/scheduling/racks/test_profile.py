@@ -171,7 +171,8 @@ def test_keys_depend_only_on_declared_counts(seed: int) -> None:
         (profile.MACHINE_KEYS, (usage.pool.machines, usage.cluster.machines)),
     ):
         for key in keys:
-            own, other = build_figure(key, usage, vm), build_figure(key, everybody, vm)
+            own = build_figure(key, usage, vm)
+            other = build_figure(key, everybody, vm)
             if key.dependence is KeyDependence.UNBOUNDED:
                 continue
             nowhere: VmCounts = VmCounts()
@@ -190,9 +191,11 @@ def test_keys_depend_only_on_declared_counts(seed: int) -> None:
 def build_record(ledger: Ledger, draw: Random) -> VmRecord:
     """Return the record of a small random VM on a random machine."""
     sku = draw.choice([VmSku("small", 1, 0, 4, 0), VmSku("small-xl", 1, 0, 6, 0, extra_large=True)])
-    owner, pool = draw.choice("ab"), draw.choice("pq")
+    owner = draw.choice("ab")
+    pool = draw.choice("pq")
     site = ledger.site
-    shape, cells = site.get_shape(sku), site.capacity_table.add_cells((0,))
+    shape = site.get_shape(sku)
+    cells = site.capacity_table.add_cells((0,))
     vm = VmName(owner, owner, pool, draw.randint(0, 99))
     return VmRecord(site.add_pool(vm), shape.number, draw.randrange(6), cells, vm.number)
 

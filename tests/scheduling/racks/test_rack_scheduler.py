@@ -224,7 +224,8 @@ def test_copy_is_independent_and_decides_like_the_original(
     later = [
         e for e in two[1] if e[0] in ("pool", "leave") or (e[0] == "stands" and e[-1].name in known)
     ]
-    pair, twin = SchedulerPair(machines, spread, 8), SchedulerPair(machines, spread, 8)
+    pair = SchedulerPair(machines, spread, 8)
+    twin = SchedulerPair(machines, spread, 8)
     for event in events:
         pair.tell(event)
         twin.tell(event)
@@ -496,7 +497,8 @@ def test_own_extra_large_vms_do_not_count_as_other_clusters() -> None:
 
 def test_vm_without_capacity_gets_the_least_used_cells() -> None:
     scheduler = RackScheduler(build_rack("r1", 1, cells=3))
-    large, wide = SKUS["NC_P46_224_v1"], VmSku("wide", 90, 0, 400, 0, numa_cells=2)
+    large = SKUS["NC_P46_224_v1"]
+    wide = VmSku("wide", 90, 0, 400, 0, numa_cells=2)
     scheduler.add_existing(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
     assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)
     scheduler.add_existing(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))

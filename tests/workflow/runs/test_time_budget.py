@@ -86,8 +86,10 @@ class _SlowLock:
     """Lock that returns to the planning thread only some time after the thread has it."""
 
     def __init__(self, planning_thread: threading.Thread) -> None:
-        self._lock, self._planning_thread = threading.Lock(), planning_thread
-        self.acquire, self.release = self._lock.acquire, self._lock.release
+        self._lock = threading.Lock()
+        self._planning_thread = planning_thread
+        self.acquire = self._lock.acquire
+        self.release = self._lock.release
         self.was_taken = threading.Event()
 
     def __enter__(self) -> None:
@@ -110,7 +112,8 @@ def test_time_limit_at_the_end_of_planning_causes_no_deadlock(
     told: list[str] = []
     thread = threading.Thread(target=work_with_limit, args=(1, 1.2, told), daemon=True)
     lock = _SlowLock(thread)
-    start, raise_in_thread = threading.Thread.start, planning_time_limit._raise_in_thread
+    start = threading.Thread.start
+    raise_in_thread = planning_time_limit._raise_in_thread
 
     def start_with_slow_event(watcher: threading.Thread) -> None:
         for cell in watcher._target.__closure__ or ():  # type: ignore[attr-defined]

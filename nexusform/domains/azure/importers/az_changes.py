@@ -488,7 +488,8 @@ class _ChangedSite:
             self._add_initial_pools(key)
         for entry in list_mappings(initial_pools):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            count, current = None, "there is no such pool"
+            count = None
+            current = "there is no such pool"
             if pool is not None:
                 count = pool.read_number("count")
                 current = f"{count} exist"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter, gt
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -431,6 +431,11 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
     return replace(shape, numa_cells=min(cells, hardware.cells))
 
 
+def _exceeds_any(load: _Load, totals: _Load) -> bool:
+    """Return whether a load exceeds the vCPUs, the memory or the disk of a machine."""
+    return any(used > total for used, total in zip(load, totals, strict=True))
+
+
 def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
@@ -451,8 +456,8 @@ def _add_vm_to_machine_load(
     disk = used_disk + shape.disk_gib
     loads[name] = (cpus, memory, disk)
     # The warning was added with an earlier VM.
-    was_overloaded = any(map(gt, before, totals))
-    if any(map(gt, loads[name], totals)) and not was_overloaded:
+    was_overloaded = _exceeds_any(before, totals)
+    if _exceeds_any(loads[name], totals) and not was_overloaded:
         listed_vm.item.report(
             "name",
             "overcommitted-machine",

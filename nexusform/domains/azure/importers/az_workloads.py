@@ -153,7 +153,9 @@ class ClusterNodes:
         # With a machine first.
         for record in sorted(records, key=lambda item: not item.machine):
             first = by_machine.setdefault(record.machine, record)
-            first.figures = tuple(map(max, first.figures, record.figures))
+            first.figures = tuple(
+                max(pair) for pair in zip(first.figures, record.figures, strict=True)
+            )
         placed = [record for machine, record in by_machine.items() if machine]
         # reported at the second record.
         if len(records) > 1:
@@ -380,7 +382,8 @@ def find_uncatalogued_vm_skus(
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
     largest_sizes = {
-        name: tuple(map(max, zip(*figures, strict=True))) for name, figures in sizes.items()
+        name: tuple(max(column) for column in zip(*figures, strict=True))
+        for name, figures in sizes.items()
     }
     inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
     # None: of unknown size.
@@ -492,7 +495,8 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         options.report(
             "hugepagesSize", SHAPE, f'"{page_size}" is not a page size: use "2M" or "1G".'
         )
-        page_count, page_size = 0, ""
+        page_count = 0
+        page_size = ""
     return AzPool(
         name=item.read_text("name", name),
         id=pool_id,

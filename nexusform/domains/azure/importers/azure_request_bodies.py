@@ -96,7 +96,8 @@ def read_hugepages(values: Mapping[str, Any]) -> dict[str, int]:
     for name, amounts in get_mapping(values, "kubelet", "extended_resources").items():
         if name.startswith("hugepages-"):
             # One amount, or a list by NUMA cell.
-            total = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts]))
+            amounts_by_cell = amounts if isinstance(amounts, list) else [amounts]
+            total = sum(_parse_bytes(amount) for amount in amounts_by_cell)
             totals |= {name: total} if total else {}
     return totals
 

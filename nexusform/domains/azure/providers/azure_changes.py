@@ -434,7 +434,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
     fixed_properties = omit_members(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:
         fixed_members["properties"] = fixed_properties
-    fixed = list(map(".".join, _list_scalar_paths(fixed_members)))
+    fixed = [".".join(path) for path in _list_scalar_paths(fixed_members)]
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(

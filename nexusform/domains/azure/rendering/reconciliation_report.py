@@ -91,9 +91,9 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
-    violated, uncaptured, unfinished = map(
-        len, (result.violated_rules, result.uncaptured, result.unfinished)
-    )
+    violated = len(result.violated_rules)
+    uncaptured = len(result.uncaptured)
+    unfinished = len(result.unfinished)
     vm_count = sum(len(check.vms) for check in result.checks)
     parts = [
         "Every VM is where the state records it"

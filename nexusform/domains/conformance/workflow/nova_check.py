@@ -118,7 +118,9 @@ def _run_driver(
 
     Raises ProgramProblem.
     """
-    driver, source, answers = map(running.get_path, (_DRIVER, "sites.jsonl", "answers.jsonl"))
+    driver = running.get_path(_DRIVER)
+    source = running.get_path("sites.jsonl")
+    answers = running.get_path("answers.jsonl")
     driver.write_bytes(resources.files(__package__).joinpath(_DRIVER).read_bytes())
     source.write_bytes(b"".join(json.encode(replay.build_document()) + b"\n" for replay in replays))
     running.start(program, "-I", "-W", "ignore", str(driver), str(source), str(answers))

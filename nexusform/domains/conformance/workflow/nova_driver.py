@@ -177,7 +177,8 @@ class NovaSiteState:
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
         self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
         self.classes = self.placement.read_ids(models.ResourceClass)
-        numbers, classes = self.numbers, self.classes  # row ids
+        numbers = self.numbers
+        classes = self.classes  # row ids
         zones = {
             zone: row
             for row, zone in enumerate(

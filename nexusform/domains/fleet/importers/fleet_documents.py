@@ -271,7 +271,8 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
             # No known name is similar, or that key exists, too.
             if not name or name in root.data:
                 continue
-        data[name], locations[name] = node.data, node.position
+        data[name] = node.data
+        locations[name] = node.position
     return Node(data, replace(root.position, children=locations))
 
 

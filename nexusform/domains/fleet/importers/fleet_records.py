@@ -12,13 +12,16 @@ from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.kubernetes.matching import LabelSelector, Taint
 
-ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
+ROLLING_UPDATE = "RollingUpdate"
+EXTERNAL = "External"
 SERVER_SIDE_APPLY = "ServerSideApply"
 REPORT_DIFF = "ReportDiff"
-IF_NO_DIFF, NEVER = "IfNoDiff", "Never"
+IF_NO_DIFF = "IfNoDiff"
+NEVER = "Never"
 CLUSTER_SCOPE_ONLY = "ClusterScopeOnly"
 NAMESPACE_ACCESSIBLE = "NamespaceAccessible"
-DELETE, ABANDON = "Delete", "Abandon"
+DELETE = "Delete"
+ABANDON = "Abandon"
 WITH_RESOURCES = "NamespaceWithResources"
 NAMESPACE_ONLY = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"

@@ -15,7 +15,9 @@ from nexusform.documents.field_validation import FieldKind, FieldShape, Rule, Ru
 from nexusform.json_data.plain_data import get_text, list_mappings
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 
-V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
+V1 = "v1"
+BETA = "v1beta1"
+ALPHA = "v1alpha1"
 
 
 def _make_object(fields: Mapping[str, FieldShape], *rules: Rule) -> FieldShape:

@@ -39,7 +39,8 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
 KIND: Final = "binding"
-_OBSERVED, _PREDICTED = "observed", "predicted"
+_OBSERVED = "observed"
+_PREDICTED = "predicted"
 REAPPLIED_REASON: Final = (
     "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
 )
@@ -447,7 +448,8 @@ def _build_run_steps(
     start_seconds: float = 0
     # The longest wait before the next group: tasks run in parallel.
     pending_seconds: float = 0
-    stage, group = "", 0
+    stage = ""
+    group = 0
     # waits and approvals since the last step with clusters.
     conditions: list[str] = []
     for number, step in enumerate(steps):

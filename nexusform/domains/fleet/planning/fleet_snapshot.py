@@ -413,10 +413,8 @@ def _index_overrides_by_snapshot_name(
     """Return current and former overrides of a hub by the name of their snapshot."""
     overrides = {}
     for name, manifest in get_mapping(observed, "override_snapshots").items():
-        namespace, number = (
-            name.rpartition("/")[0],
-            name.rpartition("-")[2],
-        )  # [namespace/]override-3
+        namespace = name.rpartition("/")[0]
+        number = name.rpartition("-")[2]  # [namespace/]override-3
         resource_type = (
             "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         )

@@ -404,7 +404,8 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         # last.
         is_replaced = instance.block is not None and bool(instance.block.provider)
         # None: no such placement.
-        target, is_certain = None, True
+        target = None
+        is_certain = True
         if placement is not None:
             target = _build_eviction_target(placement, is_replaced=is_replaced)
             # An earlier one leaves the hub in an uncertain state.

@@ -52,7 +52,8 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_
 from nexusform.json_data.record_forms import RecordForm
 
 SNAPSHOTS: Final = "snapshots"
-_CONTENT, _BODIES = "content", "bodies"
+_CONTENT = "content"
+_BODIES = "bodies"
 PREDICTED: Final = "predicted"
 # Kinds with known availability, and data that is available once applied.
 _TRACKED: Final = {

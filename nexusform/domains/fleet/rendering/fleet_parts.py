@@ -450,11 +450,14 @@ _LETTER_WIDTH: Final = 7.4  # pixels, about
 # Positions of texts in pixels: heading and names of clusters below the margin, first row, text in a
 # cell.
 _LABEL_GAP: Final = 16
-_HEADING_OFFSET, _COLUMN_OFFSET, _ROWS_OFFSET = 16, 42, 50
+_HEADING_OFFSET = 16
+_COLUMN_OFFSET = 42
+_ROWS_OFFSET = 50
 _ROW_TEXT_OFFSET: Final = 22
 _CELL_GAP: Final = 4
 _CELL_INDENT: Final = 8
-_CHANGE_OFFSET, _SCORES_OFFSET = 16, 30
+_CHANGE_OFFSET = 16
+_SCORES_OFFSET = 30
 # bytes reserved for parts outside the lines.
 _FRAME_BYTES: Final = 200_000
 _LINE_OVERHEAD: Final = 60

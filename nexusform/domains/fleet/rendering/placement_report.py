@@ -197,7 +197,8 @@ def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
     """
     if not drift.gained_clusters and not drift.lost_clusters:
         return
-    gained_text, lost_text = "pick no other cluster", ""
+    gained_text = "pick no other cluster"
+    lost_text = ""
     if drift.gained_clusters:
         gained_text = f"pick {format_list(drift.gained_clusters)}"
     if drift.lost_clusters:
@@ -247,7 +248,8 @@ def _build_cluster_row(
     rank = _format_number(cluster.rank)
     margin = _format_score_margin(cluster)
     if is_unranked:
-        rank, margin = "", ""
+        rank = ""
+        margin = ""
     elif cluster.cluster == explanation.last_pick:
         margin = "last picked"
     return (

@@ -34,7 +34,8 @@ from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState
 
-CURRENT, IN_2023 = "", "2023"
+CURRENT = ""
+IN_2023 = "2023"
 PLACEMENTS: Final[Mapping[str, str]] = {
     "fleet_cluster_resource_placement": "ClusterResourcePlacement",
     "fleet_resource_placement": "ResourcePlacement",

@@ -52,7 +52,9 @@ from nexusform.kubernetes.quantity import (
 )
 
 Path = tuple[str | int, ...]
-MAX_TERMS, MAX_NAMES, MAX_TOLERATIONS = 10, 100, 100
+MAX_TERMS = 10
+MAX_NAMES = 100
+MAX_TOLERATIONS = 100
 MAX_WEIGHT = 100
 FULL_PERCENTAGE = 100  # per cent
 _REQUIRED: Path = (
@@ -516,7 +518,8 @@ def check_rolling_update(
     return problems
 
 
-EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
+EXTERNAL = "External"
+ROLLING_UPDATE = "RollingUpdate"
 MAX_STAGES = 31
 MAX_BEFORE_TASKS = 1
 MAX_AFTER_TASKS = 2

@@ -102,7 +102,8 @@ class MemberList:
         for requirement in selector.match_expressions:
             by_value = self.members_by_label.get(requirement.key, {})
             accepted_values = {*requirement.values}
-            with_key, with_value = 0, 0
+            with_key = 0
+            with_value = 0
             for value, members in by_value.items():
                 with_key |= members
                 with_value |= members if value in accepted_values else 0

@@ -21,7 +21,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     select_scheduled_bindings,
 )
 
-TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+TRUE = "True"
+FALSE = "False"
+UNKNOWN = "Unknown"
 CLUSTER_SCOPED = "ClusterResourcePlacement"
 NAMESPACED = "ResourcePlacement"
 NO_OVERRIDES = "No override rules are configured for the selected resources"

@@ -107,7 +107,8 @@ class BlockedRollout(Struct, frozen=True):
         names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable = self.strategy.max_unavailable
         surge = self.strategy.max_surge
-        cause, advice = "", "Raise one of them."
+        cause = ""
+        advice = "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
         # A reason beyond the strategy.
         if failing:

@@ -23,7 +23,8 @@ from nexusform.domains.fleet.scheduling.go_integers import parse_go_integer
 from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
 
-APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
+APPROVAL = "Approval"
+TIMED_WAIT = "TimedWait"
 DELETE_STAGE = "kubernetes-fleet.io/deleteStage"
 _MAX_NAMES = 10
 

@@ -133,7 +133,9 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     which stays. The write-only body is yaml_body_wo, with a version to be raised for a new text.
     Problems never show the text.
     """
-    body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
+    body = attributes.get(_TEXT)
+    secret = attributes.get(_WRITE_ONLY)
+    version = attributes.get(_VERSION)
     # Without a write-only body: yaml_body must be set, and a version has no meaning.
     if secret is None and version is not None:
         return {}, [

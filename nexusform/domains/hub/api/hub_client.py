@@ -188,7 +188,8 @@ class HubClient:
 
         If the hub does not answer, this is reported.
         """
-        self._step.deadline, self._step.report = self._timing.read_time() + seconds, report
+        self._step.deadline = self._timing.read_time() + seconds
+        self._step.report = report
         try:
             yield
         finally:

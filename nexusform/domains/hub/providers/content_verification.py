@@ -455,9 +455,8 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     was_end_planned = note.get("ended") is True
     ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])
     predictions = [_build_run_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
-    planned_places, observed_places = map(
-        _index_stage_positions, (note["stages"], _list_stages(run))
-    )
+    planned_places = _index_stage_positions(note["stages"])
+    observed_places = _index_stage_positions(_list_stages(run))
     planned_clusters = get_list(note, "done")
     # Then verify the updates of all clusters.
     is_partial = not was_end_planned or not observed.succeeded

@@ -315,7 +315,8 @@ def _build_missing_object_result(
     if not is_deletion:
         return ReadResult(None, is_observed=True)
     # about the rest of an incomplete deletion.
-    title, message = "", ""
+    title = ""
+    message = ""
     if type_name in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)

@@ -16,8 +16,10 @@ COMMANDS: Final = {
 }
 # Files per resource provider: `inventory-UUID.json`. Files per image and server: `image-ID.json`,
 # `topology-ID.json`.
-INVENTORY, TRAITS = "inventory", "traits"
-IMAGE, TOPOLOGY = "image", "topology"
+INVENTORY = "inventory"
+TRAITS = "traits"
+IMAGE = "image"
+TOPOLOGY = "topology"
 # Nova has no API for the NUMA cells and PCI devices of hosts: they are columns of its database.
 COMPUTE_NODES: Final = "compute_nodes"
 _QUERY: Final = """SELECT JSON_OBJECT(

@@ -42,7 +42,8 @@ _MASK: Final = "hw:cpu_dedicated_mask"
 # largest number of a CPU.
 _MAX_CPU: Final = 1 << 16
 _NODES: Final = "hw:numa_nodes"
-_CPUS, _MEMORY = "hw:numa_cpus", "hw:numa_mem"
+_CPUS = "hw:numa_cpus"
+_MEMORY = "hw:numa_mem"
 _PAGE_SIZE: Final = "hw:mem_page_size"
 _ALIAS: Final = "pci_passthrough:alias"
 _AFFINITY: Final = "hw:pci_numa_affinity_policy"

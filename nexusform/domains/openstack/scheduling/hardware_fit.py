@@ -14,8 +14,11 @@ SMALL = -1
 LARGE = -2
 ANY = -3
 PAGE_SIZES: Final[Mapping[str, int]] = {"small": SMALL, "large": LARGE, "any": ANY}
-DEDICATED, MIXED, SHARED = "dedicated", "mixed", "shared"
-REQUIRE, ISOLATE = "require", "isolate"
+DEDICATED = "dedicated"
+MIXED = "mixed"
+SHARED = "shared"
+REQUIRE = "require"
+ISOLATE = "isolate"
 _KIB: Final = 1024
 
 

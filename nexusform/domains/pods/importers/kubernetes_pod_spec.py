@@ -310,7 +310,10 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     resources are reused.
     """
     containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
-    is_guaranteed = all(map(_is_guaranteed, (*containers, *spec.list_mappings("initContainers"))))
+    is_guaranteed = all(
+        _is_guaranteed(container)
+        for container in (*containers, *spec.list_mappings("initContainers"))
+    )
     requests = []
     for container in containers:
         container_requests = []

@@ -265,7 +265,9 @@ class ObjectPods(Struct):
 
         Forecasts of workloads tell them.
         """
-        self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
+        self.uncreated_keys = set()
+        self.rejections = []
+        self.has_rejected_pods = False
         for workload in self.workloads:
             forecast = forecasts[workload.key]
             self.has_rejected_pods |= forecast.has_rejected_pods

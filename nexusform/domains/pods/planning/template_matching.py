@@ -187,9 +187,8 @@ def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
 
 def _is_same_image(image: str, observed_image: str) -> bool:
     """Return whether two images may be the same one from a mirror, or pinned by its digest."""
-    (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(
-        _split_image, (image, observed_image)
-    )
+    name, tag, digest = _split_image(image)
+    observed_name, observed_tag, observed_digest = _split_image(observed_image)
     # With a digest, one of the tags may be missing.
     has_same_tag = tag == observed_tag or (observed_digest != "" and "" in (tag, observed_tag))
     return name == observed_name and digest in ("", observed_digest) and has_same_tag

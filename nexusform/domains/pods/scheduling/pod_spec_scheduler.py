@@ -307,9 +307,8 @@ class PodSpecScheduler:
         nodes = [node for _, node in feasible_buckets]
         domain_counts = self._count_domains(feasible_buckets)
         # The points of each bucket by all rules, apart from the usage scores of its nodes.
-        points = map(
-            sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)
-        )
+        scores_by_rule = self._compute_rule_scores(nodes, domain_counts)
+        points = [sum(scores) for scores in zip(*scores_by_rule.values(), strict=True)]
         scored_buckets = [
             (bucket, total) for (bucket, _), total in zip(feasible_buckets, points, strict=True)
         ]

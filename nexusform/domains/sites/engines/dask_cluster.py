@@ -142,7 +142,8 @@ class DaskTaskEngine:
         # keys of tasks with a result.
         self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
         # threads of all workers, and the time of the count.
-        self._thread_count, self._counted_at = 1, 0.0
+        self._thread_count = 1
+        self._counted_at = 0.0
 
     @property
     def parallelism(self) -> int:
@@ -153,7 +154,8 @@ class DaskTaskEngine:
         """Return the number of threads, cached for a moment."""
         if monotonic() - self._counted_at > _THREADS_CACHE_SECONDS:
             threads: dict[str, int] = self._client.nthreads()
-            self._thread_count, self._counted_at = max(sum(threads.values()), 1), monotonic()
+            self._thread_count = max(sum(threads.values()), 1)
+            self._counted_at = monotonic()
         return self._thread_count
 
     def run_tasks_until_stopped(

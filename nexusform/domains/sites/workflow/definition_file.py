@@ -689,9 +689,9 @@ def _check_site_source(
         yield build_error("remote-module-source", detail, span)
         return
     root = os.path.realpath(reading.root)
-    real = os.path.realpath(Path(reading.root, source))
-    allowed_roots = (root, *map(os.path.realpath, reading.allowed_sources))
-    if not any(map(Path(real).is_relative_to, allowed_roots)):
+    real = Path(os.path.realpath(Path(reading.root, source)))
+    allowed_roots = (root, *(os.path.realpath(path) for path in reading.allowed_sources))
+    if not any(real.is_relative_to(allowed_root) for allowed_root in allowed_roots):
         detail = (
             f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use '
             "-allow-source=DIR."

@@ -150,7 +150,8 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
         key = resolve_intrinsic_functions(step, template, depth)
         value = get_value_at_path(value, key if isinstance(key, int) else str(key))
         if value is None:
-            return UnresolvedValue("the parameter " + ".".join(map(str, (name, *steps))))
+            path = ".".join(str(part) for part in (name, *steps))
+            return UnresolvedValue(f"the parameter {path}")
     return value
 
 

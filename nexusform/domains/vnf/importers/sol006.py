@@ -206,7 +206,8 @@ def _build_vdu(
     `default_count` is its number at the default instantiation level, None if the level does not
     contain the VDU.
     """
-    minimum, maximum = 0, None  # no limits
+    minimum = 0
+    maximum = None  # no limits
     if profile is None:
         notes.add_error(
             body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.'

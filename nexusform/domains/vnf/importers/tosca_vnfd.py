@@ -66,10 +66,10 @@ def parse_vnfd(
 ) -> Vnf:
     """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
-    # The first one of SOL006.
-    descriptor = next(filter(None, map(find_descriptor, documents)), None)
-    if descriptor is not None:
-        return parse_sol006(descriptor, flavour_id, notes)
+    for document in documents:
+        descriptor = find_descriptor(document)
+        if descriptor is not None:
+            return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
     scaling = parse_scaling(topology)
     vdus = tuple(_list_vdus(topology, scaling))

@@ -388,7 +388,8 @@ def _take_vnfc_names(
     taken = {}
     for vdu, count in counts.items():
         names = names_by_vdu.get(vdu, [])
-        taken[vdu], names_by_vdu[vdu] = names[:count], names[count:]
+        taken[vdu] = names[:count]
+        names_by_vdu[vdu] = names[count:]
     return taken
 
 

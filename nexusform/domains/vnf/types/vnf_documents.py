@@ -150,7 +150,7 @@ def _read_package_arguments(
     flavour = attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = list(filter(attributes.get, PACKAGED))
+    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
     if conflicting_names:
         text = (
             f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other "
@@ -361,7 +361,9 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
     disk is 0 GiB.
     """
     size = vdu.size
-    vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
+    vcpus = block.get("vcpus")
+    memory = block.get("memory_gib")
+    disk = block.get("disk_gib")
     return (
         size.vcpus if vcpus is None else int(vcpus),
         size.memory_gib if memory is None else round_up_to_mib(memory),

@@ -214,7 +214,8 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
         return other_shortage is None
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
-    fitting_surge, fits_in_place = 0, False
+    fitting_surge = 0
+    fits_in_place = False
     # The surge of a control plane is fixed.
     if shortage is not None and not pool.is_control_plane:
         # largest first; 0 is tried in place.

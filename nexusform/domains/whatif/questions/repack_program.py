@@ -760,7 +760,8 @@ def run_solver(
     import numpy as np
 
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(columns), len(lower)
+    lp.num_col_ = len(columns)
+    lp.num_row_ = len(lower)
     lp.col_cost_ = np.array([column.cost for column in columns], dtype=np.double)
     lp.col_lower_ = np.zeros(len(columns))
     lp.col_upper_ = np.array([column.upper for column in columns], dtype=np.double)

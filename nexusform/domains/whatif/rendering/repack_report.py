@@ -36,7 +36,8 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
         constraint_rows: list[Row] = []
         for constraint in repack.blocking:
             # No solution without the constraint, either.
-            answer, recreations = "no", ""
+            answer = "no"
+            recreations = ""
             if constraint.recreations is not None:
                 answer = "yes"
                 recreations = f"{constraint.recreations:,}"

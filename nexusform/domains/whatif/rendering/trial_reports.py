@@ -182,7 +182,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
         str(row.replicas_requested),
         maximum,
     )
-    losses = map(_format_loss_effect, (row.one_machine_down, row.one_rack_down))
+    losses = (_format_loss_effect(row.one_machine_down), _format_loss_effect(row.one_rack_down))
     return Row((*cells, *losses, row.reason), is_finding=row.result is not FeasibilityResult.RUNS)
 
 

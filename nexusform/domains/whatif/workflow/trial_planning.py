@@ -103,7 +103,7 @@ def get_taints_path(path: str) -> str:
 
 def check_output_path(path: str) -> list[Diagnostic]:
     """Return errors if the configuration cannot be written to a path."""
-    problems = list(map(check_generated_path, (path, get_taints_path(path))))
+    problems = [check_generated_path(path), check_generated_path(get_taints_path(path))]
     if path.endswith(OVERRIDE_SUFFIX):
         detail = (
             f'"{path}" is the name of an override file. It cannot contain new blocks. Choose '

@@ -380,7 +380,8 @@ class _SampleMatches:
         self, pool: PoolId, tokens: Sequence[Token], runs: int
     ) -> PoolCertainty:
         """Return the certainty of one pool over these runs."""
-        planned_counts, same_counts = self._planned_counts[pool], self._same_counts[pool]  # by rack
+        planned_counts = self._planned_counts[pool]
+        same_counts = self._same_counts[pool]  # by rack
         owner, name = pool
         return PoolCertainty(
             owner=owner,

@@ -103,7 +103,8 @@ def test_hint_refers_to_its_target_on_the_site() -> None:
 
 
 def test_nodes_of_a_cluster_that_is_not_imported_are_counted() -> None:
-    size, location = AzVmSize(2, 4, 10, 1), AzVmLocation("m1", "r1", "1")
+    size = AzVmSize(2, 4, 10, 1)
+    location = AzVmLocation("m1", "r1", "1")
     nodes = tuple(
         AzNode(name, "k", "p", "Worker", "", size, where)
         for name, where in (("n1", location), ("n2", None), ("n3", None))

@@ -31,7 +31,8 @@ def assign_names(nodes: list[AzNode], **foretold: str) -> dict[int, str]:
 
 
 def test_machine_takes_precedence_over_rack() -> None:
-    on_m1, elsewhere_in_r1 = build_node("a", "m1", "r1"), build_node("b", "m9", "r1")
+    on_m1 = build_node("a", "m1", "r1")
+    elsewhere_in_r1 = build_node("b", "m9", "r1")
     assert assign_names([on_m1, elsewhere_in_r1], n0="m2/r1", n1="m1/r1") == {1: "a", 0: "b"}
 
 

@@ -472,7 +472,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         parts = urlsplit(self.path)
-        path, self.query = parts.path, dict(parse_qsl(parts.query))
+        path = parts.path
+        self.query = dict(parse_qsl(parts.query))
         if path.startswith("/msi/"):
             token = {"access_token": "token", "expires_on": "4000000000", "token_type": "Bearer"}
             self.answer(200, token)
@@ -511,7 +512,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "GET" and status < 300 and self.arm.site.faults.halves:
             self.arm.site.faults.halves -= 1
-            content, self.close_connection = content[: len(content) // 2], True
+            content = content[: len(content) // 2]
+            self.close_connection = True
         self.wfile.write(content)
 
     def act(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
@@ -655,7 +657,8 @@ class _Handler(BaseHTTPRequestHandler):
         return state not in (*ENDED, None) or any(acted_on)
 
     def change(self, path: str, body: Any) -> tuple[int, Any, dict[str, str]]:
-        site, faults = self.arm.site, self.arm.site.faults
+        site = self.arm.site
+        faults = self.arm.site.faults
         owner = path.rpartition("/")[0] if self.command == "POST" else path
         site.before_change(owner)
         standing = site.resources.get(owner.lower())
@@ -701,7 +704,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def refuse(self, owner: str, standing: Body | None) -> tuple[int, Any, dict[str, str]] | None:
         """Return an error for a change that conflicts with the resource."""
-        site, faults = self.arm.site, self.arm.site.faults
+        site = self.arm.site
+        faults = self.arm.site.faults
         if faults.others and standing is not None:
             faults.others -= 1
             site.etags += 1

@@ -106,7 +106,8 @@ def test_change_and_its_operation_are_answered_as_recorded(
 
 def test_operation_is_polled_by_location_as_recorded(arm: ArmServer) -> None:
     address = send_request(arm, "DELETE", POOL).headers["Location"]
-    codes, addresses = [], [address]
+    codes = []
+    addresses = [address]
     for _ in range(3):
         answer = send_request(arm, "GET", addresses[-1])
         codes.append(answer.status_code)

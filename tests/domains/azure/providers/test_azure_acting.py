@@ -638,7 +638,8 @@ def test_read_only_provider_sends_nothing(nexusform: CommandRunner, server: ArmS
 def test_tokens_are_sent_to_the_endpoint_only(nexusform: CommandRunner, server: ArmServer) -> None:
     """An operation at another address is not polled: the resource itself shows its end."""
     write_configuration(SCALED)
-    endpoint, server.endpoint = server.endpoint, "https://elsewhere.invalid"
+    endpoint = server.endpoint
+    server.endpoint = "https://elsewhere.invalid"
     try:
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     finally:

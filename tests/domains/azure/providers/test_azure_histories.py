@@ -198,7 +198,8 @@ def test_failure_in_azure_is_reported_and_recovered(
     assert code == history.code, nexusform.text
     for words in history.said:
         assert words in nexusform.said, nexusform.said
-    told, waits = extract_azure_messages(nexusform.said), "Apply waiting" in nexusform.said
+    told = extract_azure_messages(nexusform.said)
+    waits = "Apply waiting" in nexusform.said
     assert len(server.site.taken) == history.sent, nexusform.changes()
     assert_nothing_is_sent_twice(server)
     assert_no_existing_object_is_tainted()
@@ -274,7 +275,8 @@ def extract_azure_messages(said: str) -> str:
 
 def compare_with_golden(name: str, said: str) -> None:
     """Compare the messages with the reviewed ones."""
-    known, said = read_golden(), said.rstrip()
+    known = read_golden()
+    said = said.rstrip()
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         known[name] = said
         text = "".join(f"## {each}\n{known[each]}\n\n" for each in HISTORIES if each in known)

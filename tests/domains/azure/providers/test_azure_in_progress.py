@@ -76,7 +76,8 @@ class KilledApplyScenario:
         site = self.server.site
         site.faults = Faults(outcome=outcome, rollback=rollback)
         for operation in site.operations.values():
-            operation.fails, operation.polls = outcome != "Succeeded", 0
+            operation.fails = outcome != "Succeeded"
+            operation.polls = 0
             if not operation.over:
                 site.end(operation)
 

@@ -63,7 +63,8 @@ class KilledChange:
     def __init__(
         self, folder: Path, server: ArmServer, runner: CommandRunner, configuration: str
     ) -> None:
-        self.server, self.runner = server, runner
+        self.server = server
+        self.runner = runner
         self.folder = folder
         self.site = build_existing_site()
         self.site.resources[build_machine_id("m6").lower()]["properties"]["actionStates"] = []

@@ -103,6 +103,7 @@ def test_node_without_an_observed_name_is_in_no_delete_command() -> None:
         f"np1-{number}": {"platform_name": name} for number, name in enumerate(["vm-0", None, None])
     }
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    prior, final = {"nodes": observed}, {"nodes": observed}
+    prior = {"nodes": observed}
+    final = {"nodes": observed}
     release = ChangeRequest(key, "a", prior, {"nodes": {}}, is_release=True, final_attributes=final)
     assert find_nodes_to_delete(release, observed) == ["vm-0"]

@@ -87,7 +87,8 @@ def list_new_placements(document: Mapping[str, Any]) -> dict[str, Any]:
 def write_inventory(document: Mapping[str, Any]) -> None:
     """Write the racks and machines of a plan in the format of `az ... list`."""
     Path("export").mkdir()
-    racks, machines = [], []
+    racks = []
+    machines = []
     for change in document["resource_changes"]:
         values = change["change"]["after"]
         if change["type"] == "nexus_rack":
@@ -144,7 +145,8 @@ def build_terraform_plan(
         ),
     }
     assert set(configuration.get("variable", {})) <= {*values, "cni_network_ids"}
-    changes, resources = [], []
+    changes = []
+    resources = []
     blocks = configuration["resource"].get("azapi_resource", {})
     for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
         after = {

@@ -83,7 +83,8 @@ class CommandRunner:
     def __call__(self, *words: str) -> int:
         code = run_command_line(list(words))
         captured = self.capsys.readouterr()
-        self.out, self.err = captured.out, " ".join(captured.err.replace("│", " ").split())
+        self.out = captured.out
+        self.err = " ".join(captured.err.replace("│", " ").split())
         return code
 
 

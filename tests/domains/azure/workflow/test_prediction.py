@@ -43,7 +43,8 @@ def build_change(
     """Return an entry of `resource_changes`."""
     body = after_body if after_body is not None else {"properties": properties or {}}
     shown = {"type": TYPES[kind], "name": address.rpartition(".")[2], "body": body, **values}
-    gone, made = actions == ["delete"], actions[0] == "create"
+    gone = actions == ["delete"]
+    made = actions[0] == "create"
     module, _, name = address.rpartition("azapi_")
     change: dict[str, Any] = {
         "address": address,

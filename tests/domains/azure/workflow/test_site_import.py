@@ -249,10 +249,8 @@ def test_plan_reports_vms_observed_elsewhere(capsys: pytest.CaptureFixture[str])
 def test_platform_names_are_accepted_as_names(capsys: pytest.CaptureFixture[str]) -> None:
     copy_export("clusters-070")
     import_site(capsys)
-    cluster, name = (
-        "nexus_kubernetes_cluster.ssh-test-3d38",
-        "ssh-test-3d38-pool1-15c95f75-md-2jxj2",
-    )
+    cluster = "nexus_kubernetes_cluster.ssh-test-3d38"
+    name = "ssh-test-3d38-pool1-15c95f75-md-2jxj2"
     (row,) = plan_rows(capsys, f"-replace={cluster}:{name}")
     assert (row["action"], row["trigger"], row["platform_name"]) == ("move", "heal", name)
     code, out, _ = run_command(capsys, "explain", cluster, name)
@@ -469,7 +467,8 @@ def test_import_keeps_its_file_if_the_state_may_have_the_objects(
 def test_import_keeps_its_file_after_a_failed_journal_write(
     is_written: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, failures = LocalBackend.append_all, [1]
+    append = LocalBackend.append_all
+    failures = [1]
 
     def fail_once(backend: LocalBackend, lines: list[bytes]) -> None:
         if is_written or not failures:

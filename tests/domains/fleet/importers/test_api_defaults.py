@@ -19,7 +19,8 @@ PAIRS: list[dict[str, Any]] = json.loads(
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: str(pair["written"]["kind"]))
 def test_server_defaults_make_no_difference(pair: dict[str, Any]) -> None:
-    written, held = pair["written"], pair["held"]
+    written = pair["written"]
+    held = pair["held"]
     assert add_api_server_defaults(remove_server_fields(written)) == add_api_server_defaults(
         remove_server_fields(held)
     )

@@ -126,7 +126,8 @@ def test_conditions_of_earlier_generation_are_ignored() -> None:
 
 
 def test_unprocessed_eviction_is_pending() -> None:
-    kind, spec = "ClusterResourcePlacementEviction", {"placementName": "web", "clusterName": "a"}
+    kind = "ClusterResourcePlacementEviction"
+    spec = {"placementName": "web", "clusterName": "a"}
     refused = {"conditions": [{"type": "Valid", "status": "False", "message": "no such placement"}]}
     valid = {"conditions": [{"type": "Valid", "status": "True"}]}
     (over,) = read_evictions([build_object(kind, "e", spec, {}, status=refused)])
@@ -140,7 +141,8 @@ def test_unprocessed_eviction_is_pending() -> None:
 
 def test_run_with_failed_initialization_has_ended() -> None:
     failed = {"type": "Initialized", "status": "False", "message": "not fully scheduled yet"}
-    kind, spec = "ClusterStagedUpdateRun", {"placementName": "web"}
+    kind = "ClusterStagedUpdateRun"
+    spec = {"placementName": "web"}
     (shown,) = read_runs([build_object(kind, "r", spec, {}, status={"conditions": [failed]})])
     assert (shown.ended, shown.succeeded, shown.reason) == (True, False, "not fully scheduled yet")
     assert not list(read_runs([build_object(kind, "r", spec, {})]))

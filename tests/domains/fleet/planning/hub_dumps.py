@@ -62,7 +62,8 @@ resource "fleet_member_cluster" "all" {
 
 def build_configuration() -> str:
     """Return resources for everything in a dump: the documentation's example, for each map."""
-    hub, body = "data.fleet_hub_export.hub", "manifest = each.value"
+    hub = "data.fleet_hub_export.hub"
+    body = "manifest = each.value"
     blocks = (
         f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n'
         for name, of in ATTRIBUTES.items()
@@ -111,7 +112,8 @@ def replay_events(
 
 def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
     """Store the result of a user's request, because the watch reports only some kinds."""
-    answer, method = event.get("answer"), event["request"]["method"]
+    answer = event.get("answer")
+    method = event["request"]["method"]
     written = event["request"].get("body")
     if event["status"] >= 300 or method == "GET":
         return

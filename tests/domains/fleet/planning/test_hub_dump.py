@@ -68,7 +68,8 @@ def _find_instance(state: Any, key: str) -> dict[str, Any]:
 
     def search(part: Any) -> None:
         if isinstance(part, dict):
-            private, attributes = part.get("private"), part.get("attributes")
+            private = part.get("private")
+            attributes = part.get("attributes")
             noted = isinstance(private, dict) and "snapshots" in private
             if noted and isinstance(attributes, dict) and attributes.get("id") == key:
                 found.append(part)

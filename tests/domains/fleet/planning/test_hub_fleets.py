@@ -24,7 +24,8 @@ resource "fleet_hub_manifest" "ns" {
 
 
 def taint(each: Mapping[str, str]) -> str:
-    key, value = json.dumps(each["key"]), json.dumps(each.get("value", ""))
+    key = json.dumps(each["key"])
+    value = json.dumps(each.get("value", ""))
     return f"  taint {{\n    key   = {key}\n    value = {value}\n  }}\n"
 
 
@@ -73,7 +74,8 @@ def is_soft(policy: Mapping[str, Any]) -> bool:
 @pytest.mark.parametrize("number", range(24))
 def test_fleet_matches_the_hub(number: int) -> None:
     fleet: Any = read_recording("fleets")
-    state, story = EMPTY, fleet[number]
+    state = EMPTY
+    story = fleet[number]
     for at, step in enumerate(story["steps"]):
         state = build_state_after(
             require_success(plan(configuration(step, story["strategy"]), state)), state

@@ -221,7 +221,8 @@ def test_status_equals_the_status_of_the_hub(story: str) -> None:
         for change in result.plan.changes:
             if change.address.type != "fleet_cluster_resource_placement" or not change.after:
                 continue
-            name, after = change.after["id"], change.after
+            name = change.after["id"]
+            after = change.after
             status = states[end]["ClusterResourcePlacement", "", name]["status"]
             wanted = list_conditions(name, status["conditions"], status["placementStatuses"])
             assert list_conditions(name, after["conditions"], after["placement_statuses"]) == wanted

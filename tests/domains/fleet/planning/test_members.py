@@ -176,7 +176,8 @@ def _is_ordered(result: Any, kind: StepKind, first: str, second: str) -> bool:
     steps = {
         str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.kind is kind
     }
-    waits, seen = [steps[second].id], set()
+    waits = [steps[second].id]
+    seen = set()
     by_id = {s.id: s for s in result.plan.steps}
     while waits:
         step = waits.pop()

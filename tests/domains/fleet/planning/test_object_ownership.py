@@ -41,7 +41,8 @@ from tests.planning.harness import (
 )
 
 FLEET = build_hub() + build_member("c1")
-A, B = "fleet_cluster_resource_placement.a", "fleet_cluster_resource_placement.b"
+A = "fleet_cluster_resource_placement.a"
+B = "fleet_cluster_resource_placement.b"
 ON_NODES = RACKS + CLUSTERS + MEMBERS
 
 

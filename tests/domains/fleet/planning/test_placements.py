@@ -211,7 +211,8 @@ def test_property_sorter_orders_clusters() -> None:
 
 
 def test_untargeted_placement_sees_change_in_next_plan() -> None:
-    small, large = build_fleet("a") + build_placement(), build_fleet("a", "z") + build_placement()
+    small = build_fleet("a") + build_placement()
+    large = build_fleet("a", "z") + build_placement()
     state = build_state(small)
     targeted = require_success(plan(large, state, targets=("fleet_member_cluster.z",)))
     assert list_moves(targeted) == {}

@@ -210,13 +210,12 @@ def build_named_run(name: str, more: str = "") -> str:
 
 def test_run_warns_about_possibly_pruned_snapshot() -> None:
     limited = build_placement(build_pick_n(2), EXTERNAL + "\n  revision_history_limit = 2")
-    text, runs = FLEET + limited + STAGES, build_named_run("r0")
+    text = FLEET + limited + STAGES
+    runs = build_named_run("r0")
     state = build_state(text + runs)
     for number, colour in enumerate(("green", "red", "white"), 1):
-        now, runs = (
-            text.replace("colour: blue", f"colour: {colour}"),
-            runs + build_named_run(f"r{number}"),
-        )
+        now = text.replace("colour: blue", f"colour: {colour}")
+        runs = runs + build_named_run(f"r{number}")
         state = build_state_after(require_success(plan(now + runs, state)), state)
     for index, is_told in ((2, True), (3, False)):
         asked = build_named_run("again", f"resource_snapshot_index = {index}")

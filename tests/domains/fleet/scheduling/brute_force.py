@@ -25,7 +25,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.kubernetes.matching import LabelSelector
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
-S, U = BindingState.SCHEDULED, BindingState.UNSCHEDULED
+S = BindingState.SCHEDULED
+U = BindingState.UNSCHEDULED
 Row = tuple[str, bool, str]
 Pick = tuple[str, int, int]
 
@@ -55,7 +56,10 @@ class Model(Struct):
     def cycle(self, prior: list[Binding]) -> Answer:
         self.members = sorted(self.members, key=lambda m: m.name)
         by_name = {m.name: m for m in self.members}
-        self.bound, self.scheduled, self.obsolete, self.unscheduled = [], [], [], []
+        self.bound = []
+        self.scheduled = []
+        self.obsolete = []
+        self.unscheduled = []
         dangling = []
         for b in sorted(prior, key=lambda b: b.cluster):
             if b.is_deleting:
@@ -95,7 +99,8 @@ class Model(Struct):
                     break
                 asked = parse_quantity(requirement.values[0])
                 assert not isinstance(asked, InvalidQuantity)
-                a, b = value.nano, asked.nano
+                a = value.nano
+                b = asked.nano
                 comparisons = {
                     "Gt": a > b,
                     "Ge": a >= b,
@@ -199,7 +204,9 @@ class Model(Struct):
 
     @staticmethod
     def skew(x: int, ordered: list[int]) -> tuple[int, int]:
-        s1, s2, largest = ordered[0], ordered[min(1, len(ordered) - 1)], ordered[-1]
+        s1 = ordered[0]
+        s2 = ordered[min(1, len(ordered) - 1)]
+        largest = ordered[-1]
         if largest == s1:
             return largest - s1, 1
         if x == s1 and s1 != s2:
@@ -225,7 +232,9 @@ class Model(Struct):
                     continue
                 low = q if low is None or q.nano < low.nano else low
                 high = q if high is None or q.nano > high.nano else high
-            f, a, z = mine.convert_to_float(), low.convert_to_float(), high.convert_to_float()
+            f = mine.convert_to_float()
+            a = low.convert_to_float()
+            z = high.convert_to_float()
             if f < a or f > z:
                 raise Stopped
             if a == z:
@@ -239,7 +248,8 @@ class Model(Struct):
 
     def filters(self) -> tuple[list[Member], list[tuple[str, str]]]:
         violations, _ = self.spread()
-        passed, filtered = [], []
+        passed = []
+        filtered = []
         for m in self.members:
             why = self.affinity(m) or self.eligibility(m) or self.namespaces(m) or self.taints(m)
             if why is None:
@@ -269,7 +279,9 @@ class Model(Struct):
         if not self.policy.cluster_names:
             return Answer(everything)
         by_name = {m.name: m for m in self.members}
-        valid, rows, bad = [], [], []
+        valid = []
+        rows = []
+        bad = []
         for name in self.policy.cluster_names:
             if name not in by_name:
                 bad.append((2, name, f'Specified cluster "{name}" is not found'))
@@ -360,13 +372,15 @@ class Model(Struct):
                 return (0, 0, 0, b.cluster)
             return (1, b.topology_spread_score, b.affinity_score, b.cluster)
 
-        scheduled, bound = list(self.scheduled), list(self.bound)
+        scheduled = list(self.scheduled)
+        bound = list(self.bound)
         if 0 < count < len(scheduled):
             scheduled.sort(key=compute_removal_order)
         if len(scheduled) < count < len(scheduled) + len(bound):
             bound.sort(key=compute_removal_order)
         queue = scheduled + bound
-        out, chosen = queue[:count], queue[count:]
+        out = queue[:count]
+        chosen = queue[count:]
         rest = [unscheduled(b) for b in out + self.obsolete]
         return Answer(
             chosen + rest + self.unscheduled,
@@ -381,7 +395,9 @@ class Model(Struct):
     ) -> tuple[list[Binding], list[Binding], list[Binding]]:
         names = {m.name for m in members}
         score = {name: (affinity, spread) for name, affinity, spread in picks}
-        created, patched, rest = [], [], []
+        created = []
+        patched = []
+        rest = []
         for b in self.obsolete:
             if b.cluster in names:
                 patched.append(self.new(b.cluster, b.state, score, b))
@@ -429,7 +445,8 @@ class Model(Struct):
                     f"{b.topology_spread_score})"
                 )
             rows.append((b.cluster, True, text + ": picked by scheduling policy"))
-        seen, room = {b.cluster for b in chosen}, 20
+        seen = {b.cluster for b in chosen}
+        room = 20
         for name, affinity, spread in losers:
             if room == 0:
                 break

@@ -26,8 +26,12 @@ from nexusform.kubernetes.quantity import Quantity, parse_quantity
 NODES = "kubernetes-fleet.io/node-count"
 CPU = "resources.kubernetes-fleet.io/available-cpu"
 COST = "kubernetes.azure.com/per-cpu-core-cost"
-ALL, FIXED, N = PlacementType.PICK_ALL, PlacementType.PICK_FIXED, PlacementType.PICK_N
-SCHEDULED, BOUND, UNSCHEDULED = BindingState.SCHEDULED, BindingState.BOUND, BindingState.UNSCHEDULED
+ALL = PlacementType.PICK_ALL
+FIXED = PlacementType.PICK_FIXED
+N = PlacementType.PICK_N
+SCHEDULED = BindingState.SCHEDULED
+BOUND = BindingState.BOUND
+UNSCHEDULED = BindingState.UNSCHEDULED
 
 
 def quantity(text: str) -> Quantity:

@@ -130,7 +130,8 @@ def test_explanation_matches_the_cycle_with_spread(
     )
     result = schedule(REGIONS, policy, build_bound(*prior))
     explanation = explain_placement(REGIONS, policy, build_bound(*prior))
-    said, by_cluster = get_reasons(result), index_rows(explanation)
+    said = get_reasons(result)
+    by_cluster = index_rows(explanation)
     assert {name: by_cluster[name].reported_reason for name in said} == said
     held = {binding.cluster for binding in result.bindings if binding.state != "Unscheduled"}
     assert {name for name, row in by_cluster.items() if row.is_bound or row.is_picked} >= held

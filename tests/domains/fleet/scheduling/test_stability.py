@@ -113,7 +113,8 @@ def test_input_order_is_irrelevant(situation: Situation, random: object) -> None
     one = run_scheduling_cycles(
         prior, MemberList(members), policy, build_snapshot(policy), namespace
     )
-    shuffled, turned = list(members), list(prior)
+    shuffled = list(members)
+    turned = list(prior)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     random.shuffle(turned)  # type: ignore[attr-defined]
     other = run_scheduling_cycles(

@@ -69,7 +69,8 @@ def test_valid_manifest_has_no_error() -> None:
 
 @pytest.mark.parametrize("where", KEYS, ids=lambda span: RIGHT[OFFSET + span[0] : OFFSET + span[1]])
 def test_misspelt_key_is_one_error(where: tuple[int, int]) -> None:
-    start, end = OFFSET + where[0], OFFSET + where[1]
+    start = OFFSET + where[0]
+    end = OFFSET + where[1]
     key = RIGHT[start:end]
     (problem,) = list_errors(f"{RIGHT[: end - 1]}x{RIGHT[end:]}")
     assert 'unknown field "' in problem

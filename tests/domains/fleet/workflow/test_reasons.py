@@ -100,14 +100,13 @@ def test_failed_pod_is_not_reported_as_running() -> None:
 
 
 def test_victim_and_preemptor_name_each_other() -> None:
-    low, high = (
-        build_deployment("low", 1, cpu="3"),
-        build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"}),
-    )
+    low = build_deployment("low", 1, cpu="3")
+    high = build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"})
     base = RACKS + build_workers(1) + build_manifest("m", low)
     state = build_state_after(require_success(plan(base)))
     result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", low, high), state))
-    taker, victim = find_reason(result, "high-0"), find_reason(result, "low-0")
+    taker = find_reason(result, "high-0")
+    victim = find_reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
     assert "high-0 has a higher priority and preempts it" in " ".join(
         build_pod_report(victim).facts

@@ -30,7 +30,8 @@ from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 NODES = tuple(
     Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3)
 )
@@ -83,7 +84,8 @@ def predict_places(*objects: dict[str, Any]) -> list[str]:
 
 def predict_objects(*objects: dict[str, Any], nodes: tuple[Node, ...] = NODES) -> PodsPrediction:
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
+    reading = collect_workloads(manifests)
+    offer = collect_cluster_storage(manifests)
     assert reading.findings == ()
     cluster = Cluster("k", nodes, volumes=offer.volumes, claims=offer.claims)
     return predict(cluster, (), reading.workloads)
@@ -453,7 +455,8 @@ def test_provisioned_volume_is_not_mistaken_for_a_free_one() -> None:
         build_volume("late", before[0].node, storageClassName="disk"),
     ]
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
+    workloads = collect_workloads(manifests).workloads
+    offer = collect_cluster_storage(manifests)
     after = predict(Cluster("k", NODES, volumes=offer.volumes), before, workloads)
     assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [
         (pod.node, ()) for pod in before
@@ -486,7 +489,8 @@ def test_volume_keeps_its_pod_when_node_is_removed_and_returns() -> None:
         *(build_volume(f"v{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)),
     ]
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
+    workloads = collect_workloads(manifests).workloads
+    offer = collect_cluster_storage(manifests)
     cluster = Cluster("k", NODES, volumes=offer.volumes)
     before = predict(cluster, (), workloads).list_existing_pods()
     lost = before[0].node

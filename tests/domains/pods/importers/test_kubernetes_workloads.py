@@ -27,7 +27,8 @@ from nexusform.kubernetes.matching import (
     is_matching_toleration,
 )
 
-MIB, GIB = 1 << 20, 1 << 30
+MIB = 1 << 20
+GIB = 1 << 30
 ONE = [{"name": "c"}]
 NEITHER = {"maxSurge": 0, "maxUnavailable": 0}
 
@@ -292,10 +293,8 @@ def test_tolerations_and_default_tolerations() -> None:
     )
     cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
     lost = Taint("node.kubernetes.io/unreachable", "", "NoExecute")
-    plain, daemon = (
-        parse_workload(build_deployment()).pod,
-        parse_workload(build_deployment(kind="DaemonSet")).pod,
-    )
+    plain = parse_workload(build_deployment()).pod
+    daemon = parse_workload(build_deployment(kind="DaemonSet")).pod
     assert any(is_matching_toleration(t, lost) for t in plain.tolerations)
     assert not any(is_matching_toleration(t, cordon) for t in plain.tolerations)
     assert any(is_matching_toleration(t, cordon) for t in daemon.tolerations)

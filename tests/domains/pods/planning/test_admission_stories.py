@@ -94,7 +94,8 @@ def print_spec(spec: Body) -> Body:
 def print_live(workload: Body, replicas: int = 2) -> list[Body]:
     """Return a workload of the cluster, with the ReplicaSet of a Deployment."""
     live = deepcopy(workload)
-    kind, spec = live["kind"], live["spec"]
+    kind = live["kind"]
+    spec = live["spec"]
     live["metadata"]["managedFields"] = [
         {
             "manager": "nexusform",
@@ -138,19 +139,23 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
     """Return the Running pods of a workload, each with its spec, one per node in turn."""
     printed = []
     for number, spec in enumerate(specs):
-        owner, labels = ("ReplicaSet", "web-5d"), {"app": "web", "pod-template-hash": "5d"}
+        owner = ("ReplicaSet", "web-5d")
+        labels = {"app": "web", "pod-template-hash": "5d"}
         name = f"web-5d-x{number}"
         if kind == "StatefulSet":
-            owner, name = ("StatefulSet", "web"), f"web-{number}"
+            owner = ("StatefulSet", "web")
+            name = f"web-{number}"
             labels = {
                 "app": "web",
                 "controller-revision-hash": "web-5d",
                 "apps.kubernetes.io/pod-index": str(number),
             }
         elif kind == "DaemonSet":
-            owner, labels = ("DaemonSet", "web"), {"app": "web", "controller-revision-hash": "5d"}
+            owner = ("DaemonSet", "web")
+            labels = {"app": "web", "controller-revision-hash": "5d"}
         elif kind == "Job":
-            owner, labels = ("Job", "web"), {"app": "web", "job-name": "web"}
+            owner = ("Job", "web")
+            labels = {"app": "web", "job-name": "web"}
         own = print_spec(spec)
         own["nodeName"] = f"a-np-{number % 2}"
         own["serviceAccountName"] = "default"

@@ -490,10 +490,8 @@ def test_pods_of_manifest_template_hash_are_kept() -> None:
     for old_image in ("web:1", "web:2"):
         old = build_revision_pod("5d", old_image, "1", "a-np-0", "web-5d-x")
         new = build_revision_pod("6f", "web:2", "1", "a-np-1", "web-6f-x")
-        old["status"]["startTime"], new["status"]["startTime"] = (
-            "2026-01-01T10:00:00Z",
-            "2026-01-02T10:00:00Z",
-        )
+        old["status"]["startTime"] = "2026-01-01T10:00:00Z"
+        new["status"]["startTime"] = "2026-01-02T10:00:00Z"
         result = require_success(
             plan_observed(
                 build_configuration(2, image="web:2"), *add_standard_objects(*NODES, old, new)

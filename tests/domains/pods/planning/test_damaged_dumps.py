@@ -23,7 +23,8 @@ from tests.planning.harness import RACKS, plan, require_success
 pytestmark = pytest.mark.of_domains("fleet")
 Body = dict[str, Any]
 Dump = list[Body]
-NOW, OLD = "2026-01-01T00:00:00Z", "2025-12-31T20:00:00Z"
+NOW = "2026-01-01T00:00:00Z"
+OLD = "2025-12-31T20:00:00Z"
 NAMES: Final = [f"a-np-{index}" for index in range(4)]
 
 

@@ -38,7 +38,8 @@ def state_block(tmp_path: Path) -> ResourceBlock:
 
 
 def test_identical_cluster_in_two_states_is_accepted(state_block: ResourceBlock) -> None:
-    elsewhere, read = ExternalClusters(), _read_state(RACKS + cluster("a", pools=pool("p", 2)))
+    elsewhere = ExternalClusters()
+    read = _read_state(RACKS + cluster("a", pools=pool("p", 2)))
     _add_clusters_of_state(elsewhere, state_block, read, build_all_types())
     _add_clusters_of_state(elsewhere, state_block, read, build_all_types())
     assert not elsewhere.diagnostics

@@ -600,11 +600,13 @@ def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(
     body = json.loads(build_deployment("web", 2, cpu="1", kind=kind, serviceName="web"))
     if kind != "StatefulSet":
         del body["spec"]["serviceName"]
-    label, owner = "controller-revision-hash", (kind, "web")
+    label = "controller-revision-hash"
+    owner = (kind, "web")
     live = {**body, "status": {"updateRevision": "5d"}}
     lives = [live] * has_live
     if kind == "Deployment":
-        label, owner = "pod-template-hash", ("ReplicaSet", "web-5d")
+        label = "pod-template-hash"
+        owner = ("ReplicaSet", "web-5d")
         reference = {"kind": "Deployment", "name": "web", "controller": True}
         metadata = {
             "name": "web-5d",

@@ -142,10 +142,8 @@ def test_pending_pods_are_adopted() -> None:
 
 
 def test_replica_set_adopts_each_pod_once() -> None:
-    text, orphans = (
-        build_configuration(build_controller("ReplicaSet")),
-        [build_orphan("a"), build_orphan("b")],
-    )
+    text = build_configuration(build_controller("ReplicaSet"))
+    orphans = [build_orphan("a"), build_orphan("b")]
     result = require_success(plan_observed(text, *NODES, *orphans))
     assert is_empty(
         require_success(plan_observed(text, *NODES, *orphans, state=build_state_after(result)))

@@ -238,7 +238,8 @@ def test_placed_pods_use_capacity_on_re_created_node() -> None:
         + build_placement()
     )
     state = build_state(text)
-    big, small = (read_current_pods(state)["big-0"]["node"], read_pod_nodes(state)["a"]["web-0"])
+    big = read_current_pods(state)["big-0"]["node"]
+    small = read_pod_nodes(state)["a"]["web-0"]
     assert (big, small) == ("a-np-0", None), "one of them fits"
     result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
     assert read_pod_nodes(build_state_after(result, state))["a"]["web-0"] is None

@@ -72,7 +72,8 @@ def build_deployment(
         key = "preferredDuringSchedulingIgnoredDuringExecution"
         rule: Any = [{"weight": 100, "podAffinityTerm": term}]
         if not preferred:
-            key, rule = "requiredDuringSchedulingIgnoredDuringExecution", [term]
+            key = "requiredDuringSchedulingIgnoredDuringExecution"
+            rule = [term]
         pod["affinity"] = {"podAntiAffinity": {key: rule}}
     body: dict[str, Any] = {
         "selector": {"matchLabels": labels},
@@ -521,7 +522,8 @@ def test_pending_pod_is_placed_after_capacity_is_added() -> None:
 
 
 def test_deleted_workload_and_manifest_remove_their_pods() -> None:
-    web, db = build_deployment("web", 1), build_deployment("db", 1)
+    web = build_deployment("web", 1)
+    db = build_deployment("db", 1)
     both = RACKS + build_workers(2) + build_manifest("m", web, db)
     state = build_state(both)
     one = RACKS + build_workers(2) + build_manifest("m", web)

@@ -124,7 +124,8 @@ def test_replica_changes_move_no_pod(situation: Scenario, counts: list[int]) -> 
     result = require_success(plan_without_certainty(render_scenario(changed), before))
     after = build_state_after(result, before)
     check_placement(after, changed)
-    then, now = read_pods_by_workload(before), read_pods_by_workload(after)
+    then = read_pods_by_workload(before)
+    now = read_pods_by_workload(after)
     for name, pods in now.items():
         for pod, node in then.get(name, {}).items():
             # Only Pending pods may get a node; all others keep theirs.
@@ -147,7 +148,8 @@ def test_removed_workers_lose_only_their_own_pods(situation: Scenario, workers: 
     )
     check_placement(after, changed)
     left = set(attributes(after, "nexus_kubernetes_cluster.a")["nodes"])
-    then, now = read_pods_by_workload(before), read_pods_by_workload(after)
+    then = read_pods_by_workload(before)
+    now = read_pods_by_workload(after)
     for name, pods in then.items():
         for pod, node in pods.items():
             if node in left:

@@ -131,7 +131,8 @@ def test_plan_matches_decision_of_scheduler(case: dict[str, Any]) -> None:
 
 
 def explain_pod(pod: PlannedPod) -> tuple[pod_explanation.NodeVerdict, ...]:
-    scene, outcome = pod.inputs, pod.outcome
+    scene = pod.inputs
+    outcome = pod.outcome
     return pod_explanation.explain(
         scene.cluster,
         scene.existing_pods,

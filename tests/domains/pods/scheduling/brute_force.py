@@ -49,7 +49,8 @@ class Cluster:
         return in_namespace and is_selected(term.selector, dict(pod.labels))
 
     def is_same_domain(self, key: str, one: Node, other: Node) -> bool:
-        a, b = one.labels.get(key), other.labels.get(key)
+        a = one.labels.get(key)
+        b = other.labels.get(key)
         return a is not None and a == b
 
     # --- filters ------------------------------------------------------------------------------
@@ -293,7 +294,8 @@ class Cluster:
                     continue
                 scored = [n for n in feasible if has_all_keys(n)]
                 if c.topology_key == HOST:
-                    count, size = self.counted(c, pod, node), len(scored)
+                    count = self.counted(c, pod, node)
+                    size = len(scored)
                 else:
                     size = len({n.labels.get(c.topology_key) for n in scored})
                     count = sum(
@@ -308,7 +310,8 @@ class Cluster:
         scored = [r for r in raws if r is not None]
         if not scored:
             return [0] * len(feasible)
-        low, high = min(scored), max(scored)
+        low = min(scored)
+        high = max(scored)
         return [
             0 if r is None else (100 if high == 0 else 100 * (high + low - r) // high) for r in raws
         ]
@@ -330,7 +333,8 @@ class Cluster:
                     ):
                         total += weight
             raws.append(total)
-        low, high = min(raws), max(raws)
+        low = min(raws)
+        high = max(raws)
         return [int(100 * ((raw - low) / (high - low))) if high > low else 0 for raw in raws]
 
 
@@ -371,7 +375,8 @@ def find_victims(
         return None
     weaker.sort(key=lambda t: (-t[1].priority, t[3]))
     spent: dict[int, int] = {}
-    protected, free = [], []
+    protected = []
+    free = []
     for tenant in weaker:
         breaks = False
         for at, (namespace, selector, allowed) in enumerate(guards):

@@ -339,7 +339,8 @@ def test_choices_on_many_nodes_have_highest_total() -> None:
         )
         return Workload("Deployment", "default", name, 60, replace(spec, template=name, **more))
 
-    a, b = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
+    a = build_label_selector({"app": "a"})
+    b = build_label_selector({"app": "b"})
     workloads = [
         build_workload(
             "a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a

@@ -24,7 +24,8 @@ from nexusform.kubernetes.matching import Taint
 from nexusform.scheduling.kubelet import TopologyPolicy
 
 GPU = "nvidia.com/gpu"
-SINGLE, RESTRICTED = TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED
+SINGLE = TopologyPolicy.SINGLE_NUMA_NODE
+RESTRICTED = TopologyPolicy.RESTRICTED
 
 
 def build_node(name: str = "n", **more: Any) -> Node:

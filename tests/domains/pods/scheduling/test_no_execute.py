@@ -85,7 +85,8 @@ def test_temporary_toleration_returns_pod_only_without_better_node() -> None:
 
 
 def test_other_workloads_are_evicted_too_and_plan_converges() -> None:
-    other, bare = build_workload("other", 2, cpu=300), build_workload("bare", 1, kind="Pod")
+    other = build_workload("other", 2, cpu=300)
+    bare = build_workload("bare", 1, kind="Pod")
     work = build_workload("web", 1, cpu=100)
     where = build_tainted_cluster(3, "n1")
     before = [*build_existing_pods(other, "n1", "n2"), *build_existing_pods(bare, "n1")]

@@ -21,7 +21,9 @@ from nexusform.kubernetes.matching import build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.kill_points import scale_count
 
-HOST, ZONE, MACHINE = "kubernetes.io/hostname", "zone", "machine"
+HOST = "kubernetes.io/hostname"
+ZONE = "zone"
+MACHINE = "machine"
 OWN = build_label_selector({"app": "a"})
 OTHERS = build_label_selector({"app": "b"})
 selectors = st.sampled_from((OWN, OWN, OWN, OTHERS, None, build_label_selector({})))

@@ -153,7 +153,8 @@ def test_pods_of_lost_or_re_created_nodes_are_placed_again() -> None:
 
 
 def test_other_workloads_stay_unless_removed() -> None:
-    big, small = build_workload("big", cpu=800), build_workload("small", cpu=800)
+    big = build_workload("big", cpu=800)
+    small = build_workload("small", cpu=800)
     there = build_existing_pods(big, "n1")
     assert list_pending_pods(predict(build_cluster(1), there, [small]))[0].name == "small-0"
     freed = predict(build_cluster(1), there, [small], removed_workloads={big.key})
@@ -207,7 +208,8 @@ def test_stateful_set_loses_highest_ordinals() -> None:
 
 
 def test_freed_capacity_is_used_at_once() -> None:
-    shrinks, grows = build_workload("a", 0, cpu=900), build_workload("b", 1, cpu=900)
+    shrinks = build_workload("a", 0, cpu=900)
+    grows = build_workload("b", 1, cpu=900)
     prediction = predict(build_cluster(1), build_existing_pods(shrinks, "n1"), [grows, shrinks])
     assert ("b-0", "place", "n1") in list_moves(prediction)
 
@@ -284,7 +286,8 @@ def test_max_surge_keeps_old_daemon_pod_until_successor_runs() -> None:
     new = replace(
         build_workload("agent", kind="DaemonSet", cpu=600, template="2"), max_surge_text="1"
     )
-    here, stands = build_cluster(2), build_existing_pods(old, "n1", "n2")
+    here = build_cluster(2)
+    stands = build_existing_pods(old, "n1", "n2")
     prediction = predict(here, stands, [new])
     assert list_moves(prediction) == [
         ("agent-0", "keep", "n1"),

@@ -76,11 +76,9 @@ def predict_changes(
 
 def test_node_with_least_important_victims_is_chosen() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1"), build_node("n2")))
-    high, mid, low = (
-        build_spec("high", 4000, 100),
-        build_spec("mid", 4000, 5),
-        build_spec("low", 2000, 1),
-    )
+    high = build_spec("high", 4000, 100)
+    mid = build_spec("mid", 4000, 5)
+    low = build_spec("low", 2000, 1)
     pods = [
         *build_existing_pods(mid, ("n0", 1), ("n1", 2)),
         *build_existing_pods(low, ("n2", 1), ("n2", 2)),
@@ -92,11 +90,9 @@ def test_node_with_least_important_victims_is_chosen() -> None:
 
 def test_most_important_victims_are_reprieved_first() -> None:
     cluster = Cluster("k", (build_node("n0"),))
-    old, young, better = (
-        build_spec("old", 1000),
-        build_spec("young", 1000),
-        build_spec("better", 1000, 1),
-    )
+    old = build_spec("old", 1000)
+    young = build_spec("young", 1000)
+    better = build_spec("better", 1000, 1)
     pods = [
         *build_existing_pods(young, ("n0", 9)),
         *build_existing_pods(old, ("n0", 1)),
@@ -134,7 +130,8 @@ def test_victims_move_to_free_capacity_and_may_preempt_in_turn() -> None:
 
 def test_protected_pods_are_not_evicted() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1")))
-    high, low = build_spec("high", 4000, 100), build_spec("low", 4000, 1)
+    high = build_spec("high", 4000, 100)
+    low = build_spec("low", 4000, 1)
     on_n0, on_n1 = build_existing_pods(low, ("n0", 1), ("n1", 2))
     waits = {"high-0": ("", "new")}
     works = (build_deployment(high), build_deployment(low, 2))
@@ -149,7 +146,8 @@ def test_protected_pods_are_not_evicted() -> None:
 
 
 def test_budget_changes_the_choice() -> None:
-    cheap, dear = build_spec("cheap", 4000, 1), build_spec("dear", 4000, 5)
+    cheap = build_spec("cheap", 4000, 1)
+    dear = build_spec("dear", 4000, 5)
     pods = [*build_existing_pods(cheap, ("n0", 1)), *build_existing_pods(dear, ("n1", 1))]
     works = [
         build_deployment(build_spec("high", 4000, 100)),
@@ -259,7 +257,8 @@ def test_daemon_pod_preempts_on_its_own_node_and_returns_to_it() -> None:
 
 def test_evicted_unmanaged_pods_are_re_created_except_bare_pods() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1")))
-    theirs, bare = build_spec("theirs", 3000), build_spec("bare", 3000)
+    theirs = build_spec("theirs", 3000)
+    bare = build_spec("bare", 3000)
     stands = [
         *build_existing_pods(theirs, ("n0", 1)),
         ExistingPod("default/Pod/bare", 0, "n1", bare, 2),
@@ -277,10 +276,8 @@ def test_evicted_unmanaged_pods_are_re_created_except_bare_pods() -> None:
 
 def test_a_second_prediction_changes_nothing_after_evictions() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1"), build_node("n2")))
-    low, high = (
-        build_deployment(build_spec("low", 1500), 6),
-        build_deployment(build_spec("high", 2000, 9), 4),
-    )
+    low = build_deployment(build_spec("low", 1500), 6)
+    high = build_deployment(build_spec("high", 2000, 9), 4)
     before = predict(cluster, (), [low]).list_existing_pods()
     first = predict(cluster, before, [low, high])
     assert sum(bool(outcome.victims) for outcome in first.outcomes)
@@ -310,10 +307,8 @@ def test_only_sampled_choices_are_uncertain() -> None:
 
 
 def test_pod_evicted_before_its_workload_is_complete_leaves_its_node() -> None:
-    low, high = (
-        build_deployment(build_spec("low", CPUS), 2),
-        build_deployment(build_spec("high", CPUS, 10)),
-    )
+    low = build_deployment(build_spec("low", CPUS), 2)
+    high = build_deployment(build_spec("high", CPUS, 10))
     for sample in range(1, 40):
         arrival = ArrivalOrder(sample, (low.key, high.key))
         outcomes = predict(
@@ -324,12 +319,11 @@ def test_pod_evicted_before_its_workload_is_complete_leaves_its_node() -> None:
 
 def test_fast_controller_replaces_evicted_pod_before_next_pod_arrives() -> None:
     cluster = Cluster("m", (build_node("n0"), replace(build_node("n1"), cpu=CPUS // 2)))
-    first, high, last = (
-        build_deployment(build_spec("first", CPUS // 2)),
-        build_deployment(build_spec("high", CPUS, 10)),
-        build_deployment(build_spec("last", CPUS // 2)),
-    )
-    works, ranks = (first, high, last), (first.key, high.key, last.key)
+    first = build_deployment(build_spec("first", CPUS // 2))
+    high = build_deployment(build_spec("high", CPUS, 10))
+    last = build_deployment(build_spec("last", CPUS // 2))
+    works = (first, high, last)
+    ranks = (first.key, high.key, last.key)
     slow = predict_changes(cluster, [], *works, arrival=ArrivalOrder(ranks=ranks))
     assert {name: at for name, (at, _) in slow.items()} == {
         "first-0": "",
@@ -452,7 +446,8 @@ def compare_with_brute_force(world: World) -> str:
             if kind.namespace == budget.namespace
             and brute_force.is_selected(budget.selector, dict(kind.labels))
         ]
-        text, total = budget.min_available, len(covered)
+        text = budget.min_available
+        total = len(covered)
         least = -(-total * int(text[:-1]) // 100) if text.endswith("%") else int(text)
         guards.append((budget.namespace, budget.selector, max(0, total - least)))
     best = brute_force.find_best_evictions(some_nodes, tenants, pod, guards)

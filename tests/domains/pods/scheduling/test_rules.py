@@ -31,7 +31,8 @@ from nexusform.kubernetes.matching import (
 )
 
 HOST = "kubernetes.io/hostname"
-A, B = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
+A = build_label_selector({"app": "a"})
+B = build_label_selector({"app": "b"})
 EVERYTHING = build_label_selector({})
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI = "node(s) didn't match pod anti-affinity rules"
@@ -487,7 +488,8 @@ def test_taints_and_cordons_reject_node() -> None:
 
 
 def test_soft_taints_lower_score() -> None:
-    one, two = Taint("x", "", "PreferNoSchedule"), Taint("y", "", "PreferNoSchedule")
+    one = Taint("x", "", "PreferNoSchedule")
+    two = Taint("y", "", "PreferNoSchedule")
     nodes = [
         build_node("n0"),
         replace(build_node("n1"), taints=(one,)),

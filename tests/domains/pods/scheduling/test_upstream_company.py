@@ -60,7 +60,8 @@ def build_affinity_pod(
     )
 
 
-SCAN, S1 = "service=securityscan", "security=S1"
+SCAN = "service=securityscan"
+S1 = "security=S1"
 NEAR_SCAN = "service in securityscan,value2 / region"
 FAR_FROM_VIRUS = "service in antivirusscan,value2 / node"
 FAR_FROM_SCAN = "service in securityscan,value2 / zone"
@@ -202,11 +203,9 @@ def format_first_reason(reasons: list[Any]) -> str:
 
 
 CHINA = ("region=China", "region=China az=az1", "region=India")
-R1, TWO_ZONES, ONE_ZONE = (
-    ("region=r1",) * 2,
-    ("region=r1 zone=z1", "region=r1 zone=z2"),
-    ("region=r1 zone=z1",) * 2,
-)
+R1 = ("region=r1",) * 2
+TWO_ZONES = ("region=r1 zone=z1", "region=r1 zone=z2")
+ONE_ZONE = ("region=r1 zone=z1",) * 2
 BOTH_SERVICES = build_affinity_pod(
     "foo=bar service=securityscan", "foo in bar / zone; service in securityscan / zone"
 )

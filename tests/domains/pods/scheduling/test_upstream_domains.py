@@ -38,7 +38,8 @@ def build_exists_selector(*keys: str) -> LabelSelector:
     return LabelSelector(match_expressions=tuple(Requirement(key, EXISTS, ()) for key in keys))
 
 
-FOO, BAR = build_exists_selector("foo"), build_exists_selector("bar")
+FOO = build_exists_selector("foo")
+BAR = build_exists_selector("bar")
 
 
 def build_soft_constraint(
@@ -70,7 +71,8 @@ def evaluate_scores(
 
 # Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!" marks an infeasible
 # node.
-HOSTS, ZONED = "a b c d", "a=z1 b=z1 x=z2 y=z2"
+HOSTS = "a b c d"
+ZONED = "a=z1 b=z1 x=z2 y=z2"
 
 
 def parse_nodes(text: str) -> list[Node]:
@@ -178,10 +180,8 @@ def test_soft_spread(
 
 
 def test_terminating_pods_and_other_namespaces_do_not_count() -> None:
-    pod, one = (
-        build_labelled_pod("foo", spread=(build_soft_constraint(HOST),)),
-        build_labelled_pod("foo"),
-    )
+    pod = build_labelled_pod("foo", spread=(build_soft_constraint(HOST),))
+    one = build_labelled_pod("foo")
     elsewhere = [("a", replace(one, namespace="ns1")), ("a", one), ("b", one), ("b", one)]
     assert evaluate_scores(parse_nodes("a b"), elsewhere, pod, "topology_spread") == {
         "a": 100,
@@ -206,8 +206,12 @@ def test_min_domains_does_not_affect_soft_constraint() -> None:
 # --- interpodaffinity
 # ------------------------------------------------------------------------------
 
-S1, S2 = (("security", "S1"),), (("security", "S2"),)
-CHINA, INDIA, AZ1, AZ2 = {"region": "China"}, {"region": "India"}, {"az": "az1"}, {"az": "az2"}
+S1 = (("security", "S1"),)
+S2 = (("security", "S2"),)
+CHINA = {"region": "China"}
+INDIA = {"region": "India"}
+AZ1 = {"az": "az1"}
+AZ2 = {"az": "az2"}
 IN_S1 = LabelSelector(match_expressions=(Requirement("security", IN, ("S1",)),))
 IN_S2 = LabelSelector(match_expressions=(Requirement("security", IN, ("S2",)),))
 NOT_S1_BUT_S2 = LabelSelector(

@@ -148,8 +148,11 @@ def test_term_without_requirements_matches_no_node() -> None:
 # ---------------------------------------------------------------------------------
 
 # Capacity of a node, and amounts as "milli-CPUs memory", with further resources by name.
-A, B, HUGE = "example.com/aaa", "example.com/bbb", "hugepages-2Mi"
-K8S, SUB = "kubernetes.io/something", "subdomain.kubernetes.io/something"
+A = "example.com/aaa"
+B = "example.com/bbb"
+HUGE = "hugepages-2Mi"
+K8S = "kubernetes.io/something"
+SUB = "subdomain.kubernetes.io/something"
 HERE = Node(
     "n", cpu=10, memory=20, pods=32, other_resources={A: 5, "ephemeral-storage": 20, HUGE: 5}
 )

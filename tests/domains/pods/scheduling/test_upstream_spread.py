@@ -27,7 +27,8 @@ from tests.domains.pods.scheduling.upstream_forms import (
     parse_selector,
 )
 
-FOO, BAR = "foo", "bar"
+FOO = "foo"
+BAR = "bar"
 GONE = "terminating"
 
 
@@ -69,9 +70,12 @@ def evaluate_spread(pod: PodSpec, nodes: str, pods: str) -> str:
     )
 
 
-FOUR, NODES = "a/1 b/1 x/2 y/2", "a b x y"
-ZONE, NODE = build_constraint("zone"), build_constraint("node")
-IGNORED, HONORED = {"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}
+FOUR = "a/1 b/1 x/2 y/2"
+NODES = "a b x y"
+ZONE = build_constraint("zone")
+NODE = build_constraint("node")
+IGNORED = {"nodeAffinityPolicy": "Ignore"}
+HONORED = {"nodeTaintsPolicy": "Honor"}
 UNEVEN = "a: foo, foo; b: foo; y: foo, foo, foo"
 ONE_EACH = "a: foo; b: foo; y: foo"
 ON_FOO = {"nodeSelector": {"foo": ""}}

@@ -114,8 +114,12 @@ def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: in
 # --- imagelocality: image_locality_test.go
 # ---------------------------------------------------------
 
-_A, _B, _C = (40, 300, 2000), (250, 10), (4000, 30)
-_D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
+_A = (40, 300, 2000)
+_B = (250, 10)
+_C = (4000, 30)
+_D = (600, 40, 900)
+_E = (300, 600, 900)
+_F = (20, 30, 40)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +151,11 @@ def test_image_locality(
 # --- tainttoleration: taint_toleration_test.go
 # -----------------------------------------------------
 
-SOFT, HARD, EVICTING = "PreferNoSchedule", "NoSchedule", "NoExecute"
-ARM, SSD = ("cpu-type", "arm64"), ("disk-type", "ssd")
+SOFT = "PreferNoSchedule"
+HARD = "NoSchedule"
+EVICTING = "NoExecute"
+ARM = ("cpu-type", "arm64")
+SSD = ("disk-type", "ssd")
 
 
 def build_tainted_node(*pairs: tuple[tuple[str, str], str]) -> Node:
@@ -262,7 +269,9 @@ def build_preference(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]
     )
 
 
-FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
+FOO = {"foo": "bar"}
+KEY = {"key": "value"}
+AZ = {"az": "az1"}
 THREE = (
     build_preference(2, **FOO),
     build_preference(4, **KEY),
@@ -293,8 +302,15 @@ def test_preferred_nodes(
 
 # --- defaultpreemption: default_preemption_test.go, choice of the node ----------------------------
 
-S, M, L, XL = 100, 200, 300, 500
-NEGATIVE, LOW, MID, HIGH, VERY_HIGH = -100, 0, 100, 1000, 10000
+S = 100
+M = 200
+L = 300
+XL = 500
+NEGATIVE = -100
+LOW = 0
+MID = 100
+HIGH = 1000
+VERY_HIGH = 10000
 # Pods by node: priority, size, start.
 Stands = dict[str, list[tuple[int, int, int]]]
 

@@ -31,7 +31,8 @@ ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 OTHER_ZONE = "node(s) had no available volume zone"
 # One node; it has access to volumes on `there` but not to those on `away`.
-THERE, AWAY = "node1", "node2"
+THERE = "node1"
+AWAY = "node2"
 
 CLASSES = (
     build_storage_class(
@@ -94,7 +95,8 @@ def predict_verdict(claims: list[str], objects: list[dict[str, Any]], node: dict
     pod = build_object("v1", "Pod", "pod", spec={"containers": [{"name": "c"}], "volumes": volumes})
     text = yaml.safe_dump_all([pod, *CLASSES, *objects], sort_keys=False)
     manifests = parse_manifests("m.yaml", text).manifests
-    reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
+    reading = collect_workloads(manifests)
+    offer = collect_cluster_storage(manifests)
     here = Node(THERE, {HOST: THERE, **node}, cpu=4000, memory=8 << 30)
     cluster = Cluster(
         "k",
@@ -252,7 +254,8 @@ def test_volume_binding(claims: list[str], objects: list[dict[str, Any]], expect
     assert predict_verdict(claims, objects, {}) == expected
 
 
-GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
+GA = "topology.kubernetes.io/"
+BETA = "failure-domain.beta.kubernetes.io/"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,8 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodCo
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from tests.domains.pods.scheduling.test_pod_prediction import build_workload
 
-STUCK, READY = (
-    PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"),
-    PodCondition("web-5d-a"),
-)
+STUCK = PodCondition(is_ready=False, stuck_reason="ImagePullBackOff")
+READY = PodCondition("web-5d-a")
 PREDICTED = PodCondition()
 
 

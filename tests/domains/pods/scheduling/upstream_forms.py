@@ -12,10 +12,8 @@ from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.profile import can_preempt
 from nexusform.scheduling.placement_decision import Rejection
 
-HARD, SOFT = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def parse_labels(text: str) -> dict[str, str]:

@@ -162,7 +162,8 @@ def test_host_loss_loses_only_changes_since_last_checkpoint(
 ) -> None:
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
-    first, second = tmp_path / "first", tmp_path / "second"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
     for directory in (first, second):
         directory.mkdir()
         write_racks(directory, address)

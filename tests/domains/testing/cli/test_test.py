@@ -406,7 +406,8 @@ def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixt
         '  machine_id = "${nexus_rack.r[0].id}/r0-bm01"\n  action = "Restart"\n'
         '  run_id = "1"\n  allow_workloads = true\n}\n'
     )
-    kind, values = "nexus_bare_metal_machine_action", '{ result = upper("ok") }\n'
+    kind = "nexus_bare_metal_machine_action"
+    values = '{ result = upper("ok") }\n'
     check = build_assertion(f'{kind}.restart.result == "OK"')
     planned = build_run("  command = plan\n" + check, "planned")
     override = f"{THREE}override_resource {{\n  target = {kind}.restart\n"

@@ -157,7 +157,8 @@ def test_damaged_files_are_rejected(tmp_path: Path) -> None:
 def test_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    inside, outside = form(root, PACKAGE), form(tmp_path, PACKAGE)
+    inside = form(root, PACKAGE)
+    outside = form(tmp_path, PACKAGE)
     files = ConfinedFileAccess(Confinement(str(root)))
     assert read_vnf_package(inside, "small", files).base_hot == "# small top\n"
     with pytest.raises(FileProblem):

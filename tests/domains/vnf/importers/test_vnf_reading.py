@@ -63,7 +63,8 @@ def render_parsed_vnf(read: ParsedVnf) -> str:
 
 
 def _render_vnf(vnf: Vnf) -> Iterator[str]:
-    now, most = compute_vdu_counts(vnf), compute_maximum_counts(vnf)
+    now = compute_vdu_counts(vnf)
+    most = compute_maximum_counts(vnf)
     for vdu in vnf.vdus:
         yield _render_vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
     for rule in vnf.rules:

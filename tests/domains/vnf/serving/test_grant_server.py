@@ -480,7 +480,8 @@ def test_sigterm_stops_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    certificate = tmp_path / "cert.pem"
+    key = tmp_path / "key.pem"
     command = [
         "openssl",
         "req",

@@ -79,7 +79,8 @@ class OpenStackStandIn(ThreadingHTTPServer):
 
     def apply(self, stack: Stack, action: str) -> None:
         """Create and delete servers until the stack matches its template."""
-        stack.status, stack.reason = f"{action}_COMPLETE", ""
+        stack.status = f"{action}_COMPLETE"
+        stack.reason = ""
         wanted = {member.name: member for member in self._list_wanted(stack)}
         for name in [name for name in stack.members if name not in wanted]:
             del stack.members[name]
@@ -272,7 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {})
         elif self.command == "DELETE":
             if server.is_held:
-                found.is_deleted, found.status = True, "DELETE_COMPLETE"
+                found.is_deleted = True
+                found.status = "DELETE_COMPLETE"
             else:
                 del server.stacks[found.name]
             self._send(204, None)

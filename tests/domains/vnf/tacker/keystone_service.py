@@ -45,8 +45,10 @@ def main() -> None:
 
     The password is `secret`.
     """
-    directory, port = Path(sys.argv[1]), int(sys.argv[2])
-    path, keys = directory / "keystone.conf", directory / "keys"
+    directory = Path(sys.argv[1])
+    port = int(sys.argv[2])
+    path = directory / "keystone.conf"
+    keys = directory / "keys"
     path.write_text(CONFIGURATION.format(directory=directory))
     keys.mkdir(mode=0o700)
     for number in "01":

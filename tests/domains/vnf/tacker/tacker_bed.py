@@ -59,7 +59,8 @@ class TackerBed:
     def __init__(self, directory: Path, *settings: str) -> None:
         self.directory = directory
         self.heat = OpenStackStandIn()
-        self.port, self.nfvo_port = find_port(), find_port()
+        self.port = find_port()
+        self.nfvo_port = find_port()
         self.settings = ("default_graceful_termination_timeout=0", *settings)
         self.process: subprocess.Popen[str] | None = None
         self.start()
@@ -178,7 +179,10 @@ class Scenario:
     def __init__(
         self, bed: TackerBed, spec: PackageSpec, machines: int = 6, provider: str = ""
     ) -> None:
-        self.bed, self.spec, self.machines, self.provider = bed, spec, machines, provider
+        self.bed = bed
+        self.spec = spec
+        self.machines = machines
+        self.provider = provider
         write_package(spec, Path("packages"))
         Path("request.json").write_text(build_request(spec))
         self.number = 0

@@ -37,7 +37,10 @@ from tacker.sol_refactored.infra_drivers.openstack import (
     userdata_standard,
 )
 
-DIRECTORY, PORT, NFVO, KEYSTONE = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+DIRECTORY = Path(sys.argv[1])
+PORT = int(sys.argv[2])
+NFVO = sys.argv[3]
+KEYSTONE = sys.argv[4]
 
 
 class Server(ThreadingMixIn, WSGIServer):
@@ -135,7 +138,8 @@ def main():
         path = environ["PATH_INFO"]
         for prefix, target in (("/vnflcm/v2", instances), ("/vnflcm", versions)):
             if path.startswith(prefix + "/"):
-                environ["SCRIPT_NAME"], environ["PATH_INFO"] = prefix, path[len(prefix) :]
+                environ["SCRIPT_NAME"] = prefix
+                environ["PATH_INFO"] = path[len(prefix) :]
                 return target(environ, start_response)
         start_response("404 Not Found", [("Content-Type", "application/json")])
         return [json.dumps({"status": 404}).encode()]

@@ -69,7 +69,8 @@ class Keystone:
 
 @pytest.fixture(scope="module")
 def keystone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystone]:
-    directory, port = tmp_path_factory.mktemp("keystone"), find_port()
+    directory = tmp_path_factory.mktemp("keystone")
+    port = find_port()
     script = str(Path(__file__).with_name("keystone_service.py"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with (directory / "errors.txt").open("w") as errors:

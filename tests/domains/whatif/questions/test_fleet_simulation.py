@@ -459,7 +459,8 @@ def test_simulation_equals_plan_of_such_members(seed: int) -> None:
     del labels[left]
     labels[relabelled] = {**labels[relabelled], "ring": "2"}
     counts[resized] = 20
-    labels["c9"], counts["c9"] = {"zone": "a"}, 4
+    labels["c9"] = {"zone": "a"}
+    counts["c9"] = 4
     flags["leave"] = [left]
     flags["label"] = [f"{relabelled}:ring=2", "c9:zone=a"]
     flags["property"] = [f"{resized}:kubernetes-fleet.io/node-count=20"]

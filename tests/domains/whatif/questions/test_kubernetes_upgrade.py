@@ -15,7 +15,8 @@ from tests.worlds.small_worlds import (
     get_site,
 )
 
-OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
+OLD = 'kubernetes_version = "1.29"'
+NEW = 'kubernetes_version = "1.30"'
 
 
 def simulate_upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:

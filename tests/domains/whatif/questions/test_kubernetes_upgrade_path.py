@@ -81,7 +81,8 @@ def test_hops_use_versions_offered_by_site() -> None:
     ],
 )
 def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> None:
-    first, last = parse_version(start), parse_version(end)
+    first = parse_version(start)
+    last = parse_version(end)
     assert first is not None
     assert last is not None
     assert [str(version) for version in list_upgrade_hops(first, last, OfferedVersions())] == hops
@@ -98,7 +99,8 @@ def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> N
     ],
 )
 def test_bundles_with_etcd_gap(start: str, end: str, stands: bool) -> None:
-    first, last = parse_version(start), parse_version(end)
+    first = parse_version(start)
+    last = parse_version(end)
     assert first is not None
     assert last is not None
     assert has_etcd_gap(first, last) is stands

@@ -287,7 +287,8 @@ def _try_placing(
     if not left:
         return True
     source, *others = left
-    kind, pool = ground.vm_classes[source.vm_class], ground.pools[source.pool]
+    kind = ground.vm_classes[source.vm_class]
+    pool = ground.pools[source.pool]
     vm = VmName(pool.owner.owner, pool.owner.cluster, pool.name, source.vm.number)
     for host in ground.hosts:
         machine = host.machine
@@ -749,10 +750,8 @@ def test_separation_rules_hold_for_re_created_vms() -> None:
             (SeparationRuleGroup(frozenset(keys[::4])), SeparationRuleGroup(frozenset(keys[1::4]))),
         )
         want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
-        free, bound = (
-            plan_repack(site, build_request(want)),
-            plan_repack(site, build_request(want, separation_rules=(rule,))),
-        )
+        free = plan_repack(site, build_request(want))
+        bound = plan_repack(site, build_request(want, separation_rules=(rule,)))
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
         standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
         for window in bound.windows:

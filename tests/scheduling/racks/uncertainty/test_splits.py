@@ -60,7 +60,8 @@ def list_assignments(host: Machine, skus: list[VmSku]) -> list[tuple[tuple[int, 
     ways = [list(combinations(range(host.cells), sku.numa_cells)) for sku in skus]
     left = []
     for chosen in product(*ways):
-        cpus, memory = [host.cpus_per_cell] * host.cells, [host.memory_gib_per_cell] * host.cells
+        cpus = [host.cpus_per_cell] * host.cells
+        memory = [host.memory_gib_per_cell] * host.cells
         for sku, cells in zip(skus, chosen, strict=True):
             for cell in cells:
                 cpus[cell] -= sku.cpus_in_cell
@@ -253,7 +254,8 @@ def test_too_many_layouts_are_bounded_and_one_is_sampled() -> None:
 
 def test_memory_is_counted_in_mib() -> None:
     """Half a GiB is not rounded up: 448 such VMs fill a cell of 224 GiB."""
-    small, halves = VmSku("small", 0, 0, 0.5, 0), VmSku("halves", 2, 0, 3.5, 0, numa_cells=2)
+    small = VmSku("small", 0, 0, 0.5, 0)
+    halves = VmSku("halves", 2, 0, 3.5, 0, numa_cells=2)
     scheduler = build_scheduler(build_machine(1, 48, 224, 0), [small] * 447)
     assert scheduler.count_free_slots(build_standalone_demand(small)) == Interval(1, 1)
     assert halves.memory_in_cell == 1.75

@@ -31,7 +31,8 @@ from nexusform.domains.fleet.scheduling.properties import (
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 REASON = "cluster does not match with any of the required cluster affinity terms"
-ASCENDING, DESCENDING = "Ascending", "Descending"
+ASCENDING = "Ascending"
+DESCENDING = "Descending"
 
 
 def find_eligible(
@@ -180,7 +181,7 @@ def _score_terms(
         failing = {**failures, **failing}
     if not columns:
         return (0,) * len(member_list.members), {}
-    return tuple(map(sum, zip(*columns, strict=True))), failing
+    return tuple(sum(scores) for scores in zip(*columns, strict=True)), failing
 
 
 def _score_term(
