@@ -20,7 +20,7 @@ PROVENANCE: Final = "provenance"
 class WrongPrediction(Struct, frozen=True):
     """Wrong prediction: its path, the predicted and the observed value.
 
-    Or a `text` about all of them.
+    Alternatively it has one `text` about all of them.
     """
 
     address: str

@@ -1,7 +1,7 @@
 """Locks: LockInfo as JSON in lock files and state servers.
 
-And `Lease`, a lock that expires unless it is renewed, with its renewal thread. A process can be
-stopped for minutes (SIGSTOP, a sleeping laptop) and continue afterwards. Therefore the holder calls
+`Lease` is a lock that expires unless its renewal thread renews it. A process can be stopped for
+minutes (SIGSTOP, a sleeping laptop) and continue afterwards. Therefore the holder calls
 `check_valid` before each write. It uses a clock that continues meanwhile, and the time at which the
 last renewal was sent.
 """

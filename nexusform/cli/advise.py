@@ -43,7 +43,7 @@ def advise(arguments: AdviseArguments) -> int:
 def _build_answer(advice: LintAdvice) -> Answer:
     """Return the answer of the `advise` command.
 
-    With its report, JSON document and text renderer.
+    The answer has its report, its JSON document and its text renderer.
     """
     from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
     from nexusform.rendering.json.json_diagnostics import build_diagnostic_documents

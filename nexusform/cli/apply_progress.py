@@ -138,7 +138,7 @@ class ApplyReporter(TextReporter):
     def _print_wrong_prediction(self, prediction: WrongPrediction) -> None:
         """Print the address of an object with the text of the prediction.
 
-        Or else with the path and both values.
+        A prediction without a text is printed as its path and both values.
         """
         path = format_path(prediction.path)
         if prediction.text:

@@ -78,7 +78,7 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
 def get_trust_flags() -> TrustFlags:
     """Return the limits on untrusted configuration set by the running command.
 
-    Without a command their defaults.
+    Without a command the defaults apply.
     """
     context = click.get_current_context(silent=True)
     flags = context.meta.get(_TRUST_KEY) if context is not None else None
@@ -138,7 +138,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples.
 
-        With -help=all also shared and rare flags.
+        With -help=all, shared and rare flags are included.
         """
         # Without the name of the program: "state list".
         path = " ".join(ctx.command_path.split()[1:])
@@ -279,7 +279,7 @@ def define_command(
     def make_command(function: Callable[[Record], int]) -> Command:
         """Make a command with the flags of its record.
 
-        And those for trust, and hidden ones of Terraform.
+        It also takes the flags for trust, and hidden flags of Terraform.
         """
 
         def run_callback(**values: Any) -> int:

@@ -215,7 +215,7 @@ def _describe_current_placement(vm: VmExplanation) -> list[str]:
 def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
     """Render the decision about a VM.
 
-    With its current location, its last trigger, alternatives and fixes.
+    The text has its current location, its last trigger, alternatives and fixes.
     """
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import (

@@ -63,7 +63,7 @@ class JsonReporter(RunReporter):
     ) -> None:
         """Write drift, planned changes, placements, summaries and diagnostics.
 
-        For a failed plan only diagnostics.
+        For a failed plan, only diagnostics are written.
         """
         if not plan.errored:
             for event in json_stream.create_plan_events(

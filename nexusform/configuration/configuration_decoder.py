@@ -335,7 +335,7 @@ class _Decoder:
     ) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
         """Collect all blocks of the ordinary and of the override files.
 
-        With their locations.
+        Each block keeps its location.
         """
         blocks: list[tuple[Block, BlockLocation]] = []
         override_blocks: list[Block] = []

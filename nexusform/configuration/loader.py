@@ -238,7 +238,7 @@ def read_given_variables(
     def explain_missing_value(name: str) -> str:
         """Return a hint on the intended source of the variable's value, or "".
 
-        With a leading blank.
+        The hint starts with a blank.
         """
         if f"TF_VAR_{name}" in environment:
             return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
@@ -646,7 +646,8 @@ _IDS = re.compile(
 def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     """Return the ignored lint ids by the number of the line that follows a run of comment lines.
 
-    From 1. Several ids are separated by commas; the rest of the line is the reason.
+    Line numbers start at 1. Several ids are separated by commas; the rest of the line is the
+    reason.
     """
     comments = {span.start.line: ids for span, ids in list_ignore_comments(source)}
     if not comments:

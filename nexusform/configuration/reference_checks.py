@@ -127,7 +127,7 @@ def check_provider_names(
 ) -> Iterator[Diagnostic]:
     """Yield errors for unknown names in `provider` blocks and arguments.
 
-    And for arguments without a block in the root.
+    Arguments without a block in the root are errors, too.
     """
     providers = configuration.root.providers
     for module in list_modules(configuration.root):
@@ -467,7 +467,7 @@ class _ReferenceChecker:
     ) -> ResourceBlock | None:
         """Find a resource or data block of the module.
 
-        Or the data block of the check around the reference.
+        A reference inside a check finds the data block of that check.
         """
         check_data = scope.check_data
         if check_data is not None and (mode, kind, name) == (

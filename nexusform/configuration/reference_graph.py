@@ -271,7 +271,7 @@ def find_dependent_outputs(
 def list_declarations(module: Module) -> list[Declaration]:
     """List all declarations of a module in source order per kind.
 
-    Without those of called modules.
+    Declarations of called modules are left out.
     """
 
     def declare(kind: Kind, names: Iterable[str]) -> list[Declaration]:
@@ -365,8 +365,8 @@ def _list_module_call_declarations(
 ) -> Iterator[Declaration]:
     """List the call, and the output named by `steps`, or all outputs.
 
-    With `everything`, all declarations below. `steps` follow the name of the call: an instance key,
-    if it has one, and the name of an output.
+    With `everything`, list all declarations below the call. `steps` follow the name of the call: an
+    instance key, if it has one, and the name of an output.
     """
     yield Declaration(path, "module", call.name)
     if everything:

@@ -1,6 +1,6 @@
 """Arguments that are read as text instead of being evaluated: names, references, relative paths.
 
-In JSON syntax they are strings with the native syntax as content.
+In JSON syntax they are strings whose content is native syntax.
 """
 
 from __future__ import annotations

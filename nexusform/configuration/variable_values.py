@@ -328,7 +328,7 @@ def _convert_assigned_value_to_type(
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
     """Return the text itself for a primitive type or without a type, else its value as expression.
 
-    As in Terraform.
+    This is as in Terraform.
     """
     if not variable.is_typed or variable.type in _LITERAL_TYPES:
         return build_string(text), []

@@ -287,7 +287,7 @@ class EncryptedBackend:
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, encrypted.
 
-        With a single call if the inner backend has one for several.
+        This is a single call if the inner backend has one for several records.
         """
         encrypted_records = self._encrypt_records(records)
         if isinstance(self.inner, BatchJournalBackend):

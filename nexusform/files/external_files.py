@@ -231,8 +231,8 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the paths of files named by an entry.
 
-    By its form they are read from the value of its variable. The forms HOME and PROGRAM have no
-    variable: they give an existing file at a default path, and a program in PATH.
+    They are read from the value of its variable in the form of the entry. The forms HOME and
+    PROGRAM have no variable: they give an existing file at a default path, and a program in PATH.
     """
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:

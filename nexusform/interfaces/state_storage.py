@@ -136,7 +136,7 @@ class CheckpointBackend(Protocol):
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Replace the document during an apply.
 
-        Of the journal only `records` remain: the steps in progress.
+        Only `records`, the steps in progress, remain of the journal.
         """
 
 

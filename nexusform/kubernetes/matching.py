@@ -40,7 +40,7 @@ MAX_SUBDOMAIN_LENGTH = 253
 class Requirement(Struct, frozen=True):
     """Expression over labels: In, NotIn, Exists or DoesNotExist.
 
-    For nodes also Gt and Lt (one whole number).
+    Expressions for nodes may also be Gt and Lt (one whole number).
     """
 
     key: str

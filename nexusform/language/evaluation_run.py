@@ -1,6 +1,6 @@
 """State of one evaluation: scope, diagnostics, amount of work, and its ports.
 
-And access to parts of values, `.name` and `[key]`, with messages for errors.
+The module also has access to parts of values, `.name` and `[key]`, with messages for errors.
 
 The ports (files to read, and the time) are declared here, because file() and timestamp() need them
 and language is below ports, which exports them too. Implementations are in workflow; tests pass

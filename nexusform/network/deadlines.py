@@ -85,7 +85,7 @@ _current: ContextVar[_Operation | None] = ContextVar("operation", default=None)
 def extend_deadline(size: int) -> None:
     """Extend the time limit of this thread's operation for a number of bytes.
 
-    Without operation do nothing.
+    Without an operation it does nothing.
     """
     operation = _current.get()
     if operation is not None:

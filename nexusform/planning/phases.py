@@ -141,7 +141,7 @@ def collect_claims(
 def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
     """Yield the planning phases of each domain, such as fleet or pods.
 
-    Of the domains with the type of one of these objects.
+    Only domains with the type of one of these objects count.
     """
     # A domain is imported only if one of its types is used.
     types = {used.type for used in objects}

@@ -131,7 +131,7 @@ class PlanRequest(Struct, frozen=True):
 def build_trial_request(request: PlanRequest) -> PlanRequest:
     """Return the request of a plan to test a remedy.
 
-    Without remedies, findings and explanations.
+    The plan has no remedies, findings and explanations.
     """
     return replace(
         request,

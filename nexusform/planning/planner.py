@@ -171,7 +171,7 @@ def _check_conditions_outside_resources(
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the conditions outside of managed resources.
 
-    Of variables, outputs, modules, checks and data sources.
+    These are the conditions of variables, outputs, modules, checks and data sources.
     """
     root = request.configuration.root
     has_data = any(mode == "data" for mode, _, _ in root.resources)

@@ -164,8 +164,8 @@ def read_account(
 ) -> KubernetesAccount:
     """Read one context ("": the current one) of kubeconfig files.
 
-    Of entries with the same name in a section, the first one counts. In a sandboxed run, files in
-    the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
+    The first of several entries with the same name in a section counts. In a sandboxed run, files
+    in the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
     """
     _require_lightkube()
     source = format_list(list(map(str, paths)))

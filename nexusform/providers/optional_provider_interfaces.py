@@ -103,7 +103,7 @@ class IdentifiedProvider(Protocol):
     ) -> Mapping[str, Any]:
         """Read the identity.
 
-        In the state are the identity `recorded` and these `objects`. Raises ProviderProblem.
+        The state has the identity `recorded` and these `objects`. Raises ProviderProblem.
         """
 
     def compare_identity(

@@ -137,7 +137,7 @@ def merge_site_machines(
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
     """Return the machines of one site and the conflicts among them.
 
-    In order of rack name, slot and name.
+    Machines are ordered by rack name, slot and name.
 
     `machines` have their own resources (by address); each replaces the machine of its rack in the
     same slot. Of conflicting ones the first counts.

@@ -15,7 +15,7 @@ from nexusform.scheduling.racks.vms import MachineSku, VmSku
 class SkuCatalogue(Struct, frozen=True):
     """SKUs of one version by name, in published order.
 
-    With their source and its date (ISO 8601).
+    The catalogue has their source and its date (ISO 8601).
     """
 
     version: str

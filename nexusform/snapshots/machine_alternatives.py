@@ -135,7 +135,7 @@ def _select_removed_vms(
 ) -> list[ScheduledVm]:
     """Return the VMs to remove for a VM of `sku`.
 
-    From the NUMA cells with the fewest removals, and more for disk.
+    They are those of the NUMA cells with the fewest removals, and more for disk.
     """
     # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with
     # the least memory.

@@ -155,7 +155,7 @@ def _find_files_in_directory(
 ) -> Iterator[str]:
     """Yield the files to format in a directory.
 
-    Without hidden ones and the copies of editors (`a~`, `#a#`).
+    Hidden files and the copies of editors (`a~`, `#a#`) are left out.
     """
     try:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths

@@ -95,9 +95,9 @@ class VmExplanation(Struct, frozen=True):
 class Explanations(Struct, frozen=True):
     """The answer, or its errors.
 
-    Without an object name: the `pools` of the resource, else `objects`, the names to choose from.
-    `removals` are the rows of removed VMs of that name, `domain_answer` that of a domain about its
-    object.
+    Without an object name it has the `pools` of the resource, or else `objects`, the names to
+    choose from. `removals` are the rows of removed VMs of that name, `domain_answer` that of a
+    domain about its object.
     """
 
     reasons: tuple[VmExplanation, ...] = ()
@@ -261,7 +261,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of the plan for removed VMs of this name.
 
-        At addresses matching the pattern.
+        Only addresses matching the pattern count.
         """
         rows = planned.plan.placements
         vm_removals = [
@@ -281,7 +281,7 @@ class _ExplanationQuery(Struct, frozen=True):
     ) -> PlanResult:
         """Plan again, and record explanations of the VM `name`.
 
-        At each of the addresses matching the pattern.
+        Each address matching the pattern gets its own explanation.
         """
         explained_vms = tuple(
             (str(address), name) for address in addresses if self.pattern.is_match(address)
@@ -293,7 +293,7 @@ class _ExplanationQuery(Struct, frozen=True):
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
         """Index the VMs in the state at the pattern by name.
 
-        With address and private note of the object; the last of equal names counts.
+        Each has the address and the private note of its object; the last of equal names counts.
         """
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()

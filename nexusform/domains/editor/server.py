@@ -381,7 +381,7 @@ def _build_range(text: str, start: int, end: int) -> lsp.Range:
 def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     """Build the marker of a diagnostic.
 
-    At the start of the file if its position or the text is unknown.
+    If its position or the text is unknown, the marker is at the start of the file.
     """
     marker_range = lsp.Range(Position(0, 0), Position(0, 0))
     if diagnostic.subject is not None and source is not None:

@@ -127,8 +127,8 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 def _merge_maps(*maps: Value) -> Value:
     """Evaluate `merge`: combine maps and objects to one.
 
-    Of equal keys the last one counts, and null adds nothing. The result is a map if all arguments
-    are maps of one type, else an object. An unknown argument makes it unknown; its type keeps known
+    The last of equal keys counts, and null adds nothing. The result is a map if all arguments are
+    maps of one type, else an object. An unknown argument makes it unknown; its type keeps known
     attributes, unless a map with unknown keys may replace them.
     """
     for position, mapping in enumerate(maps):
@@ -218,7 +218,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 def _build_zip_map(keys: Value, values: Value) -> Value:
     """Combine keys and values: ["b", "a"] and [1, 2] give { a = 2, b = 1 }.
 
-    Of equal keys the last one counts. The result is unknown if a key is. Raises FunctionProblem for
+    The last of equal keys counts. The result is unknown if a key is. Raises FunctionProblem for
     different numbers, or a null key.
     """
     result_type = _find_zip_map_result_type([keys, values])

@@ -367,7 +367,7 @@ class _YamlReader:
 def _collect_merged_entries(value: Value) -> dict[str, Value]:
     """Return the entries of the value of `<<`, a mapping or a list of mappings.
 
-    Of equal keys the last counts.
+    The last of equal keys counts.
     """
     if isinstance(value.raw, dict):
         return value.raw

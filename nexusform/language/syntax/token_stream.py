@@ -189,8 +189,8 @@ class TokenStream(Struct):
     ) -> MalformedSyntaxError:
         """Report a syntax error at the token `index` and return the exception to raise.
 
-        By default the next one. `since` is the first token of the construct. A token foreign to the
-        language gets its own error in place of the given one.
+        The default is the next token. `since` is the first token of the construct. A token foreign
+        to the language gets its own error in place of the given one.
         """
         if index is None:
             self.peek()

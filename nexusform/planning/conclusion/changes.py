@@ -170,7 +170,7 @@ def _check_prevent_destroy(
 ) -> list[Diagnostic]:
     """Return the error for an object to destroy with prevent_destroy.
 
-    Or the problems in the value of this argument.
+    If the value of this argument has problems, return those.
     """
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []

@@ -37,7 +37,7 @@ _PATH: Final = ("kubernetes_version",)
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
     """Yield errors for rejected changes of versions, and warnings near their end of support.
 
-    Or past it.
+    Versions past the end of support are included.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:

@@ -98,7 +98,7 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
     """Collect the changes of a plan with an effect on findings.
 
-    By the address (text) of their resource.
+    The key is the address (text) of their resource.
     """
     rows = [(row, compute_effect(row), str(row.address)) for row in plan.placements]
     vm_effects = {effect for row, effect, _ in rows if row.kind == VM}

@@ -154,7 +154,7 @@ def build_plan(
 ) -> PlanResult:
     """Build the plan from the planned instances and placement phases, and validate it.
 
-    With the results of the phases.
+    The plan has the results of the phases.
 
     Each domain, such as fleet or pods, contributes its own rows, steps and findings.
     """

@@ -118,7 +118,7 @@ def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> Sit
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks to the plan.
 
-    And the kinds of data missing to check them.
+    The kinds of data missing to check them are added, too.
     """
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):

@@ -51,7 +51,7 @@ class UsedMachines(Struct, frozen=True):
 def compute_machine_use(vm_object: VmObject) -> UsedMachines:
     """Return the machines used by the VMs of an object before and after its steps.
 
-    And the addresses of the rack or machine resources that declare them.
+    The result also has the addresses of the rack or machine resources that declare them.
     """
     occupied: set[tuple[str, str, str]] = set()
     # Before anything is placed.
@@ -250,9 +250,9 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
     """Return the waits of steps that place VMs.
 
-    For steps that free their machines, and for steps of cordons. An object frees the machines of
-    its VMs by its delete step. Without one, a release step frees those of the VMs removed before
-    anything is placed.
+    They wait for steps that free their machines, and for steps of cordons. An object frees the
+    machines of its VMs by its delete step. Without one, a release step frees those of the VMs
+    removed before anything is placed.
     """
     # The steps that free capacity, by site and machine.
     freeing: dict[OnSite, set[int]] = {}
@@ -287,8 +287,8 @@ def _add_cordon_waits(
 ) -> None:
     """Add the waits of objects with VMs on evacuated machines.
 
-    For the updates of the racks or machines. These updates close the machines to new VMs (a
-    cordon). Otherwise the VMs might return to them.
+    They wait for the updates of the racks or machines. These updates close the machines to new VMs
+    (a cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():

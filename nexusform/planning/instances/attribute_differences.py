@@ -179,7 +179,7 @@ def find_null_elements(
 ) -> Iterable[Path]:
     """Yield the paths of arguments with a null among their elements.
 
-    In a list, set or map of scalars.
+    The elements are those of a list, set or map of scalars.
     """
     for name, attribute in schema.attributes.items():
         if None in _list_scalar_elements(attribute.type, config.get(name)):

@@ -1,6 +1,6 @@
 """Planning of blocks: expansion, arguments, ordinary resources.
 
-And instances without a block.
+Instances without a block are planned here, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

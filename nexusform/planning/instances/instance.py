@@ -152,7 +152,7 @@ class Instance(Struct):
     def is_unselected(self) -> bool:
         """Whether an existing object is outside the selection, so that it stays.
 
-        Or has an unknown type.
+        An object of an unknown type stays as well.
         """
         return self.prior is not None and self.block is None and self.action is Action.NO_OP
 

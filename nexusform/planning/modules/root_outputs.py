@@ -192,7 +192,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
     """Build the change of a declared output.
 
-    From `prior`, its value in state (None: a new output), to `planned`.
+    The change is from `prior`, its value in state (None: a new output), to `planned`.
     """
     if prior is None:
         # A null output does not exist.

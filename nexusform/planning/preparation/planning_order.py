@@ -136,7 +136,7 @@ def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need,
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
     """Return the order with the blocks of `first` at the start of their phase.
 
-    In their order, if references allow.
+    They keep their order if references allow it.
     """
     if not first:
         return order
@@ -168,7 +168,7 @@ class _Reachability:
     ) -> tuple[ConfigAddress, ...]:
         """Return the dependencies of a block among the blocks with a position.
 
-        Sorted by position.
+        They are sorted by position.
         """
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(

@@ -444,7 +444,7 @@ def build_unconfigured_object_error(
 ) -> Diagnostic:
     """Build the error for an import of an object in state that the plan would destroy.
 
-    Or, with `is_forgotten`, only remove from the state.
+    With `is_forgotten`, the plan would only remove it from the state.
     """
     consequence = (
         "so the plan would remove it from the state. Write its block; or remove this import block "

@@ -105,7 +105,7 @@ MAXIMUM_HINTS = 5
 class Remedy(Struct, frozen=True):
     """One remedy: its kind, its text and its data (`change`).
 
-    And the arguments to change, if that is sufficient.
+    It also has the arguments to change, if that is sufficient.
     """
 
     kind: str

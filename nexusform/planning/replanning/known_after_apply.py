@@ -56,7 +56,7 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
     """Return whether any value of the plan is known only after apply.
 
-    Or derived from a call such as timestamp().
+    Values derived from a call such as timestamp() count as well.
     """
     if any(has_unknown_part(change.after) for change in plan.changes):
         return True
@@ -377,7 +377,7 @@ class _FinalOutputs(Struct):
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
         """Add an output: as planned, as evaluated now, or `before`.
 
-        As planned if it is known and based on no wrong prediction.
+        It stays as planned if it is known and based on no wrong prediction.
         """
         planned = self.plan.planned_outputs.get(name)
         if (
@@ -439,7 +439,7 @@ def _evaluate_conditions_after_apply(
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """Return the results of the plan's conditions with current objects.
 
-    And the problems of those with a new status.
+    The problems of conditions with a new status are returned, too.
     """
     planned = {(check.kind, check.address): check for check in plan.checks}
     # By kind and address.
@@ -464,7 +464,7 @@ def evaluate_write_only(
 ) -> tuple[WriteOnlyValues, list[Diagnostic]]:
     """Return the write-only arguments of the objects to create or update.
 
-    By address, with errors of unknown ones.
+    The key is the address. Unknown arguments give errors.
     """
     types = request.registries.resource_types
     changes = [

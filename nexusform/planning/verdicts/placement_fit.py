@@ -329,7 +329,7 @@ def _find_excess_group_vms(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group.
 
-    And the names of those to move.
+    The names of the VMs to move are yielded with it.
 
     The first `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named:
     the rule applied to them.
@@ -587,7 +587,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
     """Return the machines with too few SR-IOV virtual functions (VFs) in a NUMA cell.
 
-    For its VMs, in site order.
+    The VFs are needed by the VMs of the machine. Machines are in site order.
     """
     # By machine and cell.
     used_vfs: Counter[tuple[str, int]] = Counter()
@@ -645,7 +645,7 @@ def _lower_vm_certainty(
 ) -> PlacementCertainty:
     """Lower the certainty of a VM's rack, machine and count per rack.
 
-    To the accuracy of earlier predictions.
+    The limit is the accuracy of earlier predictions.
 
     If any falls, the result has the former ones as `measured`.
     """

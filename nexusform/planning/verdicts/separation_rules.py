@@ -69,8 +69,8 @@ class GroupMember(Struct, frozen=True):
 class _RuleMembers(Struct):
     """Members of each group of a rule, and its errors.
 
-    With the index of their group: `unlocated_pods` are selected pods without a known machine,
-    `uncertain_pods` those that may get another node.
+    `unlocated_pods` are selected pods without a known machine, and `uncertain_pods` those that may
+    get another node, both with the index of their group.
     """
 
     groups: list[tuple[GroupMember, ...]] = field(default_factory=list)
@@ -544,7 +544,7 @@ def _is_packed(
 ) -> bool:
     """Return whether the member is an extra-large VM packed onto a machine of another cluster.
 
-    By this plan.
+    Only packing by this plan counts.
 
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine
     chosen by the user.

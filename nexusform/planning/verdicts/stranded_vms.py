@@ -125,7 +125,7 @@ def find_lost_forgotten_vms(
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs on machines lost by this plan.
 
-    By the address of their rack or machine.
+    The key is the address of their rack or machine.
 
     They run without a resource: the private note of the rack or machine lists them. The lost ones
     are removed from its note. `sites` are those after the plan.
@@ -264,7 +264,7 @@ def _index_prior_offers_by_machine(
 ) -> dict[tuple[str, str], str]:
     """Return the resource to blame for each machine before the plan if it is lost.
 
-    As an address.
+    The resource is an address.
 
     The keys are site id and machine name. The resource is the rack or machine offering it. If that
     stays and only its site is removed, it is the site.

@@ -36,7 +36,7 @@ def find_recreated_machines(
 ) -> dict[str, dict[str, MachineRecreation]]:
     """Return the machines that exist before and after the plan, but are re-created.
 
-    By site id and name.
+    A machine is its site id and name.
 
     This plan deletes and creates their machine resource, their rack or their site. That resource is
     the cause.

@@ -215,7 +215,7 @@ class SitePlan(Struct):
     def list_zones(self) -> tuple[str, ...]:
         """Return the availability zones of the site's racks, in byte order.
 
-        Without planned racks.
+        Planned racks do not count.
         """
         return tuple(
             sorted(
@@ -327,7 +327,7 @@ def _select_unmanaged_vms(
 ) -> tuple[OccupiedCapacity, ...]:
     """Return the VMs seen by a provider on these machines.
 
-    Without duplicates and configured `occupied` entries.
+    Duplicates and configured `occupied` entries are left out.
     """
     configured = {(entry.machine, entry.name) for entry in occupied}
     # By machine and name.

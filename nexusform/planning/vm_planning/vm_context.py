@@ -84,7 +84,7 @@ class HintTargets:
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of `objects` as possible targets of hints.
 
-        And their own hard hints by target.
+        Their own hard hints are added by target.
         """
         for vm_object in objects:
             values = vm_object.instance.argument_values
@@ -288,7 +288,8 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     """Return a check whether a machine stays managed or is destroyed by this plan.
 
-    By site id and name. The machine is in state. A forgotten machine only leaves the state.
+    The check takes site id and name of a machine in state. A forgotten machine only leaves the
+    state.
 
     Its first call reads the state.
     """
@@ -319,7 +320,7 @@ def _build_duplicate_machine_error(
 ) -> Diagnostic:
     """Build the error for two descriptions of one machine or slot.
 
-    At the second if it is a block of the plan.
+    The error is at the second description if that is a block of the plan.
     """
     if clash.attribute == "name":
         detail = (

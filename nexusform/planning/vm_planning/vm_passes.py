@@ -265,7 +265,7 @@ class _VmPlanner:
     ) -> None:
         """Decide the action on an instance and on its VMs.
 
-        As far as known before placement.
+        The decision is as far as known before placement.
         """
         instance = vm_object.instance
         if instance.is_configured:
@@ -318,7 +318,7 @@ class _VmPlanner:
     def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again.
 
-        With the current locations of the VMs named by hints.
+        It takes the current locations of the VMs named by hints.
         """
         instance = vm_object.instance
         handlers = vm_object.instance.type.vms

@@ -386,7 +386,7 @@ def _record_placement(
 ) -> None:
     """Record the location of a VM placed by this plan.
 
-    And its handle at the scheduler of the site.
+    Its handle at the scheduler of the site is recorded, too.
     """
     vm_object.placements.new_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(

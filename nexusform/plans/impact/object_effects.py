@@ -237,7 +237,7 @@ def count_plan_effects(plan: Plan) -> tuple[EffectCount, ...]:
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     """Return the placements without the nodes re-created by the plan's upgrades.
 
-    And without the pods leaving them.
+    The pods leaving these nodes are left out, too.
     """
     nodes = collect_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)

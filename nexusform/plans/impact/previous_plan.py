@@ -88,7 +88,7 @@ def _find_differences(before: Mapping[_Key, Any], after: Mapping[_Key, Any]) -> 
 def _collect_placements(plan: Plan) -> dict[_Key, Any]:
     """Return action, locations and trigger of objects with a placement change.
 
-    By address, kind, cluster and name.
+    The key is address, kind, cluster and name.
     """
     rows = [row for row in plan.placements if row.action is not PlacementAction.KEEP]
     return {
@@ -105,7 +105,7 @@ def _collect_placements(plan: Plan) -> dict[_Key, Any]:
 def _collect_changes(plan: Plan) -> dict[_Key, Any]:
     """Return the actions and attributes of changed resources.
 
-    By address and key of a deposed object.
+    The key is the address, with the key of a deposed object.
     """
     return {
         (str(change.address), change.deposed): (
@@ -142,7 +142,7 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
 def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
     """Return the names of clusters with interrupted or removed objects.
 
-    With several sites as `SITE/CLUSTER`.
+    With several sites they are `SITE/CLUSTER`.
     """
     clusters = set()
     for row in plan.placements:

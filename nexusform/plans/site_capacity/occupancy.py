@@ -83,7 +83,7 @@ class SiteRack(Struct, frozen=True):
 class SiteMachine(Struct, frozen=True):
     """Machine after the plan, or before it if the plan deletes it.
 
-    And the sides on which it exists.
+    It also has the sides on which it exists.
     """
 
     facts: Machine
@@ -267,7 +267,7 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     """Return the racks of a site with added or removed VMs.
 
-    And the numbers of VMs on each of their machines.
+    The numbers of VMs on each of their machines are returned as well.
     """
     unchanged, removed, added = _count_vms_by_machine(site)
     racks = []

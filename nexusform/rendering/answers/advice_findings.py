@@ -46,7 +46,7 @@ def render_advice(
 ) -> str:
     """Render each finding as a framed diagnostic, then the number of findings by rule.
 
-    With source lines.
+    Findings have their source lines.
     """
     if not findings:
         return "No findings.\n"

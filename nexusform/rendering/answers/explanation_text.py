@@ -1,6 +1,6 @@
 """Explanation of a VM's placement as text, report and data.
 
-With the changes needed for other locations.
+It has the changes needed for other locations.
 """
 
 from collections import Counter

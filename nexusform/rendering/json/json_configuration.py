@@ -1,6 +1,6 @@
 """JSON of a plan's `configuration` and of provider schemas.
 
-As in `terraform providers schema -json`.
+The schemas are as in `terraform providers schema -json`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ def build_expression_document(expression: Expression) -> dict[str, Any]:
 def list_references(references: Iterable[Traversal]) -> list[str]:
     """List each reference and its prefixes down to the object, longest first.
 
-    From `a.b.c[0]` to `a.b`, without repeats.
+    `a.b.c[0]` gives its prefixes down to `a.b`, without repeats.
     """
     texts: dict[str, None] = {}
     for reference in references:

@@ -75,7 +75,7 @@ def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dic
 def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> dict[str, Any]:
     """Build an element of `placement_changes`.
 
-    With detail ALL also the rejected machines and their reasons.
+    With detail ALL it has the rejected machines and their reasons, too.
     """
     document: dict[str, Any] = {
         "address": str(row.address),

@@ -171,7 +171,7 @@ def create_plan_events(
 def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     """Yield an event per object changed outside of nexusform.
 
-    In a refresh-only plan also one per moved address.
+    A refresh-only plan also gives one per moved address.
     """
     current_addresses = dict(plan.address_moves)
     for drift in plan.drift:

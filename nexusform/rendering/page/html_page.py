@@ -94,7 +94,7 @@ _COMMIT_LENGTH: Final = 7
 def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
     """Yield the directory and the commit of the configuration, if known.
 
-    As links if the code host is known.
+    They are links if the code host is known.
     """
     if origin.url:
         directory = origin.directory or "top directory"

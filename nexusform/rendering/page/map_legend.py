@@ -118,7 +118,7 @@ _ENTRY_HEIGHT: Final = 18
 def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
     """Build the fill patterns of the clusters on the maps.
 
-    And the hatching of machines closed to new VMs.
+    The hatching of machines closed to new VMs is built, too.
     """
     used_names: set[str] = set()
     for site in maps:

@@ -283,7 +283,7 @@ def _list_managed_vms(
 ) -> Iterator[MapVm]:
     """Yield each VM existing before or after the plan once, by pool and number.
 
-    With the certainty of its location.
+    The certainty of its location is yielded with it.
 
     `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
     In `certain_racks` a pool has the same number of VMs in every sample.

@@ -134,7 +134,7 @@ def render_maps(
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
     """Render an SVG document with every machine of the maps.
 
-    With `empty_text` if there are none.
+    If there are none, it shows `empty_text`.
     """
     drawings: list[Markup] = []
     # The minimum width.
@@ -442,7 +442,7 @@ def _render_box(
 ) -> list[Markup]:
     """Render the part of a cell used by a VM in the style of its cluster.
 
-    With sign and cluster key if they fit.
+    It has the sign and the cluster key if they fit.
     """
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)

@@ -1,6 +1,6 @@
 """Body of a GitHub review: the comment, and line comments with failures and fixes.
 
-For `POST /repos/OWNER/REPO/pulls/NUMBER/reviews`.
+It is sent by `POST /repos/OWNER/REPO/pulls/NUMBER/reviews`.
 
 GitHub rejects comments outside of the diff, so only its lines get comments.
 """

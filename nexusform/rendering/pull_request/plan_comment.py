@@ -270,7 +270,7 @@ def render_rack_picture(
 ) -> list[str]:
     """Render the VMs per machine of changed racks before and after the plan.
 
-    In lines of up to MAX_WIDTH columns.
+    Lines have up to MAX_WIDTH columns.
 
     The racks with the most removed VMs come first in `racks`. Only the first existing and new racks
     are shown, then the number of the other racks and a legend. Return [] if no machine has another

@@ -342,7 +342,7 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail.
 
-    With remedies as a list, and proposed code.
+    Remedies are a list, followed by proposed code.
     """
     line_link = (
         format_line_link(format_location(diagnostic.subject), origin)

@@ -491,7 +491,7 @@ def _format_difference(difference: int) -> str:
 def list_blocking_reasons(plan: Plan) -> list[str]:
     """Return clauses about the separation rules and errors blocking the plan.
 
-    Without guard rails.
+    Guard rails are left out.
     """
     if not plan.is_rejected:
         # Nothing blocks the plan, not even a violated rule.

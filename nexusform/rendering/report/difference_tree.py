@@ -127,7 +127,7 @@ class Comparison(Struct, frozen=True):
         ) -> DifferenceNode:
             """Compare the values of one attribute.
 
-            Without details if its change has a condensed text.
+            The comparison has no details if its change has a condensed text.
             """
             if name in condensed_texts and old != new:
                 return DifferenceNode(
@@ -545,7 +545,7 @@ def _parse_json(text: Any) -> Any:
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
     """Yield the computed attributes for the source order of labelled blocks.
 
-    As names. Changed orders are excepted.
+    They are names. Attributes whose order changed are left out.
 
     Only labels on both sides count: an added or removed block does not change the order.
     """

@@ -180,7 +180,7 @@ def _build_content_key(group: PlacementLineGroup) -> object:
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     """Return the lines of a pool with a placeholder for the id of its site.
 
-    To compare them with other sites.
+    The placeholder makes them comparable with other sites.
     """
     assert group.table is not None, "the caller passes pools only"
     lines = []

@@ -404,7 +404,7 @@ class PlacementCounts:
     def list_counts(self, kind: str) -> list[tuple[int, str]]:
         """Return the number of objects of a kind for each outcome with any.
 
-        In the order of reports: `(3, "moved")`.
+        They are in the order of reports: `(3, "moved")`.
         """
         outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
         return [(count, outcome) for outcome in outcomes if (count := self.counts[kind, outcome])]

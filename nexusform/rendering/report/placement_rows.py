@@ -205,7 +205,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
 def describe_placement_effect(effect: Effect, state: str) -> str:
     """Return the outcome of an effect in a word or two.
 
-    Of a pod without a node, its state (`Pending`).
+    The outcome of a pod without a node is its state (`Pending`).
     """
     # The only state of re-created objects is `predicted`.
     if effect is Effect.RECREATED and state:

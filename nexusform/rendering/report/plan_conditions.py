@@ -97,7 +97,7 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
     """Yield a line on the loss of one machine, and one on the loss of one rack.
 
-    As far as they were computed.
+    Losses that were not computed have no line.
 
     A line lists the clusters with pods left without a node.
     """

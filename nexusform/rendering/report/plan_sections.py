@@ -417,7 +417,7 @@ def build_all_pools_section(view: PlanReportData) -> Section:
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     """Build the section with a table per site.
 
-    And the number of pools beyond the maximum of rows.
+    It also has the number of pools beyond the maximum of rows.
     """
     # A choice: locations of placed VMs, or the VMs to remove from a smaller pool.
     has_removal_choice = any(

@@ -444,7 +444,7 @@ _ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
 def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
     """Return a function that formats the cluster of an item.
 
-    With its site if several sites have one of its name.
+    The text has the site if several sites have a cluster of that name.
     """
     counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
     return lambda item: (

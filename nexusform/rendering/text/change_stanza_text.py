@@ -222,7 +222,7 @@ class _DifferenceRenderer:
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
         """Render a line per element of a list or set.
 
-        With counts of hidden ones at their position.
+        Counts of hidden elements are at their position.
         """
         margin = _BLANK * (level + 1)
         lines: list[str] = []

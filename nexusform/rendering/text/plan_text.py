@@ -682,7 +682,7 @@ def _format_locations(locations: Sequence[str]) -> str:
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
     """Add the location, if any, at the end of the last line.
 
-    Or below it from `column` on if it is too long.
+    A location that is too long is below it, from `column` on.
     """
     if not location:
         return lines

@@ -117,8 +117,8 @@ class CandidateQueues:
     ) -> NeutralRanking:
         """Rank the racks passing all `filters`, also full ones, by neutral keys.
 
-        As if the demand's cluster had no VMs. Demands with the same keys and filter input share a
-        ranking.
+        The keys are those of a demand whose cluster has no VMs. Demands with the same keys and
+        filter input share a ranking.
         """
         # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
@@ -140,7 +140,8 @@ class CandidateQueues:
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
         """Rank the open machines of a rack, also full ones, by neutral keys.
 
-        As if the demand's cluster had no VMs. Demands with the same keys in use share a ranking.
+        The keys are those of a demand whose cluster has no VMs. Demands with the same keys in use
+        share a ranking.
         """
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
@@ -169,7 +170,7 @@ class CandidateQueues:
     ) -> None:
         """Mark machines with new VMs, to be ranked again.
 
-        In all rankings of their rack except `up_to_date`.
+        They are marked in all rankings of their rack except `up_to_date`.
         """
         for ranking in self._rankings_by_rack.get(rack, ()):
             if ranking is not up_to_date:
@@ -197,8 +198,8 @@ class CandidateQueue:
     ) -> None:
         """Start with the items (machines or racks) in the order of their neutral keys.
 
-        As if the demand's cluster had no VMs. Items move to a heap of own keys, once VMs of the
-        cluster or pool may give them another key.
+        The keys are those of a demand whose cluster has no VMs. Items move to a heap of own keys,
+        once VMs of the cluster or pool may give them another key.
         """
         self.ranking = ranking
         # The items tied for the next VM, all from one group of equal keys.

@@ -274,7 +274,7 @@ class TiedMachines(Struct, frozen=True):
 class MachineRanking:
     """Ranking of all machines for one VM on the current site, computed once.
 
-    With optional exclusions.
+    Machines may be excluded.
 
     Excluded machines (cordons) are rejected, and rank nothing. The splits of machines are
     independent. A machine is best in some of them if it fits in one, and every better machine fails

@@ -98,8 +98,8 @@ NO_VMS: Final = OwnerVmCounts(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 class Usage(Struct, frozen=True):
     """VMs of a site, in total and of the demand's cluster and pool.
 
-    By machine: `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms`
-    and `rack_memory`. All of it is live, so a rule may keep a list and read it later.
+    `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs) are by machine, `rack_vms` and
+    `rack_memory` by rack. All of it is live, so a rule may keep a list and read it later.
     """
 
     layout: NumberedSite
@@ -225,7 +225,7 @@ class CapacityTable:
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the number of the capacity after a VM took or returned its share.
 
-        In each of `cells`. `sign` is -1 or +1.
+        The share is that in each of `cells`. `sign` is -1 or +1.
 
         `number` is the position of the former capacity in `capacities`. vCPUs, memory and VFs
         change in each cell, disk once. A share may have a record, a text in the capacity while the

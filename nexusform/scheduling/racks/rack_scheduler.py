@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class RackScheduler:
     """Scheduler of VMs on the machines of one site, one VM at a time.
 
-    By the rules of racks/profile.py.
+    It follows the rules of racks/profile.py.
 
     Machine names are unique. VMs get handles (numbers) in the order of their addition; a copy knows
     the handles of its original. Schedulers with equal calls return equal results. The NUMA cells of
@@ -92,7 +92,7 @@ class RackScheduler:
     ) -> RackScheduler:
         """Return an independent copy.
 
-        With the number of a sample or another choice of NUMA layouts if given.
+        The copy gets the number of a sample or another choice of NUMA layouts if given.
         """
         # Of successive VMs of a pool: its counts are valid only until the ledger is copied.
         self._close_session()
@@ -257,7 +257,7 @@ class RackScheduler:
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone.
 
-        For the racks allowed by the demand, by name in site order.
+        The result has the racks allowed by the demand, by name in site order.
 
         Without limits on numbers of VMs (count filters), machines do not depend on each other:
         their free capacities are added up. With such limits each VM may exclude others, so VMs are
@@ -286,7 +286,7 @@ class RackScheduler:
     def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
         """Count how many more VMs like this one fit on each rack.
 
-        By placing them in two copies of the site.
+        They are placed in two copies of the site.
         """
         minimum_counts, maximum_counts = (
             _fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku)
@@ -483,7 +483,7 @@ class RackScheduler:
     def list_sampled_vms(self) -> Iterator[ScheduledVm]:
         """Yield every VM, those in unknown cells with assumed cells.
 
-        Without cells if no NUMA layout is possible.
+        If no NUMA layout is possible, they have no cells.
         """
         self._choose_missing_splits()
         for vm in self.list_vms():

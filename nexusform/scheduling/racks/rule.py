@@ -49,7 +49,7 @@ class MachineVm(NamedTuple):
 class ShortageContext(Protocol):
     """Context of a demand without machine.
 
-    For the message of the filter that rejected the last ones.
+    The message of the filter that rejected the last machines needs it.
     """
 
     @property

@@ -457,8 +457,8 @@ def read_project_variables(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Read the values of the input variables with their origins.
 
-    From flags, files and environment; with `only_options` from -var and -var-file. With `can_ask`
-    the user is asked for missing values, if the command allows it.
+    They come from flags, files and environment; with `only_options` from -var and -var-file alone.
+    With `can_ask` the user is asked for missing values, if the command allows it.
     """
     return read_root_variables(
         configuration,

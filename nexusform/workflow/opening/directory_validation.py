@@ -73,7 +73,7 @@ def find_planning_problems(
 ) -> list[Diagnostic]:
     """Return problems of planning without a state, except `known_problems`.
 
-    Without any error, also lint findings.
+    Without any error, lint findings are returned, too.
     """
     from nexusform.planning.modules.configuration_validation import validate_configuration
 

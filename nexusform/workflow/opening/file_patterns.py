@@ -104,7 +104,7 @@ def _find_files(
 ) -> Iterator[str]:
     """Yield the files below `root` that match the segments of a pattern.
 
-    As paths relative to `root`.
+    Paths are relative to `root`.
 
     A segment matches the names of one level, and None (written `**`) any number of levels:
     `a/**/*.yaml`. `**` does not follow links to a parent.

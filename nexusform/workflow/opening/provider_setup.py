@@ -304,7 +304,7 @@ def list_captured_inventories(
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
     """Return errors for agent pools to create that already exist on a site.
 
-    And warnings for such clusters and VMs.
+    Clusters and VMs that exist give warnings.
     """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]

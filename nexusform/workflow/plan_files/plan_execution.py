@@ -499,7 +499,7 @@ def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
     """Build the record of a check for the state document.
 
-    In Terraform's format of check results.
+    It has Terraform's format of check results.
     """
     problems = [{"message": message} for message in check.messages]
     instance = {

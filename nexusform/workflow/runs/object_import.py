@@ -111,7 +111,7 @@ DIRECTORY: Final = "DIR"
 def find_source_importer(source: str) -> SourceImporter | None:
     """Return the importer for the value of `-from`.
 
-    Of the source with this name, else of directories, else None.
+    It is that of the source with this name, else that of directories, else None.
     """
     # A directory of this name wins.
     if source in SOURCE_IMPORTERS and not Path(source).is_dir():

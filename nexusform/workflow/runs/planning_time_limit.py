@@ -107,7 +107,7 @@ class _PlanningWatch:
     def run(self, seconds: float) -> None:
         """Raise the exception in the planning thread after the seconds.
 
-        And again while planning still runs.
+        It is raised again while planning still runs.
         """
         wait = seconds
         remaining_delays = _MAX_WAITS

@@ -290,7 +290,7 @@ class Run(Struct):
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:
         """Return the plan with the inventories read by providers.
 
-        And, if known, the identities of their systems.
+        The plan also gets the identities of their systems, if known.
         """
         captured = list_captured_inventories(self.providers, plan.timestamp)
         basis = replace(plan.basis, allows_older_export=options.allows_older_export)
@@ -347,7 +347,7 @@ class Run(Struct):
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the verdicts of the server-side dry run.
 
-        And its errors, or warnings of skipping it.
+        The errors of the dry run are added, or warnings of skipping it.
         """
         has_validator = any(
             isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values()

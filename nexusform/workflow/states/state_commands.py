@@ -212,7 +212,7 @@ def _change_locked_state(
 def _build_open_steps_error(stored: StoredState) -> Diagnostic:
     """Build the error for a state with steps of unknown outcome.
 
-    Of a killed apply, or of one that waits.
+    The steps are those of a killed apply, or of one that waits.
     """
     addresses = sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})
     error_id = "apply-interrupted"
@@ -549,7 +549,7 @@ def _check_state_drift(
 def _format_drift(drift: Drift) -> str:
     """Format the address of an object with its changed attributes.
 
-    Or with the fact of its deletion.
+    For a deleted object the text says that it is deleted.
     """
     if drift.after is None:
         return f"{drift.address} no longer exists"

@@ -62,7 +62,7 @@ def read_history(context: CommandContext) -> StateHistory:
 def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
     """Return the versions before the current one, newest first.
 
-    With a warning if the backend keeps none.
+    If the backend keeps none, a warning is returned, too.
     """
     if not isinstance(backend, VersionedBackend):
         return [], [

@@ -514,7 +514,7 @@ class _SiteImport:
     ) -> None:
         """Count a VM not imported as an object.
 
-        As occupied capacity of its machine, or as unplaced without one.
+        It counts as occupied capacity of its machine, or as unplaced without one.
         """
         if placement is None:
             self.counts["unplaced"] += 1

@@ -30,7 +30,7 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield name and arguments of each pool of a cluster, in the order of its blocks.
 
-    Sorted if it is unknown.
+    If that order is unknown, the names are sorted.
     """
     pools = get_mapping(values, "agent_pool")
     for name in values.get("agent_pool_order") or sorted(pools):
@@ -224,8 +224,7 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 def merge_bodies(base: Any, overlay: Any) -> Any:
     """Merge one body over another; objects merge recursively, everything else is replaced.
 
-    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c":
-    [3]}.
+    {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} give {"a": {"b": 1, "d": 2}, "c": [3]}.
     """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {

@@ -447,7 +447,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """List the paths of the scalars, lists and empty objects in a body.
 
-    Of {"tags": {"a": "1"}, "zones": ["1", "2"]} they are ("tags", "a") and ("zones",).
+    {"tags": {"a": "1"}, "zones": ["1", "2"]} has the paths ("tags", "a") and ("zones",).
     """
     if isinstance(value, Mapping) and value:
         for name, part in value.items():

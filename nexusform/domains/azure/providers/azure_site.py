@@ -296,7 +296,7 @@ class AzureSiteProvider(ObservedSites):
     def collect_start_values(self, requests: Sequence[ChangeRequest]) -> list[Mapping[str, Any]]:
         """Return what was read of the resources of each change.
 
-        Of a cluster its pools are included: its deletion removes them. Raises ProviderProblem.
+        A cluster includes its pools, because its deletion removes them. Raises ProviderProblem.
         """
         index = self._load_index()
         bodies = {

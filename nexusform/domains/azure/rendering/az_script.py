@@ -330,7 +330,7 @@ class _ScriptWriter:
     def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required.
 
-        Numbered if another one has its name (`a-b`, `a_b`).
+        The name gets a number if another variable has the same one (`a-b`, `a_b`).
         """
         if variable not in self.variables:
             # "": not an entry of a map.
@@ -349,7 +349,7 @@ class _ScriptWriter:
 def _quote_shell_word(text: str) -> str:
     """Quote a string for the shell.
 
-    In double quotes if it has apostrophes and no special characters.
+    A string with apostrophes and no special characters gets double quotes.
     """
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 

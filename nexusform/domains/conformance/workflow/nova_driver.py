@@ -116,8 +116,8 @@ class OpenstackPlacementService:
 class NovaSiteState:
     """Hosts and servers of one site, in Placement and as Nova's host states.
 
-    By host: `providers` are UUIDs of resource providers, `numbers` their rows. `classes` are rows
-    of resource classes by name.
+    `providers` has the UUIDs of resource providers by host, and `numbers` their rows. `classes` are
+    rows of resource classes by name.
     """
 
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:

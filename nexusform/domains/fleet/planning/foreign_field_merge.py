@@ -116,7 +116,7 @@ def merge_applied_objects(
 ) -> Iterator[Manifest]:
     """Yield the `configured` objects as they are on the hub after an apply.
 
-    With the fields of other managers. `previous` are the objects of the last apply, `observed` the
+    Fields of other managers are kept. `previous` are the objects of the last apply, `observed` the
     objects on the hub now.
     """
     observed_by_identity = {get_object_identity(manifest): manifest for manifest in observed}

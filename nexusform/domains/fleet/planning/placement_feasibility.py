@@ -523,7 +523,7 @@ def _exclude_clusters(
 ) -> Mapping[str, Any]:
     """Return an affinity excluding clusters.
 
-    With one more condition in each required term (they are alternatives).
+    Each required term gets one more condition, because terms are alternatives.
     """
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")

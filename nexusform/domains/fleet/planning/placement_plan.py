@@ -462,8 +462,8 @@ class PlacementPlan(Struct):
     def previously_failed_clusters(self) -> frozenset[str]:
         """Clusters with permanent failures before this plan.
 
-        Of overrides, or of applying, observed or configured. A changed apply strategy takes effect
-        at once, and ends apply failures if it only reports differences.
+        They are failures of overrides or of applying, observed or configured. A changed apply
+        strategy takes effect at once, and ends apply failures if it only reports differences.
         """
         previous = self.spec.previous_configuration
         is_changed = self.spec.apply_strategy_changed

@@ -159,8 +159,8 @@ def _find_trigger_of_staged_change(
 ) -> Trigger | None:
     """Return the trigger of a change distributed only by a staged run.
 
-    Of the selected objects, or else of overrides. None without a change, or for a placement not
-    distributed yet.
+    A change of the selected objects comes before one of overrides. The result is None without a
+    change, and for a placement that is not distributed yet.
     """
     previous = comparison.spec.previous_configuration
     if previous is None:

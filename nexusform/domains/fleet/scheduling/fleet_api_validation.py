@@ -558,7 +558,7 @@ def check_disruption_budget(
 ) -> list[Problem]:
     """Return the problems of a disruption budget.
 
-    With `placement_type` None (unknown placement), the general ones.
+    With `placement_type` None (unknown placement), only the general problems are returned.
     """
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:

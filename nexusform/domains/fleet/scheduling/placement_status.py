@@ -84,7 +84,7 @@ class PlacementStatus(Struct, frozen=True):
 class _ConditionTexts(Struct, frozen=True):
     """Condition type with reason and text per status, for the placement and for one cluster.
 
-    With a count.
+    The text of a placement has a count.
     """
 
     type: str
@@ -250,7 +250,7 @@ def parse_run_status_text(message: str) -> str:
 def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
     """Return the steps of a cluster in order.
 
-    For applying objects, or else for reporting differences.
+    They are the steps of applying objects, or else of reporting differences.
     """
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
@@ -454,7 +454,7 @@ def build_placement_status_2023(
 ) -> PlacementStatus:
     """Build the status as KubeFleet of 2023 reports it.
 
-    With conditions Scheduled, Synchronized and Applied.
+    It has the conditions Scheduled, Synchronized and Applied.
     """
     if scheduling is None:
         text = "Scheduling has not completed"

@@ -62,8 +62,8 @@ class MemberRanking(Struct, frozen=True):
     def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
         """Yield candidates in picking order.
 
-        By spread score, affinity score, an obsolete binding, and larger name. The candidates, like
-        all sets of members, are a bit mask.
+        They are ordered by spread score, affinity score, an obsolete binding, and larger name. The
+        candidates, like all sets of members, are a bit mask.
         """
         # bound under an earlier policy.
         obsolete = self.binding_masks.obsolete
@@ -441,8 +441,9 @@ def _bind_picked_clusters(
 ) -> tuple[Binding, ...] | CycleAbort:
     """Bind the picks, and release obsolete bindings of members outside `targets`.
 
-    Of an earlier policy. Return the bindings of the picks: created, repointed to the new policy, or
-    recovered from a removal. An unrecoverable binding stops the cycle before any change.
+    Obsolete bindings belong to an earlier policy. Return the bindings of the picks: created,
+    repointed to the new policy, or recovered from a removal. An unrecoverable binding stops the
+    cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):

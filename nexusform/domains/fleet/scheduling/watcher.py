@@ -1,6 +1,6 @@
 """Member cluster watcher: placements queued by member changes.
 
-And the triggers of binding changes in plans.
+The module also finds the triggers of binding changes in plans.
 
 Source: KubeFleet pkg/scheduler/watchers/membercluster.
 """

@@ -112,7 +112,7 @@ def build_problems(
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems without those about an unknown argument.
 
-    And without those about an argument inside or around it.
+    Problems of an argument inside or around an unknown one are left out, too.
     """
     unknown_parts = [*list_unknown_paths(dict(attributes))]
     remaining: list[Problem] = []

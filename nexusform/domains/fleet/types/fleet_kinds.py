@@ -130,7 +130,7 @@ class FleetKind(Struct, frozen=True):
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
         """Return the problems of name and namespace.
 
-        At their place in the manifest if they are there.
+        They are located in the manifest if name and namespace are there.
         """
         problems = []
         name = attributes.get("name")

@@ -132,8 +132,8 @@ def _get_snapshot_and_cluster_resources(
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
     """Return the objects of a cluster's snapshot, and the cluster's version of them.
 
-    With overrides. Without a binding or a rollout there, return the selected objects, and their
-    version for the cluster; None for an unknown cluster.
+    Overrides are applied. Without a binding or a rollout there, return the selected objects, and
+    their version for the cluster; None for an unknown cluster.
     """
     resources = (
         placement.compute_resources(binding, placement.rollout.clusters)

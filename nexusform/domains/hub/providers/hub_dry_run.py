@@ -658,7 +658,7 @@ def _format_dry_run_summary(
 ) -> str:
     """Return sentences on the changes accepted by the hub, and on those deferred to apply.
 
-    Of the numbers `sent`.
+    Only the changes with a number in `sent` count.
     """
     skipped: set[int] = set()
     rejected: set[int] = set()

@@ -512,7 +512,7 @@ def _read_needed_objects(
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if status and bindings alone show the progress.
 
-    Without staged runs, and with known snapshots.
+    This holds without staged runs and with known snapshots.
     """
     requirements = (
         planned,

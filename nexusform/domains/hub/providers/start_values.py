@@ -45,7 +45,7 @@ def build_start_values(
 ) -> dict[str, Any]:
     """Build the start values of a change from the objects read for the plan.
 
-    Of an object with sensitive values only the version is kept.
+    Only the version is kept of an object with sensitive values.
     """
     type_name = request.key.type
     prior = index_hub_objects(type_name, request.prior)

@@ -243,7 +243,7 @@ def _list_user_objects(
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield type, id and body of user-created objects to import.
 
-    Of `_BLOCK_TYPES` only if a block has the type.
+    A type of `_BLOCK_TYPES` counts only if a block has it.
     """
     configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}

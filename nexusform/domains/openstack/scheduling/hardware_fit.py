@@ -198,7 +198,7 @@ def _sort_host_cells(
 ) -> Sequence[HostCell]:
     """Sort host cells unless all are needed.
 
-    By PCI devices (most first if `has_devices`, else last), CPUs, memory.
+    The keys are PCI devices (most first if `has_devices`, else last), CPUs and memory.
     """
     if len(cells) == len(request.cells):
         # Like Nova: all are used anyway.

@@ -114,7 +114,7 @@ def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> P
 def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
     """Return the objects of resource.k8s.io by full name.
 
-    Of several with the same name, the first counts.
+    The first of several objects with the same name counts.
     """
     by_kind: dict[str, dict[str, Manifest]] = {
         kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)

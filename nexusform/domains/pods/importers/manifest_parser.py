@@ -339,7 +339,7 @@ def find_kind_exclusion(
 ) -> str | None:
     """Return why no placement selects an object of this kind or name, None if one may.
 
-    Of any namespace: a ResourcePlacement may be in a reserved one.
+    The namespace does not matter: a ResourcePlacement may be in a reserved one.
     """
     kind = (manifest.group, manifest.kind)
     if is_fleet_group(manifest.group) and manifest.kind not in ENVELOPE_KINDS:

@@ -530,7 +530,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
     """Return the containers, the missing amounts added to the requests of the first one.
 
-    And equal limits.
+    The limits become equal to the requests.
     """
     first_container = next(iter(containers), None)
     if not _has_readable_resources(first_container):

@@ -240,7 +240,7 @@ def _evaluate_manifests(
 ) -> list[Instance]:
     """Return the instances of a manifest's block, with their attributes as far as known.
 
-    By count or for_each.
+    There is one per index of count or key of for_each.
     """
     expanded = blocks.expand(block, evaluation)
     assert expanded is not None, "a block of this phase has a resource type"

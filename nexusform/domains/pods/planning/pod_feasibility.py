@@ -211,8 +211,8 @@ def _try_more_nodes(
 ) -> ObjectFeasibility:
     """Return the feasibility of workloads with waiting pods after the fewest additional nodes.
 
-    By their `outcomes`. It is unknown if no number up to the search limit is enough, and unchanged
-    if no number helps.
+    The workloads are found in `outcomes`. The feasibility is unknown if no number up to the search
+    limit is enough, and unchanged if no number helps.
     """
     waiting_keys = {outcome.workload for outcome in outcomes if not outcome.node}
     if not _can_run(workloads, waiting_keys, inputs, cluster):

@@ -327,7 +327,7 @@ class DeviceAllocator:
     def gather_pools(self, node: Node) -> list[DeviceSlicePool]:
         """Return the pools with devices for a node in search order.
 
-        By name, or at random before Kubernetes 1.36.
+        They are ordered by name, or at random before Kubernetes 1.36.
         """
         pools: list[DeviceSlicePool] = []
         for pool in self._pools:

@@ -184,7 +184,7 @@ class PodSpecScheduler:
     def is_current(self, group: PodSpecGroup, volume_needs: tuple[VolumeNeed, ...]) -> bool:
         """Return whether this scheduler is for a pod of this group and needs.
 
-        And no pod has moved since.
+        It is not if a pod has moved since.
         """
         return (group, volume_needs, self.cache.version) == (
             self.group,

@@ -282,7 +282,7 @@ def _is_victim_choice_arbitrary(
 ) -> bool:
     """Return whether other victims were possible.
 
-    Of pods equal in priority and age, but not in template, some stay.
+    They were if some pods stay that are equal in priority and age, but not in template.
     """
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)

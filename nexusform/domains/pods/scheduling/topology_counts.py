@@ -136,8 +136,8 @@ class TopologyCounts:
     def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
         """Count the existing pods for each rule about domains.
 
-        By affinity, anti-affinity and spreading. `group` has the spec of the pod to place as
-        configured. `incoming_spec` is this spec as read by the version of the scheduler.
+        The rules are affinity, anti-affinity and spreading. `group` has the spec of the pod to
+        place as configured. `incoming_spec` is this spec as read by the version of the scheduler.
         """
         self.cache = cache
         self.group = group
@@ -303,8 +303,8 @@ class TopologyCounts:
     ) -> tuple[list[bool], frozenset[int]]:
         """Return whether each node counts for a constraint, and the domains of the counted nodes.
 
-        By index. The result is cached: equal constraints of pods with equal node selection and
-        tolerations share it.
+        Both are by index. The result is cached: equal constraints of pods with equal node selection
+        and tolerations share it.
         """
         spec = self.group.spec
         cache = self.cache
@@ -400,7 +400,7 @@ class TopologyCounts:
 def _is_counted_per_node(constraint: SpreadConstraint) -> bool:
     """Return whether a constraint counts each node alone.
 
-    For points over the host name, and for daemons.
+    It does for points over the host name, and for daemons.
     """
     return constraint.counts_own_node or (
         not constraint.is_hard and constraint.topology_key == HOSTNAME
@@ -432,7 +432,7 @@ def _is_selective(selector: LabelSelector | None) -> TypeGuard[LabelSelector]:
 def _list_scoring_constraints(spec: PodSpec) -> list[SpreadConstraint]:
     """Return the soft spread constraints of a pod.
 
-    For one without any constraint, the defaults of Kubernetes.
+    A pod without any constraint has the defaults of Kubernetes.
     """
     if spec.spread:
         return [constraint for constraint in spec.spread if not constraint.is_hard]

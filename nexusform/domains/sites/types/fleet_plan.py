@@ -177,7 +177,7 @@ class FleetPlan(Struct, frozen=True):
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
     """Compute the digest to approve.
 
-    Of sites, their changes or rejections, and waves with limits, not of times.
+    It covers sites, their changes or rejections, and waves with limits, but no times.
     """
     rows = [
         (

@@ -91,7 +91,7 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
 def _is_lock_of_task(lock: SiteLock, task: Task) -> bool:
     """Return True if a dead process on the task's `unlock_host` holds the lock.
 
-    Without a host, the task's own run.
+    Without a host, the task's own run must hold it.
     """
     if not task.unlock_host:
         return lock.info == describe_session(task.fleet.session)

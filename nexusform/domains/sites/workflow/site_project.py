@@ -221,7 +221,7 @@ def _build_assignments(
 def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
     """Locate a problem with an input at the inputs of the site.
 
-    For a missing one, refer to them instead of -var.
+    The message for a missing input refers to them instead of -var.
     """
     if problem.subject is not None and problem.subject.filename == _build_inputs_file_name(site):
         return replace(problem, subject=site.inputs_span, context=None)

@@ -105,7 +105,7 @@ def _simulate_rack_failures(
 ) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part.
 
-    Of every `parts`-th one, from number `part`.
+    The part has every `parts`-th rack, from number `part` on.
     """
     registries = run.project.registries
     state_objects = list_state_objects(state)

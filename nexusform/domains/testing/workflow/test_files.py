@@ -32,7 +32,7 @@ def find_test_files(
 ) -> list[str]:
     """Return the test files next to the configuration and in the test directory, sorted by name.
 
-    With `requested_files` only those; a name without a test file is an error.
+    With `requested_files`, only those are returned; a name without a test file is an error.
     """
     paths: list[str] = []
     root = context.directory

@@ -1,6 +1,6 @@
 """Spare capacity of a site: by SKU and zone, with one rack down, and for a mix.
 
-With planned racks. The mix is one of SKUs.
+Planned racks count. The mix is one of SKUs.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def compute_site_capacity(
 ) -> CapacityAnswer:
     """Compute how many further VMs of each SKU a site can hold.
 
-    And the limits of its free capacity.
+    The result also has the limits of its free capacity.
 
     Without `skus`, count those in use and the largest supported one. `zones` None means all. `mix`
     has SKUs with counts in one set, such as 3 VMs of one and 1 of another: the number of complete
@@ -220,8 +220,8 @@ def _compute_sku_capacity(
 ) -> SkuCapacity:
     """Compute the capacity for a SKU alone.
 
-    In total, by zone (None: all zones), in the `planned` racks, and with each rack lost. `totals`
-    has the free vCPUs and GiB: some of them stay unusable.
+    It has the capacity in total, by zone (None: all zones), in the `planned` racks, and with each
+    rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
     """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))

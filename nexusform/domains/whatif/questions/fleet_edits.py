@@ -399,7 +399,7 @@ def _build_unknown_object_error(
 ) -> DiagnosticsError:
     """Build the error for an unknown member or cluster.
 
-    With the most similar name and the known ones.
+    It has the most similar name and the known ones.
     """
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."

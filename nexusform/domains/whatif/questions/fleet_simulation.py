@@ -351,7 +351,7 @@ def _compute_amount_reduction(
 ) -> int:
     """Compute how much less was available at the last plan than with managed pods only.
 
-    In nano-units; 0 if unknown.
+    The amount is in nano-units, and 0 if it is unknown.
     """
     available_last = last_usage.available.get(name)
     return (
@@ -551,7 +551,7 @@ def _build_drain_evictions(
 ) -> Iterator[tuple[Instance, FleetEviction]]:
     """Build the evictions of drained members from cluster-scoped placements.
 
-    As KubeFleet tools/fleet does.
+    KubeFleet's tools/fleet does the same.
     """
     for cluster in drained:
         for placement in placements:

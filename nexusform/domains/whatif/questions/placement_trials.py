@@ -90,7 +90,7 @@ class EvictionProposal(Struct, frozen=True):
 class TrialOutcome(Struct, frozen=True):
     """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions.
 
-    Or `error`, if it failed.
+    A failed trial has only `error`.
     """
 
     waiting: tuple[Feasibility, ...] = ()

@@ -134,7 +134,7 @@ def build_observed_pods(
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id.
 
-    With all of its workloads.
+    All workloads of the cluster are included.
     """
     sources = _collect_pod_sources(objects)
     clusters = {
@@ -172,8 +172,9 @@ def _build_unmanaged_workloads(
 class _PodSources(Struct, frozen=True):
     """Sources of pods: manifests on the hub.
 
-    By cluster id, manifests applied directly (`direct`) or by placements; and `placed`, pod
-    locations by cluster id and workload. `attributes`: those of all objects by address.
+    `direct` has the manifests applied directly by cluster id, another field those applied by
+    placements, and `placed` the pod locations by cluster id and workload. `attributes` are those of
+    all objects by address.
     """
 
     attributes: Mapping[str, Mapping[str, Any]]

@@ -298,8 +298,8 @@ def _compute_rack_limit(
 ) -> int:
     """Compute the maximum VMs of a pool per rack after the repacking.
 
-    As many as in its fullest rack now. It is more if an even spread over the racks open to the pool
-    needs more. `existing` counts VMs by number of the pool and rack.
+    They are as many as in its fullest rack now. The maximum is higher if an even spread over the
+    racks open to the pool needs more. `existing` counts VMs by number of the pool and rack.
     """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)

@@ -213,7 +213,7 @@ class RepackProgram:
     def _build_program(self) -> None:
         """Build all rows and columns.
 
-        By equal machines if they have linked or unknown cells, else by equal cells.
+        Machines with linked or unknown cells are grouped by equal machines, others by equal cells.
         """
         program = self._program
         program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
@@ -680,7 +680,7 @@ class RepackProgram:
     ) -> Sequence[int]:
         """Find the solution with the fewest restarted pods, then affected pools.
 
-        At most `recreations`.
+        It re-creates at most `recreations` VMs.
 
         Return its values by column, those of additional columns last. If the solver finds none,
         return `values` unchanged.
@@ -717,7 +717,7 @@ class RepackProgram:
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
     """Count the VMs of each group moved by one use of a column, and the pods restarted.
 
-    For this subject, if any.
+    Only this subject counts, if there is one.
     """
     sources: tuple[MovableVm, ...] = ()
     match subject:

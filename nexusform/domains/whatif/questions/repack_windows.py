@@ -630,7 +630,7 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
 def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
     """Compute the maximum VMs of a pool down at once, at least 1.
 
-    By its quorum or max_unavailable, unless lifted.
+    Its quorum or max_unavailable sets it, unless that limit is lifted.
     """
     pool = context.pools[pool_number]
     count = len(pool.vms)

@@ -134,7 +134,7 @@ def build_failure_summary(failure: Failure) -> str:
 def _describe_capacity_elsewhere(failure: Failure) -> str:
     """Describe if every re-created node has capacity elsewhere.
 
-    And how certain that is if NUMA cells are unknown.
+    If NUMA cells are unknown, the text also says how certain that is.
     """
     samples = failure.samples
     missing = failure.missing if samples is None else samples.missing_count.maximum

@@ -1,6 +1,6 @@
 """Report of `simulate runtime-upgrade`, as text and as data.
 
-And workloads with lost pods, for the reports of upgrades, failures and drains.
+The module also renders workloads with lost pods for the reports of upgrades, failures and drains.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -412,7 +412,7 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
     """Build a line per workload and reason of pending pods.
 
-    With the cluster if there are several.
+    The line names the cluster if there are several.
     """
     lines: list[str] = []
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
@@ -478,7 +478,7 @@ _COLUMN_NOTE = (
 def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
     """Build the data of one workload while nodes are down.
 
-    With the members of `_WORKLOAD` and `_LOST`.
+    The data has the members of `_WORKLOAD` and `_LOST`.
     """
     outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
     return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

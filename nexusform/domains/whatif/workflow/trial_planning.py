@@ -1,6 +1,6 @@
 """Plans of the configuration with one more placement, or with evictions.
 
-Without a lock and without changes.
+Planning takes no lock and changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

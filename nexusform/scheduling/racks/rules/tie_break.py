@@ -44,7 +44,7 @@ def draw_sample_number(vm_text: blake2b) -> int:
 def select_tied_rack(drawn_number: int, count: int) -> int:
     """Select one of `count` tied racks, and return its position.
 
-    By the lower 32 bits of the drawn number.
+    The lower 32 bits of the drawn number decide.
     """
     return (drawn_number & 0xFFFFFFFF) % count
 
@@ -52,7 +52,7 @@ def select_tied_rack(drawn_number: int, count: int) -> int:
 def select_tied_machine(drawn_number: int, count: int) -> int:
     """Select one of `count` tied machines, and return its position.
 
-    By the upper 32 bits of the drawn number.
+    The upper 32 bits of the drawn number decide.
     """
     return (drawn_number >> 32) % count
 

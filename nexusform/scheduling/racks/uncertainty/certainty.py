@@ -263,7 +263,7 @@ class _UnknownCells:
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
         """Return whether the unknown NUMA layout decides if a VM of the SKU fits there.
 
-        Or the VMs placed by a run.
+        The VMs placed by a run may decide it as well.
         """
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             # It never fits: no VM leaves the machine.
@@ -349,7 +349,8 @@ class _SampleMatches:
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
         """Return by VM the shares of runs with its planned rack and machine.
 
-        In plan order. Also with the planned number of its pool's VMs on that rack.
+        VMs are in plan order. A further share is that of runs with the planned number of its pool's
+        VMs on that rack.
 
         `tied` are the numbers of different racks, machines and such numbers in all runs.
         """

@@ -50,7 +50,7 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
     """Return the sum of the weights of preferred terms in a node's domains.
 
-    Of the new pod, and of existing pods.
+    Terms of the new pod and of existing pods count.
     """
     return sum(
         [counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity]
