@@ -74,6 +74,12 @@ class Address(Struct, frozen=True, gc=False):
             tuple(step.name for step in self.module), self.mode, self.type, self.name
         )
 
+    @property
+    def name_with_keys(self) -> str:
+        """Name with its key and the modules, without the type: `module.a["x"].p["y"]`."""
+        name = f"{self.name}{format_key(self.key)}"
+        return f"{format_module(self.module)}.{name}" if self.module else name
+
     def __str__(self) -> str:
         local = f"{MODE_PREFIXES[self.mode]}{self.type}.{self.name}{format_key(self.key)}"
         return f"{format_module(self.module)}.{local}" if self.module else local

@@ -50,12 +50,12 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     complete = [address for address in placements if address not in incomplete]
     has_shared_line = len(complete) > 1
     if has_shared_line:
-        names = format_list(address.name for address in complete)
+        names = format_list(address.name_with_keys for address in complete)
         count = sum(len(placements[address]) for address in complete)
         yield f"{names}: run on all {count:,} selected clusters"
     for address, rows in placements.items():
         if address in incomplete or not has_shared_line:
-            yield f"{address.name}: {_describe_placement_feasibility(rows)}"
+            yield f"{address.name_with_keys}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
@@ -64,12 +64,12 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
             "tests up to 12)"
         )
     for address, rows in placements.items():
-        yield from _describe_loss_effects(address.name, rows)
+        yield from _describe_loss_effects(address.name_with_keys, rows)
     for address, unselected_rows in group_by(
         by_selection.get(False, []), lambda row: row.placement
     ).items():
         yield (
-            f"{address.name}, clusters not selected: "
+            f"{address.name_with_keys}, clusters not selected: "
             f"{'; '.join(map(describe_unselected_cluster, unselected_rows))}"
         )
 
@@ -83,7 +83,7 @@ def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
             bindings_by_fix.setdefault(fix["text"], []).append(row)
     for text, bindings in bindings_by_fix.items():
         names = format_first_items(
-            [f"{row.placement.name} on {row.cluster}" for row in bindings], _MAX_CLUSTERS
+            [f"{row.placement.name_with_keys} on {row.cluster}" for row in bindings], _MAX_CLUSTERS
         )
         yield f"Suggested fix (tested) for {names}: {text}"
 

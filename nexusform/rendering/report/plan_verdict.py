@@ -298,7 +298,7 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
         yield f"{verdict.address} {verb}{share}: {violation_count} shared, {verdict.enforcement}."
     if satisfied:
-        names = format_names(verdict.address.name for verdict in satisfied)
+        names = format_names(verdict.address.name_with_keys for verdict in satisfied)
         sample_count = max(verdict.sample_count for verdict in satisfied)
         scope = f"in the plan and in {sample_count} samples" if sample_count else "in the plan"
         yield f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}."

@@ -69,6 +69,10 @@ _TRACKED: Final = {
 }
 
 
+# Key of the private note: the hash of the last cycle's rejections.
+REJECTIONS: Final = "rejections"
+
+
 class OwnershipConflict(Struct, frozen=True):
     """Object on a cluster owned by another: the owner's address, the hub's message.
 
@@ -547,6 +551,18 @@ def read_scheduling(
         Condition(SCHEDULED, scheduled.status, scheduled.reason, scheduled.message),
         tuple(by_cluster[name] for name in cluster_names if name in by_cluster),
         tuple(unselected),
+    )
+
+
+def hash_rejections(reasons: Mapping[str, str]) -> str:
+    """Return the hash of the reasons of a scheduling cycle by rejected cluster; "" without any."""
+    return sha256(format_canonical_json(reasons)).hexdigest()[:32] if reasons else ""
+
+
+def hash_unselected_decisions(status: SchedulingStatus) -> str:
+    """Return the hash of the rejections in a scheduling status."""
+    return hash_rejections(
+        {decision.cluster: decision.reason for decision in status.unselected_decisions}
     )
 
 

@@ -9,12 +9,17 @@ from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
+    REJECTIONS,
     STATUS_FORM,
+    hash_rejections,
+    hash_unselected_decisions,
     is_availability_tracked,
+    read_conditions,
     read_scheduling,
 )
 from nexusform.domains.fleet.scheduling.bindings import (
     BindingState,
+    build_selected_decision,
     collect_clusters,
     select_scheduled_bindings,
 )
@@ -30,7 +35,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     compute_rollout_progress,
     parse_run_status_text,
 )
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 
 _TRACKED_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 
@@ -65,14 +70,47 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
-    if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
-        # Evicted clusters are picked again, so the clusters are unchanged: a hub keeps their
-        # rollout status until a run or another change. Seen on a running hub.
+    is_reconciled = bool(placement.rollout.clusters) or _has_new_decisions(placement)
+    if placement.spec.is_external and is_repicked and not is_reconciled:
+        # Evicted clusters are picked again, and the scheduler reports the same decisions: a hub
+        # keeps their rollout status until a run or another change. Seen on a running hub.
         # The first one is Scheduled.
         conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
+
+
+def _has_new_decisions(placement: PlacementPlan) -> bool:
+    """Return whether the scheduler reports other decisions than before the plan.
+
+    A hub then updates the status of the placement.
+    """
+    status = placement.scheduling.status
+    # No cycle of this plan.
+    if status is None:
+        return False
+    prior = placement.spec.prior_attributes
+    scheduled = read_conditions(get_list(prior, "conditions")[:1])
+    if [replace(item, type=status.condition.type) for item in scheduled] != [status.condition]:
+        return True
+    reported = {
+        str(item["cluster_name"]): str(item["conditions"][0]["message"])
+        for item in get_list(prior, "placement_statuses")
+        if item.get("cluster_name") and item.get("conditions")
+    }
+    selected = map(build_selected_decision, status.selected_bindings)
+    if reported != {decision.cluster: decision.reason for decision in selected}:
+        return True
+    return _read_rejections_hash(placement) != hash_unselected_decisions(status)
+
+
+def _read_rejections_hash(placement: PlacementPlan) -> str:
+    """Return the hash of the rejections before the plan, from a hub, else from the private note."""
+    observed = placement.spec.observed_attributes
+    if REJECTIONS in observed:
+        return hash_rejections(get_mapping(observed, REJECTIONS))
+    return get_text(placement.spec.instance.prior_note, REJECTIONS)
 
 
 def _is_status_unchanged(placement: PlacementPlan) -> bool:

@@ -25,10 +25,12 @@ from nexusform.domains.fleet.planning.override_rendering import (
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
+    REJECTIONS,
     SNAPSHOTS,
     AppliedResources,
     ResourceSnapshot,
     compute_content_hash,
+    hash_unselected_decisions,
     read_applied_resources,
     write_applied_resources,
 )
@@ -52,7 +54,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
 # key of a placement's note.
@@ -441,7 +443,24 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
-    placement.spec.instance.private = {**placed_note, **hub_record, **resource_note, **open_note}
+    placement.spec.instance.private = {
+        **placed_note,
+        **hub_record,
+        **resource_note,
+        **open_note,
+        **_build_rejections_note(placement),
+    }
+
+
+def _build_rejections_note(placement: PlacementPlan) -> dict[str, str]:
+    """Return the hash of the rejections of the last scheduling cycle as part of the private note.
+
+    The result is {} without rejections.
+    """
+    status = placement.scheduling.status
+    prior = get_text(get_prior_note(placement.spec), REJECTIONS)
+    rejections = prior if status is None else hash_unselected_decisions(status)
+    return {REJECTIONS: rejections} if rejections else {}
 
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:

@@ -136,7 +136,7 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(
-            f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})"
+            f"{row.placement.name_with_keys} on {row.cluster}: {row.result} ({row.reason})"
             for row in answer.others
         )
         sections.append(Section(title, lines, is_finding=True))
@@ -291,7 +291,7 @@ def _build_rebalance_sections(
 
 def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Section]:
     """Build a section with a line for each binding and its reason; none without bindings."""
-    lines = tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in rows)
+    lines = tuple(f"{row.placement.name_with_keys} on {row.cluster}: {row.reason}" for row in rows)
     return [Section(title, lines)] if lines else []
 
 

@@ -524,3 +524,14 @@ def test_pool_without_nodes_counts(
     _, text, (row,) = plan(replicas=1, cpu=30, machines=8)
     assert (row["result"], row["pool"], row["missing_nodes"]) == ("runs_after", "huge", 1)
     assert "count = 1 (now 0) in pool huge of nexus_kubernetes_cluster.west" in text
+
+
+def test_lines_of_for_each_placements_have_their_keys(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = 'resource "fleet_cluster_resource_placement" "payments" {'
+    repeated = f'{header}\n  for_each = toset(["blue", "green"])\n  name     = each.key'
+    monkeypatch.setitem(globals(), "SITE", SITE.replace(header, repeated))
+    _, text, _ = plan(replicas=9)
+    assert 'payments["blue"]: runs on ' in text
+    assert 'payments["green"]: runs on ' in text

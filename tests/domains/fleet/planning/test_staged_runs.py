@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from nexusform.resources.address import parse_address
 from tests.domains.fleet.planning.fleet_harness import (
+    build_member,
     build_pick_n,
     build_placement,
     get_bindings,
@@ -15,11 +16,14 @@ from tests.domains.fleet.planning.test_operations import (
     EXTERNAL,
     FLEET,
     STAGES,
+    P,
+    build_eviction,
     build_override,
     build_run,
     list_colours,
 )
 from tests.planning.harness import (
+    attributes,
     build_state,
     build_state_after,
     is_empty,
@@ -28,6 +32,15 @@ from tests.planning.harness import (
     require_success,
 )
 
+ONE_STAGE = """
+resource "fleet_cluster_staged_update_strategy" "s" {
+  stage {
+    name            = "all"
+    max_concurrency = "2"
+    label_selector {}
+  }
+}
+"""
 APPROVED = build_run('state = "Run"\n  approvals = ["r-after-one"]')
 
 
@@ -129,16 +142,7 @@ def test_run_of_older_version_continues() -> None:
 
 
 def test_other_clusters_continue_after_a_failure() -> None:
-    one_stage = """
-resource "fleet_cluster_staged_update_strategy" "s" {
-  stage {
-    name            = "all"
-    max_concurrency = "2"
-    label_selector {}
-  }
-}
-"""
-    text = FLEET + build_placement("", EXTERNAL) + one_stage + build_override("x", "c1")
+    text = FLEET + build_placement("", EXTERNAL) + ONE_STAGE + build_override("x", "c1")
     result = require_success(plan(text.replace("/data/colour", "/data/missing") + build_run()))
     (rollout,) = result.plan.rollouts
     assert [(step.group, step.clusters, step.status) for step in rollout.steps] == [
@@ -247,3 +251,38 @@ def test_run_is_stuck_at_failing_apply() -> None:
         (("c4",), "stuck"),
         (("c3",), "later"),
     ]
+
+
+def test_eviction_with_new_decisions_renews_status() -> None:
+    """A hub updates the status of a placement if its scheduler reports other decisions.
+
+    The cycle of an eviction reports all members, also those that joined since the last one.
+    """
+    fleet = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + APPROVED
+    joined = build_member("b0")
+    for steps in (
+        # A fulfilled PickN does not schedule when a member joins.
+        [fleet, fleet + joined, fleet + joined + build_eviction("c4")],
+        [fleet, fleet + joined + build_eviction("c4")],
+    ):
+        state = build_state(steps[0])
+        for text in steps[1:]:
+            state = build_state_after(require_success(plan(text, state)), state)
+        assert get_bindings(state)["c4"]["state"] == "Scheduled"
+        statuses = {
+            status["cluster_name"]: [(c["type"], c["status"]) for c in status["conditions"]]
+            for status in attributes(state, P)["placement_statuses"]
+        }
+        assert statuses["c4"] == [("Scheduled", "True"), ("RolloutStarted", "Unknown")]
+        assert statuses["c3"][-1] == ("Available", "True")
+        last = attributes(state, P)["conditions"][-1]
+        assert last["reason"] == "RolloutControlledByExternalController"
+
+
+def test_eviction_with_joined_cluster_lists_it() -> None:
+    fleet = FLEET + build_placement("", EXTERNAL) + ONE_STAGE + build_run()
+    state = build_state(fleet)
+    text = fleet + build_member("c5") + build_eviction("c4")
+    state = build_state_after(require_success(plan(text, state)), state)
+    names = [status["cluster_name"] for status in attributes(state, P)["placement_statuses"]]
+    assert sorted(names) == ["c1", "c2", "c3", "c4", "c5"]
