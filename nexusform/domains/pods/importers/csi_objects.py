@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.cluster_records import AttachLimits
+from nexusform.domains.pods.scheduling.cluster_records import AttachLimits, FreeStorage
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import read_quantity
@@ -30,10 +30,14 @@ _MIGRATED_DRIVERS: Final[Mapping[str, str]] = {
 
 
 class CsiStorageCapacity(Struct, frozen=True):
-    """Free storage of a class on the nodes of a term (None = all): the largest volume in bytes."""
+    """Free storage of a class on the nodes of a term (None = all): the largest volume in bytes.
+
+    `capacity` are all free bytes, None if the object does not name them.
+    """
 
     term: NodeSelectorTerm | None
     size: int
+    capacity: int | None
 
 
 class CsiLimits(Struct, frozen=True):
@@ -41,7 +45,9 @@ class CsiLimits(Struct, frozen=True):
 
     Free storage has the drivers to check, and the amounts by class.
 
-    Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
+    Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false). Those of
+    `required_drivers` need a node with the driver (preventPodSchedulingIfMissing): one of the
+    `installations` (node and driver).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -50,21 +56,16 @@ class CsiLimits(Struct, frozen=True):
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
     unattached_drivers: frozenset[str] = frozenset()
+    required_drivers: frozenset[str] = frozenset()
+    installations: frozenset[tuple[str, str]] = frozenset()
 
-    def list_storage_terms(
-        self, storage_class: str, size: int
-    ) -> tuple[NodeSelectorTerm, ...] | None:
-        """Return the terms of the nodes with `size` bytes of free storage of a class.
-
-        None: all nodes, (): none.
-        """
-        terms: list[NodeSelectorTerm] = []
-        for capacity in self.capacities.get(storage_class, ()):
-            if capacity.size >= size:
-                if capacity.term is None:
-                    return None
-                terms.append(capacity.term)
-        return tuple(terms)
+    def list_free_storage(self, storage_class: str, size: int) -> tuple[FreeStorage, ...]:
+        """Return the amounts of free storage of a class that suffice for `size` bytes."""
+        return tuple(
+            FreeStorage(capacity.term, capacity.capacity)
+            for capacity in self.capacities.get(storage_class, ())
+            if capacity.size >= size
+        )
 
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
@@ -73,6 +74,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     maximums: dict[tuple[str, str], int] = {}
     # node, driver, volume.
     attachments: list[tuple[str, str, str]] = []
+    installations: set[tuple[str, str]] = set()
     # name and spec.
     drivers: list[tuple[str, Mapping[str, Any]]] = []
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
@@ -81,6 +83,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
         match manifest.group, manifest.kind:
             case "storage.k8s.io", "CSINode":
                 for driver in list_mappings(body, "spec", "drivers"):
+                    installations.add((manifest.name, str(driver.get("name"))))
                     count = get_value_at_path(driver, "allocatable", "count")
                     # Else it has no limit.
                     if isinstance(count, int):
@@ -104,7 +107,18 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     unattached_drivers = frozenset(
         name for name, spec in drivers if spec.get("attachRequired") is False
     )
-    return CsiLimits(maximums, tuple(attachments), checked_drivers, capacities, unattached_drivers)
+    required_drivers = frozenset(
+        name for name, spec in drivers if spec.get("preventPodSchedulingIfMissing") is True
+    )
+    return CsiLimits(
+        maximums,
+        tuple(attachments),
+        checked_drivers,
+        capacities,
+        unattached_drivers,
+        required_drivers,
+        frozenset(installations),
+    )
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
@@ -116,12 +130,15 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
     size = read_quantity(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity"))
+    capacity = read_quantity(manifest.body.get("capacity"))
     if selector is None or size is None:
         return None
     pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
     requirements = (*pairs, *selector.match_expressions)
     return CsiStorageCapacity(
-        NodeSelectorTerm(requirements) if requirements else None, size.round_to_units()
+        NodeSelectorTerm(requirements) if requirements else None,
+        size.round_to_units(),
+        capacity.round_to_units() if capacity is not None else None,
     )
 
 
@@ -161,7 +178,7 @@ def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> Atta
             f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else volume_name
         )
         attachments.append((node, driver, claim_name))
-    return AttachLimits(csi.maximums, tuple(attachments))
+    return AttachLimits(csi.maximums, tuple(attachments), csi.required_drivers, csi.installations)
 
 
 def has_unknown_storage(manifests: Iterable[Manifest]) -> bool:

@@ -71,9 +71,11 @@ _POD_FIELDS: Final = (
         "preemptionPolicy",
         "resourceClaims",
     ),
-    *("priorityClassName", "activeDeadlineSeconds"),
+    *("priorityClassName", "activeDeadlineSeconds", "hostUsers"),
 )
-_CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
+_CONTAINER_FIELDS: Final = (
+    *("name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"),
+)
 # Further kinds that affect pods, and the fields kept of each.
 _SPEC_KINDS: Final = (
     *(
@@ -109,11 +111,13 @@ KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
     "Namespace": ("deletionTimestamp",),
     "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
+    "PersistentVolume": ("deletionTimestamp",),
     "StorageClass": ("annotations", "creationTimestamp"),
     "NetworkAttachmentDefinition": ("annotations",),
 }
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
+    "PersistentVolume": ("phase",),
     "ResourceClaim": ("allocation",),
     "ResourceQuota": ("used",),
     "PodDisruptionBudget": (
@@ -153,7 +157,7 @@ class ObservedNode(Struct, frozen=True):
     Sizes of images are in bytes. The version is () if unknown.
 
     `ready` is the status of its Ready condition ("" without one), `heartbeat` its newest heartbeat
-    in seconds since 1970.
+    in seconds since 1970. `declared_features` are those of its kubelet.
     """
 
     name: str
@@ -168,6 +172,7 @@ class ObservedNode(Struct, frozen=True):
     version: tuple[int, ...] = ()
     ready: str = ""
     heartbeat: int = 0
+    declared_features: tuple[str, ...] = ()
 
 
 class ObservedPod(Struct, frozen=True):
@@ -370,7 +375,7 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
     return {
         "labels": get_mapping(metadata, "labels"),
         **select_present_fields(spec, ("providerID", "taints", "unschedulable")),
-        **select_present_fields(status, ("capacity", "allocatable")),
+        **select_present_fields(status, ("capacity", "allocatable", "declaredFeatures")),
         "images": sizes,
         "version": get_text(status, "nodeInfo", "kubeletVersion"),
         **{
@@ -423,6 +428,10 @@ def _reduce_pod(body: _Object) -> _Object:
             select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)
         ]
         is_resized = is_resized or allocated != spec.get(section)
+    pod_resources = pod_conditions.apply_allocated_pod_requests(body)
+    is_resized = is_resized or pod_resources != get_mapping(spec, "resources")
+    if pod_resources:
+        spec = {**spec, "resources": pod_resources}
     # A node may be reserved for the pod until its victims are gone.
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
@@ -523,6 +532,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         version=parse_version(get_text(body, "version")),
         ready=get_text(body, "ready"),
         heartbeat=int(body.get("heartbeat", 0)),
+        declared_features=tuple(map(str, get_list(body, "declaredFeatures"))),
     )
 
 

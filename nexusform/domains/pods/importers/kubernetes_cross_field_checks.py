@@ -188,8 +188,19 @@ def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     """Yield failures of a pod spec.
 
-    Equal names, no name server for dnsPolicy None, an invalid nodeSelector.
+    Equal names, no name server for dnsPolicy None, an invalid nodeSelector, own users in a
+    namespace of the host.
     """
+    if pod.get_node("hostUsers").data is False:
+        # The network is forbidden unless an alpha feature gate is on (UserNamespacesHostNetwork
+        # Support).
+        for key in ("hostNetwork", "hostPID", "hostIPC"):
+            if pod.get_node(key).data is True:
+                yield (
+                    pod.get_node(key),
+                    f".{key}",
+                    "is true; it is forbidden with hostUsers: false.",
+                )
     yield from _check_unique_names(_list_containers(pod), "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if (

@@ -243,7 +243,28 @@ def parse_pod_spec(
         if spec.get_mapping("resources").data
         else None,
         container_requests=_sum_container_requests(spec),
+        required_features=_list_required_features(spec),
+        image_volumes=tuple(
+            add_default_tag(image.get_text("reference"))
+            for image in (volume.get_mapping("image") for volume in spec.list_mappings("volumes"))
+            if "reference" in image
+        ),
     )
+
+
+def _list_required_features(spec: Fields) -> tuple[str, ...]:
+    """Return the features that the node of a pod must declare (from Kubernetes 1.36 on).
+
+    Source: component-helpers nodedeclaredfeatures/features, InferForScheduling.
+    """
+    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
+    rules = [rule for item in containers for rule in item.list_mappings("restartPolicyRules")]
+    features = []
+    if any(rule.get_text("action") == "RestartAllContainers" for rule in rules):
+        features.append("RestartAllContainersOnContainerExits")
+    if spec.get_flag("hostNetwork") and spec.data.get("hostUsers") is False:
+        features.append("UserNamespacesHostNetworkSupport")
+    return tuple(features)
 
 
 def _sum_container_requests(spec: Fields) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
 from nexusform.domains.pods.scheduling.cluster_records import (
     AttachLimits,
     Claim,
+    FreeStorage,
     InlineVolume,
     Pairs,
     Volume,
@@ -124,6 +125,7 @@ def collect_storage(
         if (
             name not in referenced_names
             and not read_silently(manifest, "spec").get_mapping("claimRef").data
+            and _is_available(manifest)
         ):
             volume = _build_volume(manifest)
             volumes_by_class.setdefault(volume.storage_class, []).append(volume)
@@ -140,6 +142,16 @@ def collect_storage(
         has_all_classes=has_all_classes,
         csi=csi_objects.collect_csi_objects(manifests),
     )
+
+
+def _is_available(volume: Manifest) -> bool:
+    """Return whether a volume without a claim can be bound.
+
+    A volume without a phase becomes available once it is created.
+    """
+    phase = read_silently(volume, "status").get_text("phase")
+    is_deleted = "deletionTimestamp" in read_silently(volume, "metadata")
+    return phase in ("", "Pending", "Available") and not is_deleted
 
 
 def _collect_reserved_volumes(
@@ -503,6 +515,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
         zones=_list_zone_requirements(manifest),
         claim=claim_name,
         driver=csi_objects.find_volume_driver(manifest),
+        attributes_class=spec.get_text("volumeAttributesClassName"),
     )
 
 
@@ -632,6 +645,7 @@ def _build_unbound_claim(
         modes=claim.get_texts("accessModes"),
         is_block=claim.get_text("volumeMode") == _BLOCK,
         selector=parse_selector(claim, "selector"),
+        attributes_class=claim.get_text("volumeAttributesClassName"),
     )
     if configured_class == "":
         # "" provisions nothing: an existing volume is required.
@@ -658,22 +672,28 @@ def _build_unbound_claim(
     # limit of a node.
     is_storage_checked = driver in csi.checked_drivers and bool(csi.capacities)
     has_volume_limit = any(name == driver for _, name in csi.maximums)
-    can_reject_volume = is_storage_checked or has_volume_limit
+    is_driver_required = driver in csi.required_drivers
+    can_reject_volume = is_storage_checked or has_volume_limit or is_driver_required
     if (
         provisioning_terms is _ALL_NODES
         and not can_reject_volume
         and not _can_bind_free_volume(unbound_claim, storage)
     ):
         return None
-    storage_terms = _ALL_NODES
+    free_storage: tuple[FreeStorage, ...] = ()
+    storage_terms: Terms | None = _ALL_NODES
     if waits_for_pod and is_storage_checked:
-        storage_terms = csi.list_storage_terms(class_name, unbound_claim.size)
+        free_storage = csi.list_free_storage(class_name, unbound_claim.size)
+        terms = [storage.term for storage in free_storage]
+        if None not in terms:
+            storage_terms = tuple(term for term in terms if term is not None)
     return replace(
         unbound_claim,
         waits_for_pod=waits_for_pod,
         provisioning_terms=provisioning_terms,
         storage_terms=storage_terms,
         driver=driver,
+        free_storage=free_storage,
     )
 
 

@@ -133,6 +133,26 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     return changed_containers
 
 
+def apply_allocated_pod_requests(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the resources of a pod of its own, {} without any.
+
+    During a resize in place, they are the larger ones of requested and actual resources. Source:
+    kubernetes component-helpers/resource, PodRequests.
+    """
+    resources = get_mapping(pod, "spec", "resources")
+    status = get_mapping(pod, "status")
+    amounts = _merge_larger_amounts(
+        get_mapping(status, "resources", "requests"), get_mapping(status, "allocatedResources")
+    )
+    # Without status.resources the scheduler reads the spec alone.
+    if not resources or not isinstance(status.get("resources"), Mapping):
+        return resources
+    # The node can never satisfy an infeasible resize: then only the actual resources count.
+    if _find_condition(status, "PodResizePending").get("reason") != "Infeasible":
+        amounts = _merge_larger_amounts(get_mapping(resources, "requests"), amounts)
+    return {**resources, "requests": amounts}
+
+
 def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the resources of both, each with the larger amount."""
     amounts = dict(first)

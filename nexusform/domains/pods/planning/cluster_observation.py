@@ -263,6 +263,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         # A registered node without an amount of ephemeral storage has none, rather than an unknown
         # amount.
         other_resources={STORAGE: 0, **size.extended},
+        declared_features=node.declared_features,
     )
 
 

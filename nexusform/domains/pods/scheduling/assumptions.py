@@ -30,7 +30,10 @@ from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrd
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
-from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE, UNAVAILABLE_CHANGE
+from nexusform.domains.pods.scheduling.scheduler_versions import (
+    UNAVAILABLE_CHANGE,
+    VERSION_DIFFERENCES,
+)
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
@@ -675,16 +678,21 @@ def _list_pod_age_permutations(
 def _list_scenarios_with_newer_version(
     scene: PredictionScenario, samples: int
 ) -> Iterator[_Alternative]:
-    """Yield the scene under the version with other balance scores.
+    """Yield the scene under each version with other scores of its pods.
 
     There is one only if the version is unknown and samples suffice.
     """
-    if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
-        cluster = replace(scene.cluster, version=BALANCE_CHANGE)
-        yield (
-            f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on",
-            replace(scene, cluster=cluster),
-        )
+    if scene.cluster.version or samples < _FEWEST_SAMPLES:
+        return
+    for difference in VERSION_DIFFERENCES:
+        if difference.is_repeated and any(
+            difference.is_affected(workload.pod) for workload in scene.workloads
+        ):
+            cluster = replace(scene.cluster, version=difference.since)
+            yield (
+                f"from Kubernetes {'.'.join(map(str, difference.since))} on",
+                replace(scene, cluster=cluster),
+            )
 
 
 def _list_scenarios_with_max_unavailable(

@@ -186,7 +186,8 @@ class Node(Struct, frozen=True):
     `other_resources` are further resources (`nvidia.com/gpu`, `ephemeral-storage`); machine, rack
     and zone are "" if unknown. `cells` are the capacities of its NUMA cells, if its topology
     manager (`policy`) can reject pods. `images` are those present, each with its value (bytes times
-    the share of nodes with the image), None if unknown.
+    the share of nodes with the image), None if unknown. `declared_features` are those of its
+    kubelet, None if unknown.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Node(Struct, frozen=True):
     policy: TopologyPolicy = TopologyPolicy.NONE
     cells: tuple[Mapping[str, int], ...] = ()
     images: Mapping[str, int] | None = None
+    declared_features: tuple[str, ...] | None = None
 
 
 class Requests(Struct, frozen=True):
@@ -219,7 +221,8 @@ class VolumeNeed(Struct, frozen=True):
     `is_bound`: the volume exists, or (without terms) must exist before its pod is scheduled; else
     it is found or provisioned there. `zones` are the zone requirements for nodes with a zone or
     region label. `error`: why no node is checked with its claim. `reason`: the scheduler's reason
-    for other nodes, "" if the volume is missing there.
+    for other nodes, "" if the volume is missing there. `points`: the score of nodes by the storage
+    left on them, by name; nodes without an entry have 0.
     """
 
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -227,6 +230,17 @@ class VolumeNeed(Struct, frozen=True):
     zones: tuple[Requirement, ...] = ()
     error: str = ""
     reason: str = ""
+    points: tuple[tuple[str, int], ...] = ()
+
+
+class FreeStorage(Struct, frozen=True):
+    """CSIStorageCapacity with enough storage for a claim: its nodes (None = all), its bytes.
+
+    The bytes are None if it only has the size of the largest volume.
+    """
+
+    term: NodeSelectorTerm | None
+    size: int | None
 
 
 class InlineVolume(Struct, frozen=True):
@@ -245,8 +259,8 @@ class Claim(Struct, frozen=True):
     `name` is `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in
     bytes, `is_block` its volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at
     once. `provisioning_terms`: the nodes for provisioned volumes (any of the terms, None = all);
-    `storage_terms`: those of them with enough free storage (None = unlimited). `driver` is the CSI
-    driver of its class.
+    `storage_terms`: those of them with enough free storage (None = unlimited), `free_storage` their
+    amounts. `driver` is the CSI driver of its class, `attributes_class` its VolumeAttributesClass.
     """
 
     name: str
@@ -259,6 +273,8 @@ class Claim(Struct, frozen=True):
     provisioning_terms: tuple[NodeSelectorTerm, ...] | None = ()
     storage_terms: tuple[NodeSelectorTerm, ...] | None = None
     driver: str = ""
+    free_storage: tuple[FreeStorage, ...] = ()
+    attributes_class: str = ""
 
 
 class Volume(Struct, frozen=True):
@@ -267,7 +283,7 @@ class Volume(Struct, frozen=True):
     A node reaches it by any of the terms, None: all nodes. The claim is `namespace/name`, "" if it
     is unreserved.
 
-    `driver` is its CSI driver.
+    `driver` is its CSI driver, `attributes_class` its VolumeAttributesClass.
     """
 
     name: str
@@ -280,6 +296,7 @@ class Volume(Struct, frozen=True):
     claim: str = ""
     zones: tuple[Requirement, ...] = ()
     driver: str = ""
+    attributes_class: str = ""
 
 
 class PodTerm(Struct, frozen=True):
@@ -389,7 +406,8 @@ class PodSpec(Struct, frozen=True):
     admission also decide. `compares_balance`: BalancedAllocation scores a node before the pod.
     `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers,
     without others. `single_node_claims`: their volumes can be attached to one node at a time
-    (`namespace/name`).
+    (`namespace/name`). `required_features`: its node must declare them. `scores_storage`: the
+    storage left on a node counts for its score. `image_volumes` are the images of its volumes.
     """
 
     namespace: str = "default"
@@ -429,6 +447,9 @@ class PodSpec(Struct, frozen=True):
     device_claims: tuple[DeviceClaim, ...] = ()
     container_requests: tuple[int, int] = (0, 0)
     single_node_claims: tuple[str, ...] = ()
+    required_features: tuple[str, ...] = ()
+    scores_storage: bool = False
+    image_volumes: tuple[str, ...] = ()
 
     @property
     def has_own_claims(self) -> bool:
@@ -650,11 +671,14 @@ class AttachLimits(Struct, frozen=True):
     """Volumes of each CSI driver on the nodes.
 
     The limits by node and driver (CSINode), and the attached volumes by node, driver and claim, or
-    volume without a claim (VolumeAttachment).
+    volume without a claim (VolumeAttachment). Volumes of `required_drivers` need a node among their
+    `installations` (node, driver).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
     attachments: tuple[tuple[str, str, str], ...] = ()
+    required_drivers: frozenset[str] = frozenset()
+    installations: frozenset[tuple[str, str]] = frozenset()
 
 
 class Cluster(Struct, frozen=True):

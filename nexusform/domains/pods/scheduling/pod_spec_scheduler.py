@@ -22,8 +22,9 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
+from nexusform.domains.pods.scheduling.feature_gates import Version
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_differences
+from nexusform.domains.pods.scheduling.scheduler_versions import apply_version_differences
 from nexusform.domains.pods.scheduling.topology_counts import (
     DomainCounter,
     SpreadCounter,
@@ -144,16 +145,15 @@ class PodSpecScheduler:
         self.is_storage_uncertain = False
         # The assumption behind the devices of nodes, "" if certain.
         self.device_doubt = ""
-        spec = group.spec
+        self.group = group
+        # Spec of the new pod as read by this scheduler version; existing pods count as configured.
+        spec = self._incoming_spec = apply_version_differences(group.spec, facts_cache.version)
         # Node filters read volumes from the spec, so those of the pod's own claims are added.
         self._filter_spec = (
             replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
         )
         self._facts_cache = facts_cache
         self.facts = facts_cache.get_feasible_nodes(self._filter_spec)
-        self.group = group
-        # Spec of the new pod as read by this scheduler version; existing pods count as configured.
-        self._incoming_spec = apply_version_differences(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
         # Unknown images may favour a node.
         self.images_matter = facts_cache.images_unknown and bool(spec.images)
@@ -180,6 +180,20 @@ class PodSpecScheduler:
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
         # usage score of each node in a bucket.
         self._node_scores: dict[int, int] = {}
+
+    @property
+    def has_unregistered_node(self) -> bool:
+        """Whether a feasible node has no kubelet yet: its features and drivers are unknown."""
+        return any(self.cache.nodes[node].declared_features is None for node in self.facts.points)
+
+    @property
+    def has_relative_scores(self) -> bool:
+        """Whether a rule scores the feasible nodes differently, relative to each other."""
+        columns = zip(*self.facts.points.values(), strict=True)
+        return any(
+            rule.normalize is not list and len(set(column)) > 1
+            for rule, column in zip(self.facts.rules, columns, strict=True)
+        )
 
     def is_current(self, group: PodSpecGroup, volume_needs: tuple[VolumeNeed, ...]) -> bool:
         """Return whether this scheduler is for a pod of this group and needs.
@@ -512,7 +526,7 @@ class PodSpecScheduler:
         counts = self.counts
         points = self.facts.points
         columns: dict[str, list[int]] = {}
-        for position, node_score in enumerate(self._facts_cache.scores):
+        for position, node_score in enumerate(self.facts.rules):
             scores = [points[node][position] for node in nodes]
             columns[node_score.name] = [
                 node_score.weight * score for score in node_score.normalize(scores)
@@ -579,11 +593,12 @@ class FeasibleNodes(Struct, frozen=True):
     """Nodes (by index) feasible for a pod regardless of other pods, and their points.
 
     `points`: scores of the nodes alone before normalization. `mask`: the same nodes as bits.
-    `members`: results of `list_members`.
+    The points are in the order of `rules`. `members`: results of `list_members`.
     """
 
     points: dict[int, tuple[int, ...]]
     mask: int
+    rules: tuple[profile.NodeScoreRule, ...] = ()
     members: dict[int, dict[int, list[int]]] = {}
 
     def list_members(self, domain_by_node: list[int]) -> dict[int, list[int]]:
@@ -623,7 +638,8 @@ class FeasibleNodesCache:
         share one result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
-        score_keys = [rule.cache_key(spec) for rule in self.scores]
+        rules = tuple(rule for rule in self.scores if rule.is_used(spec))
+        score_keys = [rule.cache_key(spec) for rule in rules]
         is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
         key = (is_rejected, *filter_keys, *score_keys)
         facts = self._facts.get(key)
@@ -634,8 +650,8 @@ class FeasibleNodesCache:
             nodes = () if is_rejected else self._nodes
             for node_index, node in enumerate(nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
-                    points[node_index] = tuple([rule.score(spec, node) for rule in self.scores])
+                    points[node_index] = tuple([rule.score(spec, node) for rule in rules])
             # The bits of the feasible nodes are set.
             mask = sum(1 << node_index for node_index in points)
-            facts = self._facts[key] = FeasibleNodes(points, mask)
+            facts = self._facts[key] = FeasibleNodes(points, mask, rules)
         return facts

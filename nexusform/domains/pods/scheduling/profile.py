@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import (
+    declared_features,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -52,6 +53,7 @@ class NodeScoreRule(Struct, frozen=True):
     """Score of the node alone: `score` figures, normalized to 0..100 over all feasible nodes.
 
     `is_applicable` selects the nodes with a score; a cluster without such a node skips the rule.
+    `is_used` selects the pods with such scores.
     """
 
     name: str
@@ -60,6 +62,7 @@ class NodeScoreRule(Struct, frozen=True):
     score: Callable[[PodSpec, Node], int]
     normalize: Callable[[Sequence[int]], list[int]]
     is_applicable: Callable[[Node], bool] = lambda _: True
+    is_used: Callable[[PodSpec], bool] = lambda _: True
 
 
 class TopologyDomainScoreRule(Struct, frozen=True):
@@ -94,10 +97,13 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter(
         "volume_limits",
         lambda pod: pod.volumes,
-        partial(volume_binding.find_unsatisfied_need, reasons=(volume_binding.TOO_MANY,)),
+        partial(volume_binding.find_unsatisfied_need, reasons=volume_binding.LIMIT_REASONS),
     ),
     NodeFilter("volumes", lambda pod: pod.volumes, volume_binding.find_rejection),
     NodeFilter("volume_zones", lambda pod: pod.volumes, volume_binding.find_zone_rejection),
+    NodeFilter(
+        "declared_features", lambda pod: pod.required_features, declared_features.find_rejection
+    ),
     NodeFilter(
         "devices",
         lambda pod: pod.volumes,
@@ -147,6 +153,7 @@ ORDER: Final = (
         "volume_zones",
         "topology_spread",
         "inter_pod_affinity",
+        "declared_features",
         "devices",
     ),
 )
@@ -176,6 +183,15 @@ NODE_SCORES: Final[tuple[NodeScoreRule, ...]] = (
         # The scores are from 0 to 100 already.
         list,
         is_applicable=lambda node: bool(node.images),
+    ),
+    NodeScoreRule(
+        "volume_binding",
+        1,
+        lambda pod: pod.volumes,
+        volume_binding.score_storage,
+        # The scores are from 0 to 100 already.
+        list,
+        is_used=volume_binding.is_scored_by_storage,
     ),
 )
 

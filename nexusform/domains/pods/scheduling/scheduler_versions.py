@@ -5,21 +5,27 @@ rule is used, and the result is not certain.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.cluster_records import PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.feature_gates import Version, is_feature_enabled
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
-Version = tuple[int, ...]
 # The newest version in this table; its source was read.
 NEWEST_KNOWN: Final = (1, 37)
 # From this version on, BalancedAllocation compares the balance of a node before and after the new
 # pod.
 BALANCE_CHANGE: Final = (1, 36)
+# From this version on, kubelets declare features, and pods need nodes with theirs.
+DECLARED_FEATURES: Final = (1, 36)
+# From this version on, ImageLocality counts image volumes.
+IMAGE_VOLUMES: Final = (1, 36)
+# From this version on, the storage left on a node counts for its score.
+STORAGE_SCORES: Final = (1, 37)
 # From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template do not
 # count.
 UNAVAILABLE_CHANGE: Final = (1, 37)
@@ -77,6 +83,9 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
 
     The pod has this many feasible nodes.
     """
+    if version > NEWEST_KNOWN:
+        # Nobody has looked at what it changes.
+        return True
     for difference in VERSION_DIFFERENCES:
         if difference.is_repeated and not version:
             # The prediction is repeated with the difference: a changed decision is found there.
@@ -87,7 +96,10 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
         is_unknown = difference.is_in(version) is None
         if is_unknown and difference.is_affected(spec):
             return True
-    return False
+    return any(
+        is_feature_enabled(gate, version) is not False and is_affected(spec)
+        for gate, is_affected in _UNPREDICTED_GATES.items()
+    )
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
@@ -123,6 +135,23 @@ def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
     )
 
 
+def _selects_topology_labels(spec: PodSpec) -> bool:
+    """Return whether a pod selects others by labels that they get with their node."""
+    selectors = [term.selector for term in spec.affinity_terms]
+    selectors += [constraint.selector for constraint in spec.spread]
+    keys: set[str] = set()
+    for selector in selectors:
+        if selector is not None:
+            keys.update(key for key, _ in selector.match_labels)
+            keys.update(item.key for item in selector.match_expressions)
+    return not keys.isdisjoint((ZONE, REGION))
+
+
+# Feature gates with an effect that is not predicted, and the pods that they may move.
+_UNPREDICTED_GATES: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
+    "PodTopologyLabelsAdmission": _selects_topology_labels,
+    "DRADeviceTaintRules": lambda spec: bool(spec.device_claims),
+}
 VERSION_DIFFERENCES: Final[tuple[SchedulerVersionDifference, ...]] = (
     # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
     SchedulerVersionDifference(
@@ -148,6 +177,34 @@ VERSION_DIFFERENCES: Final[tuple[SchedulerVersionDifference, ...]] = (
         until=None,
         is_affected=lambda spec: bool(spec.requests.cpu or spec.requests.memory),
         apply=lambda spec: replace(spec, compares_balance=True),
+        affects_scores_only=True,
+        is_repeated=True,
+    ),
+    # Image volumes count as images.
+    SchedulerVersionDifference(
+        "image_volumes",
+        IMAGE_VOLUMES,
+        until=None,
+        is_affected=lambda spec: bool(spec.image_volumes),
+        apply=lambda spec: replace(spec, images=(*spec.images, *spec.image_volumes)),
+        affects_scores_only=True,
+        is_repeated=True,
+    ),
+    # Features required by a pod are no requirement of its node.
+    SchedulerVersionDifference(
+        "undeclared_features",
+        since=(1, 0),
+        until=DECLARED_FEATURES,
+        is_affected=lambda spec: bool(spec.required_features),
+        apply=lambda spec: replace(spec, required_features=()),
+    ),
+    # VolumeBinding scores a node by the storage left on it for the claims of a pod.
+    SchedulerVersionDifference(
+        "storage_scores",
+        STORAGE_SCORES,
+        until=None,
+        is_affected=lambda spec: bool(spec.claims),
+        apply=lambda spec: replace(spec, scores_storage=True),
         affects_scores_only=True,
         is_repeated=True,
     ),

@@ -22,6 +22,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     VolumeNeed,
     is_recreated,
 )
+from nexusform.domains.pods.scheduling.feature_gates import is_feature_enabled
 from nexusform.domains.pods.scheduling.kubelet_admission import (
     NodeNumaCells,
     list_kubelet_rejections,
@@ -135,6 +136,8 @@ class SchedulingSession:
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
         # No pod here that may be evicted has a lower priority.
         self._lowest_priority = _MAX_PRIORITY
+        # Spec groups (id) with a pod placed here.
+        self._placed_groups: set[int] = set()
         for pod in running_pods:
             node_index = self.cache.index.get(pod.node)
             if node_index is None:
@@ -209,8 +212,13 @@ class SchedulingSession:
         scheduler.device_doubt = devices.doubt
         # evictions may detach volumes of a node.
         can_detach = bool(attach_needs) and self._can_evict(spec)
-        scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(
-            spec, number
+        scheduler.is_storage_uncertain = (
+            can_detach
+            or self.volume_binder.is_storage_uncertain(spec, number)
+            or (
+                self._attached_volumes.needs_installed_driver(spec, number)
+                and scheduler.has_unregistered_node
+            )
         )
         return scheduler
 
@@ -332,12 +340,29 @@ class SchedulingSession:
             return "storage of nodes"
         if scheduler.device_doubt:
             return scheduler.device_doubt
+        if scheduler.group.spec.required_features and scheduler.has_unregistered_node:
+            return "features of nodes"
+        if self._may_use_cached_scores(scheduler, choice):
+            return "the Kubernetes version"
         if is_version_uncertain(scheduler.group.spec, self.cluster.version, choice.feasible_nodes):
             return "the Kubernetes version"
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
             # image points alone may make up for the lead.
             return "images of nodes"
         return ""
+
+    def _may_use_cached_scores(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
+        """Return whether kube-scheduler may choose by the scores for an earlier pod of the spec.
+
+        It does if the node of that pod is full (OpportunisticBatching). They then differ from new
+        scores if rules compare the nodes with each other.
+        """
+        return (
+            id(scheduler.group) in self._placed_groups
+            and 1 < choice.feasible_nodes < len(scheduler.facts.points)
+            and scheduler.has_relative_scores
+            and is_feature_enabled("OpportunisticBatching", self.cluster.version) is not False
+        )
 
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
@@ -414,6 +439,7 @@ class SchedulingSession:
             if rejection_text:
                 return rejection_text
         scheduler.add_pod(node)
+        self._placed_groups.add(id(scheduler.group))
         self._register_pod(replace(pod, node=self._names[node]), node)
         self.volume_binder.bind_on_node(pod.spec, pod.number, self._names[node])
         return ""
@@ -451,7 +477,7 @@ class SchedulingSession:
                 reason=reason,
                 rejections=(rejection,),
             )
-        has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
+        has_doubt = bool(self._find_doubt(scheduler, _NO_CHOICE))
         is_certain = self._is_unaffected_by_ties(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
         return self._add_doubt(

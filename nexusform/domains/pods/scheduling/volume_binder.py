@@ -8,12 +8,13 @@ pkg/controller/volume/persistentvolume.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import (
@@ -26,8 +27,14 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Volume,
     VolumeNeed,
 )
+from nexusform.domains.pods.scheduling.feature_gates import is_feature_enabled
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
-from nexusform.domains.pods.scheduling.rules.volume_binding import NO_STORAGE, NO_VOLUME, TOO_MANY
+from nexusform.domains.pods.scheduling.rules.volume_binding import (
+    NO_STORAGE,
+    NO_VOLUME,
+    NOT_INSTALLED,
+    TOO_MANY,
+)
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement, is_selected
 
 # Placeholder for the name of a volume provisioned by the class of the claim.
@@ -35,6 +42,19 @@ _PROVISIONED: Final = ""
 _NAME: Final = "metadata.name"
 # Driver and claim.
 _Volume = tuple[str, str]
+_PERCENT: Final = 100
+
+
+class NodeVolumeChoice(Struct, frozen=True):
+    """Volumes of a node for the claims of a pod.
+
+    `shortage`: the reason if one of them gets none, else "". `points`: the score by the storage
+    left. `is_ambiguous`: the score depends on the order in which kube-scheduler reads storage.
+    """
+
+    shortage: str = ""
+    points: int = 0
+    is_ambiguous: bool = False
 
 
 class VolumeBinder:
@@ -46,6 +66,10 @@ class VolumeBinder:
         Those of existing pods, and those to bind at once.
         """
         self._nodes = cluster.nodes
+        # If this is unknown, another prediction has it (`scores_storage` of a pod decides).
+        self._scores_storage = (
+            is_feature_enabled("StorageCapacityScoring", cluster.version) is not False
+        )
         self._by_name = cluster.node_by_name
         self._volumes = {volume.name: volume for volume in cluster.volumes}
         self._prebound_volumes = {
@@ -144,19 +168,29 @@ class VolumeBinder:
             claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod
         ]
         if waiting_claims:
-            claims_by_size = sorted(waiting_claims, key=attrgetter("size"))
-            # The reason against each node, "" for a node with volumes for all of these claims.
-            shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
-            for reason in sorted({*shortages} - {""}):
+            choices = self._choose_volumes_by_node(waiting_claims)
+            for reason in sorted({choice.shortage for choice in choices} - {""}):
                 # The requirement rejects the nodes with this reason only, as each node is rejected
                 # by its own one.
                 names = [
                     node.name
-                    for node, shortage in zip(self._nodes, shortages, strict=True)
-                    if shortage != reason
+                    for node, choice in zip(self._nodes, choices, strict=True)
+                    if choice.shortage != reason
                 ]
                 needs.append(build_node_volume_need(names, reason))
+            points = tuple(
+                (node.name, choice.points)
+                for node, choice in zip(self._nodes, choices, strict=True)
+                if choice.points and not choice.shortage
+            )
+            if points and self._scores_storage:
+                needs.append(VolumeNeed(terms=None, is_bound=False, points=points))
         return tuple(needs)
+
+    def _choose_volumes_by_node(self, claims: Iterable[Claim]) -> list[NodeVolumeChoice]:
+        """Return the volumes of each node for the claims of a pod, in the order of the nodes."""
+        claims_by_size = sorted(claims, key=attrgetter("size"))
+        return [self._choose_volumes(claims_by_size, at) for at in range(len(self._nodes))]
 
     def find_volume(self, claim: Claim) -> Volume | None:
         """Return the volume of a claim.
@@ -168,11 +202,18 @@ class VolumeBinder:
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
         """Return whether volumes of this prediction may use the free storage for a pod's claims.
 
-        Volumes provisioned earlier count.
+        Volumes provisioned earlier count. So do several amounts of free storage for one node, if
+        nodes are scored by them.
         """
-        return any(
+        claims = self._list_unbound_claims(spec, number)
+        if any(
             claim.storage_terms is not None and claim.storage_class in self._provisioned_classes
-            for claim in self._list_unbound_claims(spec, number)
+            for claim in claims
+        ):
+            return True
+        scored_claims = [claim for claim in claims if claim.waits_for_pod and claim.free_storage]
+        return self._scores_storage and any(
+            choice.is_ambiguous for choice in self._choose_volumes_by_node(scored_claims)
         )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
@@ -234,15 +275,18 @@ class VolumeBinder:
             # bound before its pod is scheduled.
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
-    def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (by position) has no volume for one of the claims of a pod.
+    def _choose_volumes(self, claims: Sequence[Claim], at: int) -> NodeVolumeChoice:
+        """Return the volumes of a node (by position) for the claims of a pod.
 
-        The result is "" if each claim gets one. Each claim takes the smallest free volume not taken
-        by the claims before it. Without such a volume, its class must be able to provision one for
-        the node, and the node must have the storage for it.
+        Each claim takes the smallest free volume not taken by the claims before it. Without such a
+        volume, its class must be able to provision one for the node, and the node must have the
+        storage for it.
         """
         node = self._nodes[at]
         chosen_names: set[str] = set()
+        # Requested and available bytes by StorageClass, of free volumes.
+        static_amounts: dict[str, tuple[int, int]] = {}
+        provisioned_claims: list[Claim] = []
         for claim in claims:
             # The smallest is last.
             volumes = self._list_reachable_volumes(claim)[at]
@@ -253,13 +297,21 @@ class VolumeBinder:
             smallest_name = next((name for name in free_names if name not in chosen_names), "")
             if smallest_name:
                 chosen_names.add(smallest_name)
+                requested, available = static_amounts.get(claim.storage_class, (0, 0))
+                size = self._volumes[smallest_name].size
+                static_amounts[claim.storage_class] = (requested + claim.size, available + size)
             elif not is_any_term_satisfied(claim.provisioning_terms, node):
                 # The class provisions no volume for this node.
-                return NO_VOLUME
+                return NodeVolumeChoice(NO_VOLUME)
             elif not is_any_term_satisfied(claim.storage_terms, node):
                 # It does, but the node has too little free storage.
-                return NO_STORAGE
-        return ""
+                return NodeVolumeChoice(NO_STORAGE)
+            else:
+                provisioned_claims.append(claim)
+        if static_amounts:
+            # Volumes to provision do not count beside free ones.
+            return NodeVolumeChoice(points=score_storage(static_amounts.values()))
+        return _score_provisioned_volumes(provisioned_claims, node)
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
         """Return the free volumes for a claim by node, the smallest last.
@@ -296,11 +348,47 @@ def build_node_volume_need(names: Iterable[str], reason: str) -> VolumeNeed:
     return VolumeNeed(terms, is_bound=False, reason=reason)
 
 
+def score_storage(amounts: Iterable[tuple[int, int]]) -> int:
+    """Return the score of a node, 0 to 100, by the requested and available bytes per StorageClass.
+
+    The share left of each class, on average. The function buildScorerFunction of VolumeBinding with
+    its default shape.
+    """
+    points = [
+        _PERCENT - requested * _PERCENT // available if available and requested <= available else 0
+        for requested, available in amounts
+    ]
+    # Rounded half up, as math.Round does for positive numbers.
+    return (2 * sum(points) + len(points)) // (2 * len(points)) if points else 0
+
+
+def _score_provisioned_volumes(claims: Iterable[Claim], node: Node) -> NodeVolumeChoice:
+    """Return the score of a node by the free storage for the volumes of these claims.
+
+    kube-scheduler uses the first CSIStorageCapacity with enough storage, in any order.
+    """
+    amounts: dict[str, tuple[int, int]] = {}
+    is_ambiguous = False
+    for claim in claims:
+        sizes = {
+            storage.size
+            for storage in claim.free_storage
+            if storage.term is None or is_any_term_satisfied((storage.term,), node)
+        }
+        is_ambiguous = is_ambiguous or len(sizes) > 1 or None in sizes
+        known_sizes = [size for size in sizes if size is not None]
+        if known_sizes:
+            requested, _ = amounts.get(claim.storage_class, (0, 0))
+            amounts[claim.storage_class] = (requested + claim.size, min(known_sizes))
+    return NodeVolumeChoice(points=score_storage(amounts.values()), is_ambiguous=is_ambiguous)
+
+
 def can_bind_volume(volume: Volume, claim: Claim) -> bool:
     """Return whether a free volume satisfies a claim, apart from its location."""
     return (
         _has_requested_size(volume, claim)
         and volume.storage_class == claim.storage_class
+        and volume.attributes_class == claim.attributes_class
         and set(claim.modes) <= set(volume.modes)
         and (claim.selector is None or is_selected(claim.selector, dict(volume.labels)))
     )
@@ -327,6 +415,12 @@ class AttachedVolumes:
         self._binder = binder
         # By node and driver.
         self._maximums = cluster.attach_limits.maximums
+        self._installations = cluster.attach_limits.installations
+        self._required_drivers = (
+            cluster.attach_limits.required_drivers
+            if is_feature_enabled("VolumeLimitScaling", cluster.version) is not False
+            else frozenset()
+        )
         # By node: the number of pods here with each volume, and the volumes attached by
         # VolumeAttachments.
         self._pod_volumes: defaultdict[str, Counter[_Volume]] = defaultdict(Counter)
@@ -341,16 +435,40 @@ class AttachedVolumes:
                 self._pod_volumes[node][volume] += sign
 
     def compute_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the need for a node with capacity for the volumes of a pod.
+        """Return the needs for a node with the drivers and the capacity for the volumes of a pod.
 
-        () if every node has the capacity.
+        () if every node has them.
         """
-        volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
-        if not volumes:
-            # Nothing to attach, or no known limit.
+        if not self._maximums and not self._required_drivers:
+            # No known limit.
             return ()
-        names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
-        return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
+        volumes = set(self._list_volumes(spec, number))
+        # Names of the permitted nodes, by the reason against the others.
+        nodes_by_reason = {
+            f"{driver} {NOT_INSTALLED}": [
+                node.name for node in self._nodes if self._can_have_driver(node, driver)
+            ]
+            for driver in sorted(self._required_drivers.intersection(name for name, _ in volumes))
+        }
+        nodes_by_reason[TOO_MANY] = [
+            node.name for node in self._nodes if self._has_capacity(node.name, volumes)
+        ]
+        return tuple(
+            build_node_volume_need(names, reason)
+            for reason, names in nodes_by_reason.items()
+            if len(names) < len(self._nodes)
+        )
+
+    def needs_installed_driver(self, spec: PodSpec, number: int) -> bool:
+        """Return whether a pod has volumes of a driver that must be installed on its node."""
+        if not self._required_drivers:
+            return False
+        drivers = {driver for driver, _ in self._list_volumes(spec, number)}
+        return not drivers.isdisjoint(self._required_drivers)
+
+    def _can_have_driver(self, node: Node, driver: str) -> bool:
+        """Return whether a driver is installed on a node, or may be once the node has a kubelet."""
+        return (node.name, driver) in self._installations or node.declared_features is None
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
         """Return whether a node can attach the volumes within the limits of their drivers.

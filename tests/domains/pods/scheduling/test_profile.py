@@ -91,6 +91,11 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (),
         build_spec(volumes=(build_node_volume_need(["n1"], TOO_MANY),)),
     ),
+    ("NODE_FILTERS", "declared_features"): (
+        (build_node("n0", "x", declared_features=()), TWO[1]),
+        (),
+        build_spec(required_features=("f",)),
+    ),
     ("NODE_FILTERS", "devices"): (
         TWO,
         (),
@@ -150,6 +155,13 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (build_node("n0", "x", images={}), build_node("n1", "y", images={"i:1": GIB})),
         (),
         build_spec(images=("i:1",)),
+    ),
+    ("NODE_SCORES", "volume_binding"): (
+        TWO,
+        (),
+        build_spec(
+            volumes=(VolumeNeed(None, is_bound=False, points=(("n1", 9),)),), scores_storage=True
+        ),
     ),
     ("DOMAIN_SCORES", "topology_spread"): (
         TWO,

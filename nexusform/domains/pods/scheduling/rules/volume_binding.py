@@ -13,10 +13,13 @@ CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 NO_STORAGE: Final = "node(s) did not have enough free storage"
 TOO_MANY: Final = "node(s) exceed max volume count"
+# After the name of the driver.
+NOT_INSTALLED: Final = "CSI driver is not installed on the node"
+LIMIT_REASONS: Final = (NOT_INSTALLED, TOO_MANY)
 NO_DEVICES: Final = "cannot allocate all claims"
 UNAVAILABLE_CLAIM: Final = "resourceclaim not available on the node"
 DEVICE_REASONS: Final = (NO_DEVICES, UNAVAILABLE_CLAIM)
-_OTHER_RULES: Final = (TOO_MANY, *DEVICE_REASONS)
+_OTHER_RULES: Final = (*LIMIT_REASONS, *DEVICE_REASONS)
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
@@ -61,7 +64,7 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """
     reasons: set[str] = set()
     for volume in pod.volumes:
-        if volume.reason in _OTHER_RULES:
+        if volume.reason.endswith(_OTHER_RULES):
             # needs for attach limits and devices have filters of their own.
             continue
         if not is_any_term_satisfied(volume.terms, node):
@@ -73,10 +76,10 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node.
 
-    Only needs with these reasons count.
+    Only needs with these reasons count, or with reasons that end with one of them.
     """
     for need in pod.volumes:
-        if need.reason in reasons and not is_any_term_satisfied(need.terms, node):
+        if need.reason.endswith(reasons) and not is_any_term_satisfied(need.terms, node):
             return need.reason
     return None
 
@@ -96,6 +99,16 @@ def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
             if node_zone not in zone.values:
                 return OTHER_ZONE
     return None
+
+
+def score_storage(pod: PodSpec, node: Node) -> int:
+    """Return the score of a node by the storage left on it for the claims of a pod."""
+    return sum(dict(need.points).get(node.name, 0) for need in pod.volumes if need.points)
+
+
+def is_scored_by_storage(pod: PodSpec) -> bool:
+    """Return whether some node has a score by the storage left on it."""
+    return pod.scores_storage and any(need.points for need in pod.volumes)
 
 
 def find_used_claim_rejection(counts: TopologyCounts, _: int) -> str | None:
