@@ -36,6 +36,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan
@@ -110,15 +111,21 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 class ApplyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `apply`; without `planfile` it makes a new plan."""
 
-    planfile: str | None = declare_optional_positional(None)
+    planfile: str | None = declare_optional_positional(
+        None, file=ArgumentFile("plan, evaluated in the sandbox")
+    )
     resume: bool = declare_switch_flag("Continue an interrupted or failed apply")
     discard: bool = declare_switch_flag("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = declare_repeatable_text(
-        "Reject an outdated plan, or one without this signature", metavar="replan|ancestor|key:FILE"
+        "Reject an outdated plan, or one without this signature",
+        metavar="replan|ancestor|key:FILE",
+        file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
     max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
     revocations: tuple[str, ...] = declare_repeatable_text(
-        "Reject plans withdrawn in this file (sign -withdraw)", metavar="FILE"
+        "Reject plans withdrawn in this file (sign -withdraw)",
+        metavar="FILE",
+        file=ArgumentFile("withdrawn plans", AllowedWriter.OPERATOR),
     )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     flags: ApplyFlags = declare_flag_group(ApplyFlags)

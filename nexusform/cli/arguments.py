@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import click
 from msgspec import Struct
 
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+
 # Only shells that complete load it.
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -70,7 +72,8 @@ class Flag(click.Option):
 
     `is_switch` flags have no separate value (`-x`, `-x=false`, `-x=DIR`); `is_tagged` ones return
     (flag name, value) pairs to keep the order of several flags. `is_output` ones name an output
-    file, after `FORMAT:` with formats.
+    file, after `FORMAT:` with formats. `file` is what the value leads to: a sandboxed run rejects
+    files and programs that no argument declares.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Flag(click.Option):
         is_switch: bool = False,
         is_tagged: bool = False,
         is_output: bool = False,
+        file: ArgumentFile | None = None,
         **options: Any,
     ) -> None:
         """Keep how the value of the flag is written.
@@ -89,6 +93,7 @@ class Flag(click.Option):
         super().__init__(list(names), **options)
         # Its value is the path of an output file.
         self.is_output = is_output
+        self.file = file
         # Its value can be omitted: `-name`.
         self.is_switch = is_switch
         # Its value includes its name: ("var", "a=1").
@@ -134,7 +139,17 @@ class Flag(click.Option):
 
 
 class PositionalArgument(click.Argument):
-    """An argument of ours: its completions come from the configuration and its state."""
+    """An argument of ours: its completions come from the configuration and its state.
+
+    `file` is what its value leads to, as for a flag.
+    """
+
+    def __init__(
+        self, names: Sequence[str], *, file: ArgumentFile | None = None, **options: Any
+    ) -> None:
+        """Keep what the value leads to; `options` are further arguments of click.Argument."""
+        super().__init__(list(names), **options)
+        self.file = file
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the completions of a word.
@@ -157,23 +172,35 @@ def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") 
     return cast("bool", _FlagDeclaration(options, default, flag))
 
 
-def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
+def declare_switch_or_text(meaning: str, *, metavar: str, file: ArgumentFile | None = None) -> str:
     """Declare a record field as a flag with an optional value: `-name` ("true"), `-name=value`.
 
-    "" if absent.
+    "" if absent. `file` is what the value leads to.
     """
-    options = {"is_switch": True, "type": str, "metavar": metavar, "default": "", "help": meaning}
+    options = {
+        "is_switch": True,
+        "type": str,
+        "metavar": metavar,
+        "default": "",
+        "help": meaning,
+        "file": file,
+    }
     return cast("str", _FlagDeclaration(options, default=""))
 
 
 def declare_text_flag(
-    meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = ""
+    meaning: str,
+    *,
+    metavar: str = "VALUE",
+    default: str = "",
+    flag: str = "",
+    file: ArgumentFile | None = None,
 ) -> str:
     """Declare a record field as a flag with a text: `-name=value`, `-name value`.
 
-    `flag` replaces the field's name.
+    `flag` replaces the field's name. `file` is what the text leads to, if it is more than a text.
     """
-    options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
+    options = {"type": str, "metavar": metavar, "default": default, "help": meaning, "file": file}
     return cast("str", _FlagDeclaration(options, default, flag))
 
 
@@ -182,7 +209,14 @@ def declare_output_path_flag(meaning: str) -> str:
 
     mypy sees the type of its parsed value.
     """
-    options = {"type": str, "metavar": "FILE", "default": "", "help": meaning, "is_output": True}
+    options = {
+        "type": str,
+        "metavar": "FILE",
+        "default": "",
+        "help": meaning,
+        "is_output": True,
+        "file": ArgumentFile("output", AllowedWriter.COMMAND),
+    }
     return cast("str", _FlagDeclaration(options, default=""))
 
 
@@ -198,18 +232,19 @@ def declare_report_flags() -> tuple[str, ...]:
         "multiple": True,
         "help": meaning,
         "is_output": True,
+        "file": ArgumentFile("reports", AllowedWriter.COMMAND, PathValueForm.REPORT),
     }
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=()))
 
 
 def declare_repeatable_text(
-    meaning: str, *, metavar: str = "VALUE", flag: str = ""
+    meaning: str, *, metavar: str = "VALUE", flag: str = "", file: ArgumentFile | None = None
 ) -> tuple[str, ...]:
     """Declare a record field as a repeatable flag with a text.
 
-    Named `flag` or else as the field.
+    Named `flag` or else as the field. `file` is what each text leads to.
     """
-    options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
+    options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning, "file": file}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
 
 
@@ -252,41 +287,58 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
     return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
 
 
-def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def declare_ordered_flags(
+    meaning: str, flags: Sequence[str], file: ArgumentFile | None = None
+) -> tuple[tuple[str, str], ...]:
     """Declare a record field for flags with a significant order.
 
-    It holds (flag name, value) pairs as typed.
+    It holds (flag name, value) pairs as typed. `file` is what the values of flags named
+    `...-file` lead to.
     """
-    options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
+    options = {
+        "is_tagged": True,
+        "nargs": 2,
+        "multiple": True,
+        "metavar": "VALUE",
+        "help": meaning,
+        "file": file,
+    }
     return cast(
         "tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags))
     )
 
 
-def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
+def declare_positional(
+    *, metavar: str | None = None, choices: Sequence[str] = (), file: ArgumentFile | None = None
+) -> str:
     """Declare a record field as a required positional argument.
 
     mypy sees the type of its parsed value.
     """
     kind = click.Choice(choices) if choices else None
-    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, default=None))
+    options = {"metavar": metavar, "type": kind, "file": file}
+    return cast("str", _PositionalDeclaration(options, default=None))
 
 
-def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
+def declare_optional_positional(
+    default: Default, *, metavar: str | None = None, file: ArgumentFile | None = None
+) -> str | Default:
     """Declare a record field as an optional positional argument.
 
     mypy sees the type of its parsed value.
     """
-    options = {"required": False, "default": default, "metavar": metavar}
+    options = {"required": False, "default": default, "metavar": metavar, "file": file}
     return cast("str | Default", _PositionalDeclaration(options, default))
 
 
-def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
+def declare_positionals(
+    *, metavar: str | None = None, required: bool = False, file: ArgumentFile | None = None
+) -> tuple[str, ...]:
     """Declare a record field for all remaining positional arguments.
 
     mypy sees the type of its parsed value.
     """
-    options = {"nargs": -1, "required": required, "metavar": metavar}
+    options = {"nargs": -1, "required": required, "metavar": metavar, "file": file}
     return cast("tuple[str, ...]", _PositionalDeclaration(options, default=()))
 
 
@@ -296,6 +348,42 @@ def declare_flag_group(record: type[Record]) -> Record:
     mypy sees the type of the record.
     """
     return cast("Record", _FlagGroup(record))
+
+
+class ArgumentWord(Struct, frozen=True):
+    """A word of a command line that leads to a file or a program, and its declaration."""
+
+    name: str
+    word: str
+    file: ArgumentFile
+
+
+def list_argument_files(
+    parameters: Sequence[click.Parameter], values: Mapping[str, Any]
+) -> list[ArgumentWord]:
+    """List the words of a command that lead to files or programs.
+
+    `values` are those of click by field name.
+    """
+    words: list[ArgumentWord] = []
+    for parameter in parameters:
+        file = get_argument_file(parameter)
+        value = values.get(parameter.name or "")
+        if file is None or not value:
+            continue
+        for part in value if isinstance(value, tuple) else (value,):
+            # A pair of an ordered flag.
+            if isinstance(part, tuple):
+                if part[0].endswith("-file"):
+                    words.append(ArgumentWord(f"-{part[0]}", part[1], file))
+            else:
+                words.append(ArgumentWord(parameter.opts[0], str(part), file))
+    return words
+
+
+def get_argument_file(parameter: click.Parameter) -> ArgumentFile | None:
+    """Return what the value of a parameter leads to; None for a text."""
+    return parameter.file if isinstance(parameter, Flag | PositionalArgument) else None
 
 
 def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:

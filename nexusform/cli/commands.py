@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,6 +18,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import (
+    ArgumentWord,
     Flag,
     Record,
     build_arguments_record,
@@ -25,14 +26,18 @@ from nexusform.cli.arguments import (
     declare_ignored_flag,
     declare_repeatable_text,
     declare_switch_or_text,
+    list_argument_files,
 )
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.domain_table import collect_removed_words
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 
-# Only shells that complete load it.
+# Only shells that complete load it, and sandboxed runs.
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from nexusform.files.regular_files import Confinement
 
 
 _INPUT_SUFFIXES: Final = (
@@ -62,7 +67,9 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
     """
 
     confine: str = declare_switch_or_text(
-        "Restrict files to DIR (default: work tree), block addresses", metavar="DIR"
+        "Restrict files to DIR (default: work tree), block addresses",
+        metavar="DIR",
+        file=ArgumentFile("top of the work tree", AllowedWriter.OPERATOR, PathValueForm.WORK_TREE),
     )
     allow_remote: tuple[str, ...] = declare_repeatable_text(
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
@@ -71,7 +78,9 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
         "Set a resource limit (docs/security.md)", metavar="NAME=N"
     )
     backend_config: tuple[str, ...] = declare_repeatable_text(
-        "Set a backend argument, or read a file of them", metavar="FILE|K=V"
+        "Set a backend argument, or read a file of them",
+        metavar="FILE|K=V",
+        file=ArgumentFile("settings of the backend", AllowedWriter.LIMITED, PathValueForm.SETTING),
     )
 
 
@@ -268,12 +277,18 @@ def _build_unknown_flag_error(
 
 
 def define_command(
-    name: str, record: type[Record], *, has_trust_flags: bool = True, accepts: Sequence[Flag] = ()
+    name: str,
+    record: type[Record],
+    *,
+    has_trust_flags: bool = True,
+    has_own_sandbox: bool = False,
+    accepts: Sequence[Flag] = (),
 ) -> Callable[[Callable[[Record], int]], Command]:
     """Make a function of an argument record a command; its docstring is the help text.
 
-    A command without configuration and state (`has_trust_flags=False`) has no TrustFlags. `accepts`
-    are further hidden flags.
+    A command without configuration and state (`has_trust_flags=False`) has no TrustFlags. A command
+    for directories besides the current one (`has_own_sandbox`) confines each of them itself.
+    `accepts` are further hidden flags.
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:
@@ -286,8 +301,9 @@ def define_command(
             click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(
                 TrustFlags, values
             )
-            _delete_older_output_files(parameters, values)
-            return function(build_arguments_record(record, values))
+            with nullcontext() if has_own_sandbox else _open_sandbox(parameters, values):
+                _delete_older_output_files(parameters, values)
+                return function(build_arguments_record(record, values))
 
         parameters = [
             *build_click_parameters(record),
@@ -297,6 +313,74 @@ def define_command(
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
     return make_command
+
+
+@contextmanager
+def _open_sandbox(
+    parameters: Sequence[click.Parameter], values: Mapping[str, Any]
+) -> Iterator[None]:
+    """Reject accesses that the arguments of a command do not declare, if the run is confined.
+
+    Raises a usage error for a file or program of the operator in the work tree.
+    """
+    confine = get_trust_flags().confine or os.environ.get("NF_CONFINE", "")
+    if not confine and not os.environ.get("NF_IN_AUTOMATION"):
+        yield
+        return
+    from nexusform.files.external_files import list_argument_paths
+    from nexusform.files.regular_files import OutsideConfinement
+    from nexusform.files.sandbox import declare_program, use_sandbox
+    from nexusform.workflow.opening.command_context import parse_confinement
+
+    try:
+        confinement = parse_confinement(confine, os.environ)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    if not confinement.root:
+        yield
+        return
+    words = list_argument_files(parameters, values)
+    for item in words:
+        if item.file.writer is AllowedWriter.OPERATOR:
+            _reject_untrusted_word(item, confinement)
+    paths = [path for item in words for path in list_argument_paths(item.file, item.word)]
+    with use_sandbox(confinement, paths):
+        for item in words:
+            if item.file.form is PathValueForm.COMMAND:
+                # Reported where the command is run.
+                with suppress(ValueError):
+                    declare_program(shlex.split(item.word))
+        try:
+            yield
+        except OutsideConfinement as problem:
+            path = f'"{problem.filename}" cannot be used: ' if problem.filename else ""
+            raise click.ClickException(f"{path}{problem.strerror}.") from None
+
+
+def _reject_untrusted_word(item: ArgumentWord, confinement: Confinement) -> None:
+    """Raise a usage error for an argument of the operator that leads into the work tree."""
+    from nexusform.files.external_files import (
+        explain_untrusted_file,
+        is_untrusted_path,
+        list_argument_paths,
+        list_command_files,
+    )
+
+    if item.file.form is PathValueForm.LOCATION:
+        raise click.UsageError(
+            f"{item.name} starts programs, so it is not allowed in a sandboxed run. Omit it, or "
+            "use -confine=false."
+        )
+    paths = list_argument_paths(item.file, item.word)
+    if item.file.form is PathValueForm.COMMAND:
+        # Reported where the command is run.
+        with suppress(ValueError):
+            paths = list(list_command_files(shlex.split(item.word), os.environ))
+    for path in paths:
+        if is_untrusted_path(path, confinement):
+            raise click.UsageError(
+                explain_untrusted_file(item.name, path, "a pull request could replace it")
+            )
 
 
 class _OutputPath(Struct, frozen=True):

@@ -21,6 +21,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
 from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan
 
@@ -28,7 +29,9 @@ from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan
 class ExportArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `export`."""
 
-    plan_file: str = declare_positional(metavar="PLANFILE")
+    plan_file: str = declare_positional(
+        metavar="PLANFILE", file=ArgumentFile("plan, evaluated in the sandbox")
+    )
     format: str = declare_choice("Set the output format", FORMATS)
     out: str = declare_output_path_flag("Write to a file instead of stdout")
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -74,10 +77,20 @@ def export(arguments: ExportArguments) -> int:
 class SignArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sign`."""
 
-    planfile: str | None = declare_optional_positional(None)
-    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    planfile: str | None = declare_optional_positional(
+        None, file=ArgumentFile("plan, evaluated in the sandbox")
+    )
+    key: str = declare_text_flag(
+        "Use this private key (Ed25519, PEM)",
+        metavar="KEYFILE",
+        file=ArgumentFile("private key of a signer", AllowedWriter.OPERATOR),
+    )
     withdraw: bool = declare_switch_flag("Withdraw the plan instead of signing it")
-    revocations: str = declare_text_flag("Add the withdrawn plan to this file", metavar="FILE")
+    revocations: str = declare_text_flag(
+        "Add the withdrawn plan to this file",
+        metavar="FILE",
+        file=ArgumentFile("withdrawn plans", AllowedWriter.OPERATOR),
+    )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

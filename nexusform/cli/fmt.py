@@ -10,6 +10,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_positionals, dec
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import ArgumentFile
 from nexusform.workflow.file_formatting import STDIN, FormattingResult, format_paths
 
 EXIT_FAILED: Final = 2
@@ -19,7 +20,9 @@ EXIT_UNFORMATTED: Final = 3
 class FmtArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `fmt`."""
 
-    paths: tuple[str, ...] = declare_positionals(metavar="[PATH]...")
+    paths: tuple[str, ...] = declare_positionals(
+        metavar="[PATH]...", file=ArgumentFile("configuration")
+    )
     list_files: bool = declare_switch_flag("Do not list changed files", default=True, flag="list")
     write: bool = declare_switch_flag("Do not write the files", default=True)
     diff: bool = declare_switch_flag("Show a diff")

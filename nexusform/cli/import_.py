@@ -24,6 +24,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.rendering.notation.colours import wrap_hanging
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
@@ -51,9 +52,12 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
         "Import all objects of an export, Azure or a fleet hub",
         metavar="DIR|azure|hub",
         flag="from",
+        file=ArgumentFile("inventory", form=PathValueForm.SOURCE),
     )
     generate_config_out: str = declare_text_flag(
-        "With -from, write the configuration to a new file", metavar="FILE"
+        "With -from, write the configuration to a new file",
+        metavar="FILE",
+        file=ArgumentFile("configuration", AllowedWriter.COMMAND),
     )
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)

@@ -17,6 +17,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
 from nexusform.workflow.initialization import (
     InitOptions,
@@ -35,7 +36,11 @@ class InitArguments(Struct, frozen=True, kw_only=True):
     force_copy: bool = declare_switch_flag("With -migrate-state, overwrite an existing state")
     input: bool = declare_switch_flag("Do not offer a first configuration", default=True)
     upgrade: bool = declare_switch_flag("Select the newest modules")
-    from_mirror: str = declare_text_flag("Read modules from a mirror only", metavar="DIR")
+    from_mirror: str = declare_text_flag(
+        "Read modules from a mirror only",
+        metavar="DIR",
+        file=ArgumentFile("modules, checked by hash"),
+    )
     lockfile: str = declare_text_flag(
         "readonly: fail if the lock file of modules would change", metavar="MODE"
     )

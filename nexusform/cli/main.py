@@ -332,6 +332,10 @@ def _run_command(arguments: Sequence[str]) -> int:
     except RemovedCommandError as problem:
         click.echo(f"Error: {problem.format_message()}", err=True)
         return 1
+    except click.ClickException as problem:
+        # An access that a sandboxed run does not allow.
+        _print_to_stderr(f"Error: {problem.format_message()}")
+        return 1
     except DiagnosticsError as failure:
         # Errors that end a run anywhere, such as an exceeded read budget.
         for diagnostic in failure.diagnostics:

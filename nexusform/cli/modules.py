@@ -12,6 +12,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 from nexusform.workflow.module_packages.module_listing import (
     ListedModule,
     list_project_modules,
@@ -22,7 +23,9 @@ from nexusform.workflow.module_packages.module_listing import (
 class ModulesArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `modules`."""
 
-    words: tuple[str, ...] = declare_positionals(metavar="[mirror DIR]")
+    words: tuple[str, ...] = declare_positionals(
+        metavar="[mirror DIR]", file=ArgumentFile("modules", AllowedWriter.COMMAND)
+    )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     view: ViewFlags = declare_flag_group(ViewFlags)
 

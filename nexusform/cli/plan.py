@@ -33,6 +33,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
@@ -58,19 +59,32 @@ _AUTOMATION_MAX_AGE: Final = 7 * 24 * 3600
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `plan`."""
 
-    out: str = declare_text_flag("Save the plan to a file", metavar="FILE")
+    out: str = declare_text_flag(
+        "Save the plan to a file", metavar="FILE", file=ArgumentFile("plan", AllowedWriter.COMMAND)
+    )
     sign: str = declare_text_flag(
-        "Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE"
+        "Sign the saved plan with a private key (Ed25519, PEM)",
+        metavar="KEYFILE",
+        file=ArgumentFile("private key of a signer", AllowedWriter.OPERATOR),
     )
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
     generate_config_out: str = declare_text_flag(
-        "Write configuration for imported objects", metavar="FILE"
+        "Write configuration for imported objects",
+        metavar="FILE",
+        file=ArgumentFile("configuration", AllowedWriter.COMMAND),
     )
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     check_with: tuple[str, ...] = declare_repeatable_text(
-        "Check the predictions with a real program", metavar="PROGRAM=LOCATION", flag="check-with"
+        "Check the predictions with a real program",
+        metavar="PROGRAM=LOCATION",
+        flag="check-with",
+        file=ArgumentFile("programs for checks", AllowedWriter.OPERATOR, PathValueForm.LOCATION),
     )
-    previous: str = declare_text_flag("Compare with an earlier saved plan", metavar="PLANFILE")
+    previous: str = declare_text_flag(
+        "Compare with an earlier saved plan",
+        metavar="PLANFILE",
+        file=ArgumentFile("plan, evaluated in the sandbox"),
+    )
     fail_on: tuple[str, ...] = declare_repeatable_text(
         "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
     )
@@ -226,7 +240,7 @@ def plan(arguments: PlanArguments) -> int:
     max_age = _choose_max_age(arguments.max_age, context)
     if arguments.check_with:
         # raises its usage errors before the plan.
-        _parse_checker_programs(arguments.check_with, context)
+        _parse_checker_programs(arguments.check_with)
     locking = arguments.lock.build_options()
     display = create_plan_display(
         arguments.placement_flags,
@@ -400,7 +414,7 @@ def _plan_and_report(
             from nexusform.workflow.program_checks import add_program_checks
 
             context = run.project.context
-            programs = _parse_checker_programs(arguments.check_with, context)
+            programs = _parse_checker_programs(arguments.check_with)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
     # A rejected plan is saved without a signature.
@@ -411,11 +425,10 @@ def _plan_and_report(
     return new_plan
 
 
-def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
+def _parse_checker_programs(flags: Sequence[str]) -> dict[str, str]:
     """Parse the -check-with flags of a command to locations of programs by checker name.
 
-    One or more. Raises a usage error for an invalid flag, and in a sandboxed run: it may start no
-    program.
+    One or more. Raises a usage error for an invalid flag.
     """
     from nexusform.workflow.program_checks import CHECKERS
 
@@ -426,9 +439,6 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
             names = ", ".join(f"{checker}=LOCATION" for checker in sorted(CHECKERS))
             raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
         programs[name] = location
-    if context.confinement.root:  # sandboxed
-        reason = "-check-with starts programs, so it is not allowed in a sandboxed run."
-        raise click.UsageError(f"{reason} Omit it, or use -confine=false.")
     return programs
 
 

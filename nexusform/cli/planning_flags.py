@@ -16,6 +16,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.shared_flags import create_context
+from nexusform.files.external_files import ArgumentFile
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
 from nexusform.rendering.report.placement_rows import ShownPlacements
@@ -36,11 +37,15 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     target: tuple[str, ...] = declare_repeatable_text(
         "Plan only this address and its dependencies", metavar="ADDR"
     )
-    target_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
+    target_file: tuple[str, ...] = declare_repeatable_text(
+        _ADDRESS_FILE_HELP, metavar="FILE", file=ArgumentFile("addresses")
+    )
     exclude: tuple[str, ...] = declare_repeatable_text(
         "Skip this address and its dependents", metavar="ADDR"
     )
-    exclude_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
+    exclude_file: tuple[str, ...] = declare_repeatable_text(
+        _ADDRESS_FILE_HELP, metavar="FILE", file=ArgumentFile("addresses")
+    )
     replace: tuple[str, ...] = declare_repeatable_text(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
@@ -121,7 +126,11 @@ class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
         "Print Terraform's own plan format", ("", "terraform"), metavar="terraform"
     )
     report: tuple[str, ...] = declare_report_flags()
-    diff: str = declare_text_flag("Read the pull request's diff for github-review", metavar="FILE")
+    diff: str = declare_text_flag(
+        "Read the pull request's diff for github-review",
+        metavar="FILE",
+        file=ArgumentFile("changed lines"),
+    )
     source_url: str = declare_text_flag(
         "Set the URL of this directory for links in reports", metavar="URL"
     )

@@ -20,6 +20,7 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.report.report_tree import Report
 
 # Only pages have maps.
@@ -64,7 +65,11 @@ class AnswerFormatFlags(Struct, frozen=True, kw_only=True):
 class PlanFileAnswerFlags(Struct, frozen=True, kw_only=True):
     """Plan and output flags of an answer."""
 
-    plan: str = declare_text_flag("Start from the result of a saved plan", metavar="FILE")
+    plan: str = declare_text_flag(
+        "Start from the result of a saved plan",
+        metavar="FILE",
+        file=ArgumentFile("plan, evaluated in the sandbox"),
+    )
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
     report: tuple[str, ...] = declare_report_flags()
 

@@ -13,6 +13,7 @@ from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.documents.times import parse_duration as parse_age
+from nexusform.files.external_files import ArgumentFile
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     detect_confinement_source,
@@ -59,12 +60,14 @@ class StateLockFlags(Struct, frozen=True, kw_only=True):
 def declare_variable_flags() -> tuple[tuple[str, str], ...]:
     """Declare -var and -var-file, in the given order."""
     meaning = "Set a variable, or read a file of variables"
-    return declare_ordered_flags(meaning, ("var", "var-file"))
+    return declare_ordered_flags(meaning, ("var", "var-file"), ArgumentFile("values of variables"))
 
 
 def declare_state_flag() -> str:
     """Declare -state."""
-    return declare_text_flag("Use this state file of the local backend", metavar="FILE")
+    return declare_text_flag(
+        "Use this state file of the local backend", metavar="FILE", file=ArgumentFile("state")
+    )
 
 
 def declare_ownership_flag() -> bool:

@@ -19,6 +19,7 @@ from nexusform.cli.state_view import NO_STATE
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.documents.scalars import parse_integer
+from nexusform.files.external_files import ArgumentFile
 from nexusform.files.regular_files import read_regular
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.state import state_edits
@@ -183,7 +184,7 @@ class PushArguments(Struct, frozen=True, kw_only=True):
     force: bool = declare_switch_flag("Overwrite a state of another lineage, or a newer one")
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
-    file: str = declare_positional()
+    file: str = declare_positional(file=ArgumentFile("state"))
 
 
 @define_command("push", PushArguments)

@@ -17,6 +17,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.opening.directory_validation import (
     TEST_DIRECTORY,
@@ -28,12 +29,17 @@ from nexusform.workflow.opening.directory_validation import (
 class ValidateArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `validate`."""
 
-    paths: tuple[str, ...] = declare_positionals(metavar="[PATH]...")
+    paths: tuple[str, ...] = declare_positionals(
+        metavar="[PATH]...", file=ArgumentFile("configuration")
+    )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     no_tests: bool = declare_switch_flag("Skip the test files")
     portable: bool = declare_switch_flag("Warn about syntax that the Python package hcl2 rejects")
     test_directory: str = declare_text_flag(
-        "Find test files in DIR, not tests", metavar="DIR", default=TEST_DIRECTORY
+        "Find test files in DIR, not tests",
+        metavar="DIR",
+        default=TEST_DIRECTORY,
+        file=ArgumentFile("tests"),
     )
     view: ViewFlags = declare_flag_group(ViewFlags)
 

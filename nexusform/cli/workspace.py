@@ -15,6 +15,7 @@ from nexusform.cli.shared_flags import NoArguments, StateLockFlags, create_conte
 from nexusform.cli.terminal_screen import Screen
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import ArgumentFile
 from nexusform.workflow.states import workspaces
 from nexusform.workflow.states.state_commands import StateCommandContext
 
@@ -61,7 +62,9 @@ class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace new`."""
 
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
-    state: str = declare_text_flag("Start with this state document", metavar="FILE")
+    state: str = declare_text_flag(
+        "Start with this state document", metavar="FILE", file=ArgumentFile("state")
+    )
     name: str = declare_positional()
 
 

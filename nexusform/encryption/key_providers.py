@@ -19,6 +19,7 @@ from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable
+from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.deadlines import DeadlineRunner
@@ -226,6 +227,7 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
             command,
+            env=build_program_environment(SIGN_IN_VARIABLES),
             input=json.dumps(meta).encode(),
             stdout=subprocess.PIPE,
             timeout=_COMMAND_SECONDS,

@@ -3,7 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "external_files": (
-        "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files"
+        "AllowedWriter ArgumentFile PathValueForm explain_untrusted_file find_untrusted_files "
+        "is_untrusted_path list_argument_paths list_command_files"
     ),
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree check_tree_path compute_tree_hash "
@@ -17,6 +18,8 @@ PUBLIC = {
         "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
         "write_file_atomically remove_abandoned_temporary_files"
     ),
+    "program_environment": "build_program_environment SIGN_IN_VARIABLES",
+    "sandbox": "declare_path declare_program declare_servers use_sandbox",
     "access_record": (
         "get_recorded_accesses record_file_access record_server_access start_access_record "
         "read_variable"

@@ -49,7 +49,11 @@ def record_file_access(path: str, text: str) -> None:
 
 
 def record_server_access(origin: str) -> None:
-    """Record the origin of a server."""
+    """Record the origin of a server, and allow a sandboxed run to use it."""
+    # Loaded on first use.
+    from nexusform.files.sandbox import declare_servers
+
+    declare_servers()
     _ACCESSES.origins.add(origin)
 
 
@@ -83,7 +87,8 @@ def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
         if tunnel:
             host = tunnel
             port = connection._tunnel_port  # noqa: SLF001
-        record_server_access(f"{scheme}://{host}:{port}")
+        # A library connects: it declares nothing.
+        _ACCESSES.origins.add(f"{scheme}://{host}:{port}")
 
 
 def _record_started_program(program: str | bytes | os.PathLike[str]) -> None:

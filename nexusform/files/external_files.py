@@ -29,6 +29,8 @@ class AllowedWriter(StrEnum):
     LIMITED = "work tree, with limits"
     # Data: a link must stay in the work tree.
     WORK_TREE = "work tree"
+    # Output: created or replaced, never read.
+    COMMAND = "the command itself"
 
 
 class PathValueForm(StrEnum):
@@ -48,11 +50,22 @@ class PathValueForm(StrEnum):
     HOME = "home"
     # A default path in the current directory.
     CURRENT = "current"
-    FLAG = "flag"
+    # A directory, "true" or "false".
+    WORK_TREE = "work tree"
+    # A word such as `azure`, or a path with the name of a site instead of SITE.
+    SOURCE = "source"
+    # key:FILE, or another word.
+    KEY = "key"
+    # NAME=VALUE, or a file of such settings.
+    SETTING = "setting"
+    # PROGRAM=LOCATION
+    LOCATION = "location"
+    # FORMAT:PATH
+    REPORT = "report"
 
 
 class ExternalFile(Struct, frozen=True):
-    """A variable, default path or flag for a file, with its content and allowed writer."""
+    """A variable, default path or program, with its content and allowed writer."""
 
     name: str
     content: str
@@ -60,14 +73,23 @@ class ExternalFile(Struct, frozen=True):
     form: PathValueForm = PathValueForm.PATH
 
 
-_OPERATOR = AllowedWriter.OPERATOR
+class ArgumentFile(Struct, frozen=True):
+    """What the value of a flag or positional argument leads to, and its allowed writer.
+
+    A sandboxed run rejects an argument that leads to a file or a program without it.
+    """
+
+    content: str
+    writer: AllowedWriter = AllowedWriter.WORK_TREE
+    form: PathValueForm = PathValueForm.PATH
+
+
 _LIMITED = AllowedWriter.LIMITED
-_WORK_TREE = AllowedWriter.WORK_TREE
 _PATHS = PathValueForm.PATHS
 _HOME = PathValueForm.HOME
 _PROGRAM = PathValueForm.PROGRAM
-_FLAG = PathValueForm.FLAG
-# Every variable, default path and flag that leads to a file; docs/security.md has the same table.
+# Every variable, default path and program; arguments declare their files in their records.
+# docs/security.md is generated from both.
 EXTERNAL_FILES: Final = (
     ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathValueForm.COMMAND),
     ExternalFile("NF_CACHE_DIR", "parsed configuration"),
@@ -157,29 +179,6 @@ EXTERNAL_FILES: Final = (
     ExternalFile("DASK_CONFIG", "settings of workers"),
     ExternalFile("DASK_ROOT_CONFIG", "settings of workers"),
     ExternalFile("~/.config/dask", "settings of workers", form=_HOME),
-    ExternalFile("-backend-config", "settings of the backend", _LIMITED, _FLAG),
-    ExternalFile("-verify", "public key of signers", form=_FLAG),
-    ExternalFile("-revocations", "withdrawn plans", form=_FLAG),
-    ExternalFile("-key", "private key of a signer", form=_FLAG),
-    ExternalFile("-sign", "private key of a signer", form=_FLAG),
-    ExternalFile("-tls-cert", "certificate of `serve`", form=_FLAG),
-    ExternalFile("-tls-key", "private key of `serve`", form=_FLAG),
-    ExternalFile("-check-with", "programs for checks", form=_FLAG),
-    ExternalFile("-token-file", "token of `serve`", form=_FLAG),
-    ExternalFile("-state", "state", _WORK_TREE, _FLAG),
-    ExternalFile("-var-file", "values of variables", _WORK_TREE, _FLAG),
-    ExternalFile("-target-file", "addresses", _WORK_TREE, _FLAG),
-    ExternalFile("-plan", "plan, evaluated in the sandbox", _WORK_TREE, _FLAG),
-    ExternalFile("-diff", "changed lines", _WORK_TREE, _FLAG),
-    ExternalFile("-from", "inventory", _WORK_TREE, _FLAG),
-    ExternalFile("-inventory", "inventory", _WORK_TREE, _FLAG),
-    ExternalFile("-terraform-plan", "plan of Terraform", _WORK_TREE, _FLAG),
-    ExternalFile("-deployment-stack", "changes of ARM", _WORK_TREE, _FLAG),
-    ExternalFile("-arm-what-if", "changes of ARM", _WORK_TREE, _FLAG),
-    ExternalFile("-filter", "tests", _WORK_TREE, _FLAG),
-    ExternalFile("-test-directory", "tests", _WORK_TREE, _FLAG),
-    ExternalFile("-from-mirror", "modules, checked by hash", _WORK_TREE, _FLAG),
-    ExternalFile("-packages", "CSAR files for `serve`", _WORK_TREE, _FLAG),
 )
 _CACHES: Final = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
 _FILE_PARAMETER: Final = re.compile(
@@ -207,9 +206,27 @@ def find_untrusted_files(
     for entry in EXTERNAL_FILES:
         if entry.writer is not AllowedWriter.OPERATOR or entry.name in unused_caches:
             continue
-        paths = _list_entry_paths(entry, environment)
+        paths = list_entry_paths(entry, environment)
         untrusted_files += [(entry, path) for path in paths if is_untrusted_path(path, confinement)]
     return untrusted_files
+
+
+def list_argument_paths(file: ArgumentFile, word: str) -> list[str]:
+    """List the paths in a word of an argument: files and directories, but no programs."""
+    form = file.form
+    if form in (PathValueForm.COMMAND, PathValueForm.WORK_TREE) or not word:
+        return []
+    if form is PathValueForm.KEY:
+        return [word.removeprefix("key:")] if word.startswith("key:") else []
+    if form is PathValueForm.SETTING:
+        return [word.partition("=")[2] or word]
+    if form in (PathValueForm.REPORT, PathValueForm.LOCATION):
+        path = word.partition(":" if form is PathValueForm.REPORT else "=")[2]
+        return [path] if path not in ("", "-") else []
+    if form is PathValueForm.SOURCE and "SITE" in word:
+        # The directories of all sites.
+        return [os.path.dirname(word.partition("SITE")[0]) or "."]  # noqa: PTH120
+    return [word]
 
 
 def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:
@@ -228,7 +245,7 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
     )
 
 
-def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
+def list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the paths of files named by an entry.
 
     They are read from the value of its variable in the form of the entry. The forms HOME and
@@ -245,9 +262,8 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         # The job's own Python environment is trusted.
         if path and not Path(path).is_relative_to(sys.prefix):
             yield path
-    elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        # The reader of a flag or file of the current directory checks it; an unset variable names
-        # no file.
+    elif entry.form is PathValueForm.CURRENT or not value:
+        # The reader of a file of the current directory checks it; an unset variable names no file.
         return
     elif entry.form is PathValueForm.COMMAND:
         # Reported where the command is run.

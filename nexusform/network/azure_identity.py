@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
+from nexusform.files.sandbox import declare_servers
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import DeadlineRunner
 from nexusform.network.http_client import WebRequest, send_request
@@ -28,6 +29,8 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
     without azure-identity. Its get_token raises AzureError; if the OIDC token is missing, the cause
     of this error is a BackendProblem.
     """
+    # The addresses of the sign-in are those of the SDK and of the operator's variables.
+    declare_servers()
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import (
         AzureCliCredential,

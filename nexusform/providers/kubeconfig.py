@@ -24,7 +24,9 @@ from nexusform.files.external_files import (
     is_untrusted_path,
     list_command_files,
 )
+from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
 from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.files.sandbox import declare_path, declare_program
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
 if TYPE_CHECKING:
@@ -61,8 +63,13 @@ class ExecPlugin(Struct, frozen=True):
         if self.cluster is not None:
             spec["cluster"] = self.cluster
         exec_info = json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
-        environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": exec_info}
+        environment = {
+            **build_program_environment(SIGN_IN_VARIABLES),
+            **self.environment,
+            "KUBERNETES_EXEC_INFO": exec_info,
+        }
         try:
+            declare_program(self.command)
             result = subprocess.run(  # noqa: S603
                 self.command,
                 env=environment,
@@ -222,6 +229,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
             raise KubeconfigProblem(
                 explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig")
             )
+        declare_path(path)
 
 
 def _check_untrusted_account(

@@ -239,6 +239,10 @@ ENVIRONMENT = {
     "NF_ALLOW_MODULE": (
         "as `init -allow-module`: addresses of modules in a sandboxed run, separated by spaces"
     ),
+    "NF_PROGRAM_VARIABLES": (
+        "names of variables for child programs, such as `VAULT_TOKEN MY_*` "
+        "([security](../security.md#child-programs))"
+    ),
     "NF_TOKEN_NAME": (
         "token of a module registry; NAME is its host with `_` for dots and `__` for dashes "
         "([modules from git](../modules-from-git.md)); else `TF_TOKEN_NAME`"

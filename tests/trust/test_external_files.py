@@ -10,26 +10,39 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 import nexusform
-from nexusform.cli.main import run_command_line
+from nexusform.cli.arguments import declare_text_flag
+from nexusform.cli.commands import define_command
+from nexusform.cli.main import ROOT, run_command_line
 from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, PathValueForm
+from tests.kill_points import select_cases
 from tests.trust import untrusted_files
+from tests.trust.hostile_arguments import (
+    SECRET,
+    DeclaredArgument,
+    list_declared_arguments,
+    write_secrets,
+)
 from tests.trust.untrusted_files import BACKEND_CASES, KUBECONFIG_CASES, build_environment
 
 SOURCE = Path(nexusform.__file__).parent
 PAGE = SOURCE.parent / "docs" / "security.md"
+PARTS = 16
 REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.OPERATOR]
-FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathValueForm.FLAG]
 # Variables of the product without a file.
 VALUES = (
     re.compile(
-        r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|ALLOW_MODULE|TOKEN_|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"
+        r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|ALLOW_MODULE|PROGRAM_VARIABLES|TOKEN_|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"
     ),
     re.compile(
         r"NF_(AZURE_ENDPOINT|AZURE_POLL_SECONDS|FLEET_CONTEXT|HTTP_USERNAME|HTTP_PASSWORD|LEASE_SECONDS|ENCRYPTION)?"
@@ -61,35 +74,46 @@ def test_output_file_in_work_tree_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if entry.form is PathValueForm.FLAG:
-        commands = {
-            "-verify": ["apply", "-verify=key:evil", "reviewed.plan"],
-            "-revocations": [
-                *("apply", "-verify=key:../team.pub", "-revocations=evil", "reviewed.plan")
-            ],
-            "-key": ["sign", "-key=evil", "reviewed.plan"],
-            "-sign": ["plan", "-out=new.plan", "-sign=evil"],
-            "-tls-cert": ["serve", "sol003", "-plan=reviewed.plan", "-tls-cert=evil"],
-            "-tls-key": ["serve", "sol003", "-plan=reviewed.plan", "-tls-key=evil"],
-            "-check-with": ["plan", "-check-with=kube-scheduler=evil"],
-            "-token-file": ["serve", "sol003", "-plan=reviewed.plan", "-token-file=evil"],
-        }
-        assert run_command_line(["plan", "-out=reviewed.plan"]) == 0
-        assert run_command_line([*commands[entry.name], "-confine"]) == 1
-    else:
-        for name, value in build_environment(entry, tree).items():
-            monkeypatch.setenv(name, value)
-        assert run_command_line(["plan", "-confine"]) == 1
-    text = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    message = (
-        "not allowed in a sandboxed run"
-        if entry.name == "-check-with"
-        else "is in the work tree of a sandboxed run"
+    for name, value in build_environment(entry, tree).items():
+        monkeypatch.setenv(name, value)
+    assert run_command_line(["plan", "-confine"]) == 1
+    text = read_errors(capsys)
+    assert "is in the work tree of a sandboxed run" in text
+    assert entry.name in text
+    assert run_command_line(["plan"]) == 0
+
+
+def list_operator_arguments() -> list[tuple[str, DeclaredArgument]]:
+    """List the arguments of commands that lead to a file or program of the operator."""
+    return [
+        (f"{argument.command} {argument.name}", argument)
+        for argument in list_declared_arguments()
+        if argument.file is not None
+        and argument.file.writer is AllowedWriter.OPERATOR
+        and argument.name != "-confine"
+    ]
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize(
+    "argument", [pytest.param(argument, id=name) for name, argument in list_operator_arguments()]
+)
+def test_file_of_argument_in_work_tree_is_rejected(
+    argument: DeclaredArgument, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path.cwd() / "evil").chmod(0o755)
+    values = {
+        PathValueForm.KEY: "key:evil",
+        PathValueForm.LOCATION: "kube-scheduler=evil",
+        PathValueForm.COMMAND: "./evil",
+    }
+    assert argument.file is not None
+    value = values.get(argument.file.form, "evil")
+    assert run_command_line([*argument.build_words(value), "-confine"]) == 1
+    assert re.search(
+        "is in the work tree of a sandboxed run|not allowed in a sandboxed run", read_errors(capsys)
     )
-    assert message in text
-    if entry.form is not PathValueForm.FLAG:
-        assert entry.name in text
-        assert run_command_line(["plan"]) == 0
+    assert not Path("ran").exists()
 
 
 @pytest.mark.parametrize("case", KUBECONFIG_CASES)
@@ -231,7 +255,7 @@ def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
     assert kernel.count("main.nf.hcl") > len(KUBECONFIG_CASES)
 
 
-def test_table_has_every_variable_and_flag_of_the_product() -> None:
+def test_table_has_every_variable_of_the_product() -> None:
     names = {entry.name for entry in EXTERNAL_FILES}
     texts = [
         path.read_text(encoding="utf-8")
@@ -250,18 +274,139 @@ def test_table_has_every_variable_and_flag_of_the_product() -> None:
     assert {
         name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)
     } == set()
-    reading = (
-        r"(\w+): [^=\n]+ = "
-        r"declare_texts?\(\s*\"(?:Read|Use|Find|Serve)[^\"]*\",\s*metavar=\"\w*(?:FILE|DIR)\""
+
+
+@pytest.mark.usefixtures("tree")
+def test_program_of_conformance_gets_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "predictor"
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\necho '{{}}'\n")
+    program.chmod(0o755)
+    case = {"system": "nova", "version": "1", "snapshot": {}, "request": {}, "decision": {}}
+    Path("cases").mkdir()
+    Path("cases/a.jsonl").write_text(json.dumps({**case, "equivalent": []}) + "\n")
+    for name in ("NF_TOKEN_REGISTRY", "GITHUB_TOKEN", "PREDICTOR_MODE"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("NF_PROGRAM_VARIABLES", "PREDICTOR_*")
+    run_command_line(["conformance", "-confine", f"-program={program}", "cases"])
+    environment = (tmp_path / "environment").read_text()
+    assert "PATH=" in environment
+    assert [line for line in environment.splitlines() if "canary" in line] == [
+        "PREDICTOR_MODE=canary"
+    ], capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("tree")
+def test_link_in_directory_of_decisions_is_not_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").write_text('{"token": "canary"}\n')
+    Path("cases").mkdir()
+    Path("cases/a.jsonl").symlink_to(tmp_path / "secret")
+    assert run_command_line(["conformance", "-confine", "cases"]) == 1
+    assert 'cases/a.jsonl" cannot be read: -confine does not allow it' in read_errors(capsys)
+
+
+def read_errors(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the messages on stderr as one line."""
+    return " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize(
+    ("access", "reason"),
+    [
+        (lambda path: path.read_text(), "-confine does not allow it"),
+        (lambda path: list(path.parent.iterdir()), "-confine does not allow it"),
+        (lambda _path: subprocess.run(["true"], check=True), 'declares the program "true"'),
+        (lambda _path: os.system("true"), "declares a shell"),
+        (
+            lambda _path: socket.create_connection(("127.0.0.1", 9), 1),
+            "no client declared the server 127.0.0.1",
+        ),
+    ],
+    ids=["file", "directory", "program", "shell", "server"],
+)
+def test_undeclared_access_of_a_command_is_rejected(
+    access: Callable[[Path], object],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A new reader that checks nothing stops at the wall; without -confine it reads."""
+    (tmp_path / "outside").mkdir()
+    secret = tmp_path / "outside" / "secret"
+    secret.write_text("canary")
+
+    class PeekArguments(Struct, frozen=True, kw_only=True):
+        file: str = declare_text_flag("Read a file", metavar="FILE")
+
+    @define_command("peek", PeekArguments)
+    def peek(arguments: PeekArguments) -> int:
+        """Access what no argument declares."""
+        with suppress(ConnectionRefusedError):
+            access(Path(arguments.file))
+        return 0
+
+    monkeypatch.setattr(ROOT, "get_command", lambda _context, _name: peek)
+    words = ["fmt", f"-file={secret}"]
+    assert run_command_line(words) == 0
+    assert run_command_line([*words, "-confine"]) == 1
+    assert reason in read_errors(capsys)
+
+
+def run_hostile_arguments(tmp_path: Path, *numbers: str) -> str:
+    """Run commands with hostile arguments under strace, and return its log."""
+    log = tmp_path / "kernel.log"
+    calls = ["strace", "--seccomp-bpf", "-f", "-qq", "-y", "-o", str(log)]
+    calls += ["-e", "trace=open,openat,execve,connect"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(SOURCE.parent),
+        "HOME": str(tmp_path / "home"),
+    }
+    write_secrets(tmp_path / "trees")
+    words = [sys.executable, "-m", "tests.trust.hostile_arguments", str(tmp_path / "trees")]
+    subprocess.run(
+        [*calls, *words, *numbers],
+        env=environment,
+        cwd=SOURCE.parent,
+        check=True,
+        timeout=1500,
+        capture_output=True,
     )
-    inputs = {name for text in texts for name in re.findall(reading, text)}
-    assert {f"-{name.replace('_', '-')}" for name in inputs} - names == set()
+    return log.read_text(errors="replace")
+
+
+@pytest.mark.of_domains("azure", "conformance", "fleet", "hub", "sites", "testing", "vnf", "whatif")
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("part", select_cases(range(PARTS)))
+def test_kernel_reports_nothing_outside_for_any_argument(part: int, tmp_path: Path) -> None:
+    kernel = run_hostile_arguments(tmp_path, str(part), str(PARTS))
+    programs = [line for line in kernel.splitlines() if "execve(" in line and " = 0" in line]
+    assert [line for line in programs if Path(sys.executable).name not in line] == []
+    assert "AF_INET" not in kernel
+    assert [line for line in kernel.splitlines() if f"/{SECRET}>" in line] == []
 
 
 def test_documentation_page_has_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for writer in AllowedWriter:
-        section = page.partition(f"| {writer.value} | ")[2].partition("\n")[0]
-        assert re.findall(r"`([^`]+)`", section) == [
-            entry.name for entry in EXTERNAL_FILES if entry.writer is writer
-        ]
+        names = [entry.name for entry in EXTERNAL_FILES if entry.writer is writer]
+        arguments = {
+            argument.name if argument.name.startswith("-") else argument.usage
+            for argument in list_declared_arguments()
+            if argument.file is not None and argument.file.writer is writer
+        }
+        row = " ".join(f"`{name}`" for name in (*names, *sorted(arguments)))
+        start = f"| {writer.value} | "
+        before, _, rest = page.partition(start)
+        assert rest, start
+        _, _, after = rest.partition("\n")
+        current_page = f"{before}{start}{row} |\n{after}"
+        if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
+            PAGE.write_text(current_page, encoding="utf-8")
+            page = current_page
+        assert page == current_page

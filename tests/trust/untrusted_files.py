@@ -186,11 +186,7 @@ def prepare_case(name: str, root: Path) -> list[str]:
 def main() -> None:
     place = Path(sys.argv[1])
     variables = dict(os.environ)
-    names = [
-        entry.name
-        for entry in EXTERNAL_FILES
-        if entry.writer is AllowedWriter.OPERATOR and entry.form is not PathValueForm.FLAG
-    ]
+    names = [entry.name for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.OPERATOR]
     for number, name in enumerate([*names, *KUBECONFIG_CASES, *BACKEND_CASES]):
         root = write_tree(place / str(number))
         os.chdir(root)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.files.program_environment import build_program_environment
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
@@ -107,6 +108,7 @@ def render_dot_svg(dot: str) -> str:
     try:
         result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
             [program, "-Tsvg"],
+            env=build_program_environment(),
             input=dot,
             capture_output=True,
             text=True,

@@ -19,6 +19,7 @@ from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
 from nexusform.domain_table import LazyTable, collect_object_references
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 
 _AZURE: Final = "azure"
 # Functions that build the script of another target from the name of a directory.
@@ -29,7 +30,12 @@ _TARGETS: Final = (_AZURE, *_SCRIPTS)
 class ScriptArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory script`."""
 
-    directory: str = declare_text_flag("Write the files to DIR", metavar="DIR", default="export")
+    directory: str = declare_text_flag(
+        "Write the files to DIR",
+        metavar="DIR",
+        default="export",
+        file=ArgumentFile("named in the printed script", AllowedWriter.COMMAND),
+    )
     target: str = declare_choice(
         "What to export: a site in Azure, or another system", _TARGETS, flag="for"
     )
@@ -64,7 +70,7 @@ def script(arguments: ScriptArguments) -> int:
 class CheckArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory check`."""
 
-    directory: str = declare_positional(metavar="DIR")
+    directory: str = declare_positional(metavar="DIR", file=ArgumentFile("inventory"))
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 

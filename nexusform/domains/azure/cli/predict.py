@@ -28,6 +28,7 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     open_plan_prediction,
     plan_predicted_changes,
 )
+from nexusform.files.external_files import ArgumentFile, PathValueForm
 from nexusform.plans.impact.guard_rails import (
     NOT_PREDICTED,
     NOTHING_TO_PREDICT,
@@ -53,18 +54,26 @@ _UNREAD_CHANGES: Final = (
 class PredictArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `predict`."""
 
-    file: str = declare_optional_positional("", metavar="")
+    file: str = declare_optional_positional("", metavar="", file=ArgumentFile("changes of ARM"))
     terraform_plan: str = declare_text_flag(
-        "Read the output of `terraform show -json PLANFILE`", metavar="FILE"
+        "Read the output of `terraform show -json PLANFILE`",
+        metavar="FILE",
+        file=ArgumentFile("plan of Terraform"),
     )
     arm_what_if: str = declare_text_flag(
-        "Read the JSON of `az deployment group what-if`", metavar="FILE"
+        "Read the JSON of `az deployment group what-if`",
+        metavar="FILE",
+        file=ArgumentFile("changes of ARM"),
     )
     deployment_stack: str = declare_text_flag(
-        "Read the what-if of a deployment stack (JSON)", metavar="FILE"
+        "Read the what-if of a deployment stack (JSON)",
+        metavar="FILE",
+        file=ArgumentFile("changes of ARM"),
     )
     inventory: str = declare_text_flag(
-        "Read the site from an export, or from Azure", metavar="DIR|azure"
+        "Read the site from an export, or from Azure",
+        metavar="DIR|azure",
+        file=ArgumentFile("inventory", form=PathValueForm.SOURCE),
     )
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")

@@ -18,6 +18,7 @@ from nexusform.cli.shared_flags import (
 )
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.azure.workflow.state_reconciliation import reconcile_site
+from nexusform.files.external_files import ArgumentFile, PathValueForm
 from nexusform.workflow.runs.run import RunCallbacks
 
 EXIT_RULE_VIOLATED = 3  # exit code
@@ -27,7 +28,10 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `reconcile`."""
 
     source: str = declare_text_flag(
-        "Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from"
+        "Read an exported directory, azure or hub",
+        metavar="DIR|azure|hub",
+        flag="from",
+        file=ArgumentFile("inventory", form=PathValueForm.SOURCE),
     )
     allow_other_hub: str = declare_migration_flag()
     replay: bool = declare_switch_flag("Re-place every VM in creation order, score the rule")

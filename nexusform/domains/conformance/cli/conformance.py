@@ -23,6 +23,7 @@ from nexusform.domains.conformance.workflow.recorded_cases import (
     read_cases,
     score_conformance_cases,
 )
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 
 EXIT_WRONG: Final = 2
 _MAX_LISTED: Final = 20
@@ -31,8 +32,14 @@ _MAX_LISTED: Final = 20
 class ConformanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `conformance`."""
 
-    directory: str = declare_positional(metavar="DIR")
-    program: str = declare_text_flag("Score this program instead of nexusform", metavar="CMD")
+    directory: str = declare_positional(metavar="DIR", file=ArgumentFile("recorded decisions"))
+    program: str = declare_text_flag(
+        "Score this program instead of nexusform",
+        metavar="CMD",
+        file=ArgumentFile(
+            "program that predicts decisions", AllowedWriter.OPERATOR, PathValueForm.COMMAND
+        ),
+    )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     view: ViewFlags = declare_flag_group(ViewFlags)
 

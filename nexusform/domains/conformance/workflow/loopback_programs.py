@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import json
 
+from nexusform.files.program_environment import build_program_environment
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.web_errors import WebError, find_free_port
 
@@ -280,7 +281,12 @@ def read_version(program: Path, *flags: str) -> str:
     """
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
-            [program, *flags], capture_output=True, text=True, timeout=_START_SECONDS, check=False
+            [program, *flags],
+            env=build_program_environment(),
+            capture_output=True,
+            text=True,
+            timeout=_START_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         reason = getattr(problem, "strerror", None) or f"no answer within {_START_SECONDS:.0f} s"

@@ -28,6 +28,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error
 from nexusform.domains.fleet.planning.recorded_case_prediction import decide_placement
 from nexusform.domains.openstack.scheduling.recorded_case_prediction import decide_host
 from nexusform.domains.vnf.serving.recorded_case_prediction import decide_operation
+from nexusform.files.program_environment import build_program_environment
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
 from nexusform.workflow.opening.command_context import create_editor_context
@@ -185,6 +186,7 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own command
             words,
+            env=build_program_environment(),
             input=json.encode(question),
             capture_output=True,
             timeout=_PROGRAM_SECONDS,

@@ -14,7 +14,7 @@ class LspArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `lsp`."""
 
 
-@define_command("lsp", LspArguments, has_trust_flags=False)
+@define_command("lsp", LspArguments, has_trust_flags=False, has_own_sandbox=True)
 def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - each command has arguments
     """Start the language server on stdin and stdout, for editors.
 

@@ -13,8 +13,9 @@ former holder is accepted.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
@@ -32,6 +33,7 @@ from nexusform.backends.registry import (
 )
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
+from nexusform.files.sandbox import declare_program, declare_servers
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -583,6 +585,15 @@ def _load_service_models(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
+def _declare_sign_in(session: Any) -> None:
+    """Allow a sandboxed run to use the servers and programs of the operator's AWS settings."""
+    declare_servers()
+    for profile in session.full_config.get("profiles", {}).values():
+        # botocore reports an invalid command.
+        with suppress(ValueError):
+            declare_program(shlex.split(str(profile.get("credential_process", ""))))
+
+
 def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
     """Build the backend of the settings and its S3 client; no request is sent.
 
@@ -596,6 +607,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     style = {"addressing_style": "path"} if settings.get("use_path_style") else {}
     try:
         core = Session()
+        _declare_sign_in(core)
         core.register_component(
             "data_loader", _load_service_models(core.get_config_variable("data_path"))
         )

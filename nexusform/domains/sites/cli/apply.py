@@ -44,6 +44,7 @@ from nexusform.domains.sites.workflow.wave_runner import (
     apply_waves,
     stop_after_lost_engine,
 )
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.command_context import parse_confinement
@@ -56,11 +57,13 @@ _MAX_LISTED_SITES: Final = 30
 class ApplyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites apply`."""
 
-    planfile: str | None = declare_optional_positional(None)
+    planfile: str | None = declare_optional_positional(None, file=ArgumentFile("plan of sites"))
     wave: str = declare_text_flag("Approve and apply only this wave", metavar="WAVE")
     resume: bool = declare_switch_flag("Continue an interrupted apply")
     verify: tuple[str, ...] = declare_repeatable_text(
-        "Reject a plan without this signature", metavar="key:FILE"
+        "Reject a plan without this signature",
+        metavar="key:FILE",
+        file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
     lock_timeout: str = declare_text_flag(
         "Wait this long for the lock of a site", metavar="DURATION", default="0s"

@@ -60,6 +60,7 @@ from nexusform.domains.sites.workflow.undeclared_states import (
     find_undeclared_sites,
     record_state_locations,
 )
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 from nexusform.plans.plan import NOT_READ_IDS
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
@@ -76,9 +77,15 @@ EXIT_CHANGES: Final = 2
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites plan`."""
 
-    out: str = declare_text_flag("Save the plans of all sites to a file", metavar="FILE")
+    out: str = declare_text_flag(
+        "Save the plans of all sites to a file",
+        metavar="FILE",
+        file=ArgumentFile("plan of sites", AllowedWriter.COMMAND),
+    )
     sign: str = declare_text_flag(
-        "Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE"
+        "Sign the saved plan with a private key (Ed25519, PEM)",
+        metavar="KEYFILE",
+        file=ArgumentFile("private key of a signer", AllowedWriter.OPERATOR),
     )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
@@ -270,8 +277,12 @@ def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> 
 class SignArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites sign`."""
 
-    planfile: str | None = declare_optional_positional(None)
-    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    planfile: str | None = declare_optional_positional(None, file=ArgumentFile("plan of sites"))
+    key: str = declare_text_flag(
+        "Use this private key (Ed25519, PEM)",
+        metavar="KEYFILE",
+        file=ArgumentFile("private key of a signer", AllowedWriter.OPERATOR),
+    )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -22,6 +22,7 @@ from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet, select_sites
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
+from nexusform.files.external_files import ArgumentFile
 
 PROCESSES: Final = "processes"
 
@@ -84,7 +85,7 @@ class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
     allow_source: tuple[str, ...] = declare_repeatable_text(
-        "Allow module sources below DIR", metavar="DIR"
+        "Allow module sources below DIR", metavar="DIR", file=ArgumentFile("modules")
     )
 
 

@@ -26,13 +26,17 @@ from nexusform.domains.sites.types.fleet_plan import FILE_NAME
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion
 from nexusform.domains.sites.workflow.fleet_tasks import run_fleet_question
 from nexusform.domains.whatif.cli.simulate import FailureArguments
+from nexusform.files.external_files import ArgumentFile, PathValueForm
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites replay`."""
 
     source: str = declare_text_flag(
-        "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
+        "Read DIR (SITE is replaced by the site name) or azure",
+        metavar="DIR|azure",
+        flag="from",
+        file=ArgumentFile("inventory", form=PathValueForm.SOURCE),
     )
     targets: SiteTargetFlags = declare_flag_group(SiteTargetFlags)
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)

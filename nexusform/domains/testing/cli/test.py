@@ -29,6 +29,7 @@ from nexusform.domains.testing.workflow.test_execution import (
     run_tests,
 )
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
+from nexusform.files.external_files import ArgumentFile
 from nexusform.rendering.json.json_stream import (
     Event,
     create_diagnostic_event,
@@ -41,9 +42,14 @@ from nexusform.workflow.opening.system_io import SystemClock, write_output
 class TestArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `test`."""
 
-    filter: tuple[str, ...] = declare_repeatable_text("Run only this test file", metavar="FILE")
+    filter: tuple[str, ...] = declare_repeatable_text(
+        "Run only this test file", metavar="FILE", file=ArgumentFile("tests")
+    )
     test_directory: str = declare_text_flag(
-        "Find test files in DIR, not tests", metavar="DIR", default=DEFAULT_DIRECTORY
+        "Find test files in DIR, not tests",
+        metavar="DIR",
+        default=DEFAULT_DIRECTORY,
+        file=ArgumentFile("tests"),
     )
     verbose: bool = declare_switch_flag("Show the plan or the state of every run")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")

@@ -17,7 +17,7 @@ from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.documents.scalars import parse_integer
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
+from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.plans.saved.plan_file import SavedPlan
 
@@ -28,16 +28,36 @@ _LAST_PORT: Final = 65_535
 class ServeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `serve sol003`."""
 
-    plan: str = declare_text_flag("Answer from this saved plan", metavar="FILE")
+    plan: str = declare_text_flag(
+        "Answer from this saved plan",
+        metavar="FILE",
+        file=ArgumentFile("plan, evaluated in the sandbox"),
+    )
     listen: str = declare_text_flag(
         "Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990"
     )
-    tls_cert: str = declare_text_flag("Use this certificate (PEM)", metavar="FILE")
-    tls_key: str = declare_text_flag("Use this private key (PEM)", metavar="FILE")
-    token_file: str = declare_text_flag("Require the token in this file", metavar="FILE")
-    packages: str = declare_text_flag("Serve the CSAR files of DIR", metavar="DIR")
+    tls_cert: str = declare_text_flag(
+        "Use this certificate (PEM)",
+        metavar="FILE",
+        file=ArgumentFile("certificate of `serve`", AllowedWriter.OPERATOR),
+    )
+    tls_key: str = declare_text_flag(
+        "Use this private key (PEM)",
+        metavar="FILE",
+        file=ArgumentFile("private key of `serve`", AllowedWriter.OPERATOR),
+    )
+    token_file: str = declare_text_flag(
+        "Require the token in this file",
+        metavar="FILE",
+        file=ArgumentFile("token of `serve`", AllowedWriter.OPERATOR),
+    )
+    packages: str = declare_text_flag(
+        "Serve the CSAR files of DIR", metavar="DIR", file=ArgumentFile("CSAR files for `serve`")
+    )
     verify: tuple[str, ...] = declare_repeatable_text(
-        "Reject a plan without this signature", metavar="key:FILE"
+        "Reject a plan without this signature",
+        metavar="key:FILE",
+        file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -61,16 +81,6 @@ def serve_sol003(arguments: ServeArguments) -> int:
     key_files = _parse_key_files(arguments.verify)
     host, port = _parse_address(arguments.listen)
     context = create_context()
-    own_files = {
-        "-tls-cert": arguments.tls_cert,
-        "-tls-key": arguments.tls_key,
-        "-token-file": arguments.token_file,
-    }
-    for flag, path in own_files.items():
-        if path and is_untrusted_path(path, context.confinement):
-            raise click.UsageError(
-                explain_untrusted_file(flag, path, "a pull request could replace it")
-            )
     token = _read_token(arguments.token_file)
     tls = _build_tls_context(arguments)
     if not arguments.plan:

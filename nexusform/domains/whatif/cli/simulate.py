@@ -43,6 +43,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     open_snapshot,
     read_input,
 )
+from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
@@ -350,7 +351,7 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
         "Set the number of worker processes (many sites)", default=0, minimum=0
     )
     allow_source: tuple[str, ...] = declare_repeatable_text(
-        "Allow module sources below DIR (many sites)", metavar="DIR"
+        "Allow module sources below DIR (many sites)", metavar="DIR", file=ArgumentFile("modules")
     )
     question: SimulationFlags = declare_flag_group(SimulationFlags)
 

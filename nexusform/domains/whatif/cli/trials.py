@@ -17,6 +17,7 @@ from nexusform.cli.shared_flags import (
 )
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 
 
 class RebalanceArguments(Struct, frozen=True, kw_only=True):
@@ -29,7 +30,9 @@ class RebalanceArguments(Struct, frozen=True, kw_only=True):
         "Let the pods of this placement run", metavar="PLACEMENT", flag="for"
     )
     generate_config_out: str = declare_text_flag(
-        "Write the evictions to a new file", metavar="FILE"
+        "Write the evictions to a new file",
+        metavar="FILE",
+        file=ArgumentFile("configuration", AllowedWriter.COMMAND),
     )
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     state: str = declare_state_flag()
@@ -86,7 +89,10 @@ class PlacementArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate placement`."""
 
     file: str = declare_text_flag(
-        "Place the objects of this manifest file", metavar="MANIFEST", flag="f"
+        "Place the objects of this manifest file",
+        metavar="MANIFEST",
+        flag="f",
+        file=ArgumentFile("manifest"),
     )
     pick: int | None = declare_number("Pick N clusters (default: all)", default=None, minimum=1)
     clusters: str = declare_text_flag("Place on these clusters", metavar="A,B")

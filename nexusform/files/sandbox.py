@@ -1,0 +1,283 @@
+"""The wall around a sandboxed process: files, programs and servers declared by its command.
+
+Readers check paths first, with better messages. A reader that forgets it is stopped here: an audit
+hook of Python rejects what no argument, variable or reader declared.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.files.external_files import (
+    EXTERNAL_FILES,
+    PathValueForm,
+    is_untrusted_path,
+    list_command_files,
+    list_entry_paths,
+)
+from nexusform.files.regular_files import Confinement, OutsideConfinement, is_path_below
+
+
+class UndeclaredAccess(OutsideConfinement):
+    """An access of a sandboxed run that no argument, variable or reader declared."""
+
+    def __init__(self, root: str, access: str) -> None:
+        super().__init__(root)
+        self.strerror = f"-confine does not allow it ({access})"
+
+
+class Sandbox(Struct):
+    """Declared accesses of a sandboxed run, besides those to its work tree.
+
+    `paths` are files and directories, `programs` real paths.
+    """
+
+    confinement: Confinement
+    paths: set[str]
+    programs: set[str]
+    trusted_directories: tuple[str, ...]
+    # Directories around the work tree that this Python imports from.
+    code_paths: tuple[str, ...]
+    has_servers: bool = False
+
+
+class _SandboxState(Struct):
+    """The sandbox of the running command, if it has one."""
+
+    sandbox: Sandbox | None = None
+    is_watching: bool = False
+
+
+_STATE: Final = _SandboxState()
+# Read by libraries: certificates, time zones, types of files, and facts of this machine.
+_SYSTEM_PATHS: Final = (
+    "/dev/fd",
+    "/dev/null",
+    "/dev/stderr",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/tty",
+    "/dev/urandom",
+    "/etc/dask",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/openstack",
+    "/etc/os-release",
+    "/etc/pki",
+    "/etc/ssl",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/kernel/random/boot_id",
+    "/usr/lib/ssl",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/share/zoneinfo",
+)
+_CODE_SUFFIXES: Final = (".py", ".pyc", ".so", ".pyd")
+_PATH_EVENTS: Final = frozenset({"open", "os.listdir", "os.scandir"})
+_TEMPORARY_EVENTS: Final = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp"})
+# Position of the program in the details of an audit event.
+_PROGRAM_POSITIONS: Final = {"os.exec": 0, "os.posix_spawn": 0, "os.spawn": 1}
+_SERVER_EVENTS: Final = frozenset({"socket.bind", "socket.connect", "socket.sendto"})
+
+
+@contextmanager
+def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None]:
+    """Reject undeclared accesses of this process until the end of the confined command.
+
+    `paths` are those of its arguments.
+    """
+    earlier_sandbox = _STATE.sandbox
+    _STATE.sandbox = _create_sandbox(confinement, paths)
+    if not _STATE.is_watching:
+        _STATE.is_watching = True
+        sys.addaudithook(_check_audit_event)
+    try:
+        yield
+    finally:
+        _STATE.sandbox = earlier_sandbox
+
+
+def declare_path(path: str | Path) -> None:
+    """Allow a sandboxed run to use a file, or a directory with its files."""
+    if _STATE.sandbox is not None:
+        _STATE.sandbox.paths.update(_list_path_forms(path))
+
+
+def declare_program(words: Sequence[str]) -> None:
+    """Allow a sandboxed run to start a program of the operator.
+
+    Raises OutsideConfinement if the program or a file of its arguments is in the work tree.
+    """
+    sandbox = _STATE.sandbox
+    if sandbox is None:
+        return
+    for path in list_command_files(words, os.environ):
+        if is_untrusted_path(path, sandbox.confinement):
+            raise UndeclaredAccess(
+                sandbox.confinement.root, f'"{path}" is in the work tree of a sandboxed run'
+            )
+    program = shutil.which(words[0]) if words else None
+    if program is not None:
+        sandbox.programs.add(os.path.realpath(program))
+
+
+def declare_servers() -> None:
+    """Allow a sandboxed run to use the servers of a client that checks its own addresses."""
+    if _STATE.sandbox is not None:
+        _STATE.sandbox.has_servers = True
+
+
+def _create_sandbox(confinement: Confinement, paths: Iterable[str]) -> Sandbox:
+    """Create the sandbox of a command, with the paths and programs of the variables."""
+    environment = os.environ
+    home = Path(environment.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
+    declared_paths: set[str] = set()
+    # The current directory is chosen by the operator, also outside of the work tree.
+    for path in (*paths, os.getcwd()):  # noqa: PTH109
+        declared_paths.update(_list_path_forms(path))
+    declared_programs = {os.path.realpath(sys.executable)}
+    names: list[str] = []
+    for entry in EXTERNAL_FILES:
+        if entry.form is PathValueForm.HOME:
+            declared_paths.update(_list_path_forms(home / entry.name.removeprefix("~/")))
+        elif entry.form is PathValueForm.PROGRAM:
+            names.append(entry.name)
+        else:
+            values = list_entry_paths(entry, environment)
+            if entry.form is PathValueForm.COMMAND:
+                names += values
+            else:
+                for path in values:
+                    declared_paths.update(_list_path_forms(path))
+    for name in names:
+        program = shutil.which(name)
+        if program is not None and not is_untrusted_path(program, confinement):
+            declared_programs.add(os.path.realpath(program))
+    # The operator sets PYTHONPATH; "" and the work tree are no part of it.
+    python_paths = [path for path in sys.path if path and not confinement.is_inside(path)]
+    code_paths = {path for path in python_paths if is_path_below(confinement.root, path)}
+    return Sandbox(
+        confinement=confinement,
+        paths=declared_paths,
+        programs=declared_programs,
+        trusted_directories=_list_trusted_directories(
+            [path for path in python_paths if path not in code_paths]
+        ),
+        code_paths=(*code_paths,),
+    )
+
+
+def _list_path_forms(path: str | Path) -> Iterator[str]:
+    """Yield the absolute path, and its target."""
+    # A name that no file has.
+    with suppress(ValueError):
+        yield os.path.abspath(path)  # noqa: PTH100 - links stay
+        yield os.path.realpath(path)
+
+
+def _list_trusted_directories(python_paths: Sequence[str]) -> tuple[str, ...]:
+    """List the directories of this Python, its packages and the system."""
+    package = str(Path(__file__).parents[1])
+    directories = [sys.prefix, sys.base_prefix, sys.exec_prefix, package, *python_paths]
+    real_paths = [os.path.realpath(directory) for directory in directories]
+    return (*directories, *real_paths, *_SYSTEM_PATHS)
+
+
+def _check_audit_event(event: str, details: tuple[Any, ...]) -> None:
+    """Raise UndeclaredAccess for an audit event of Python that nothing declared."""
+    sandbox = _STATE.sandbox
+    if sandbox is None:
+        return
+    if event in _PATH_EVENTS:
+        _check_path(sandbox, details[0])
+    elif event in _TEMPORARY_EVENTS:
+        sandbox.paths.update(_list_path_forms(details[0]))
+    elif event == "subprocess.Popen":
+        executable, command_line = details[:2]
+        is_single_word = isinstance(command_line, str | bytes | os.PathLike)
+        _check_program(sandbox, executable or (command_line if is_single_word else command_line[0]))
+    elif event in _PROGRAM_POSITIONS:
+        _check_program(sandbox, details[_PROGRAM_POSITIONS[event]])
+    elif event == "os.system":
+        raise UndeclaredAccess(sandbox.confinement.root, "no argument declares a shell")
+    elif event in _SERVER_EVENTS:
+        _check_server(sandbox, details[1])
+
+
+def _check_path(sandbox: Sandbox, path: object) -> None:
+    """Raise UndeclaredAccess for a path outside of the work tree that nothing declared.
+
+    A path in the work tree must stay there, even if it is a link to a declared file.
+    """
+    # An open descriptor, or the current directory.
+    if not isinstance(path, str | bytes | os.PathLike):
+        return
+    absolute_path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay
+    if _is_below_any(absolute_path, sandbox.trusted_directories) or (
+        absolute_path.endswith(_CODE_SUFFIXES) and _is_below_any(absolute_path, sandbox.code_paths)
+    ):
+        return
+    confinement = sandbox.confinement
+    allowed_directories = (*sandbox.trusted_directories, *confinement.revealed)
+    real_path = os.path.realpath(absolute_path)
+    if is_path_below(real_path, confinement.root) or _is_below_any(real_path, allowed_directories):
+        return
+    is_inside = is_path_below(absolute_path, confinement.root)
+    if not is_inside and any(
+        _is_part_of(path, declared_path)
+        for path in (absolute_path, real_path)
+        for declared_path in sandbox.paths
+    ):
+        return
+    problem = OutsideConfinement(confinement.root, confinement.reason)
+    problem.filename = os.fsdecode(path)
+    raise problem
+
+
+def _is_part_of(path: str, declared_path: str) -> bool:
+    """Return whether a path is a declared one, below it or beside it with its name.
+
+    Lock, journal, backup and temporary file of a state are beside it, and their directory is
+    synced to disk.
+    """
+    if is_path_below(path, declared_path):
+        return True
+    directory, name = os.path.split(declared_path)
+    return path == directory or (
+        os.path.dirname(path) == directory and name in os.path.basename(path)  # noqa: PTH119, PTH120
+    )
+
+
+def _is_below_any(path: str, directories: Iterable[str]) -> bool:
+    return any(is_path_below(path, directory) for directory in directories)
+
+
+def _check_program(sandbox: Sandbox, program: str | bytes | os.PathLike[str]) -> None:
+    """Raise UndeclaredAccess for a program that nothing declared."""
+    name = os.fsdecode(program)
+    path = os.path.realpath(shutil.which(name) or name)
+    if path not in sandbox.programs:
+        raise UndeclaredAccess(
+            sandbox.confinement.root, f'no argument or variable declares the program "{name}"'
+        )
+
+
+def _check_server(sandbox: Sandbox, address: object) -> None:
+    """Raise UndeclaredAccess for a network address before a client declared its server."""
+    # Sockets of this machine have a path.
+    if not isinstance(address, tuple):
+        return
+    if not sandbox.has_servers:
+        raise UndeclaredAccess(
+            sandbox.confinement.root, f"no client declared the server {address[0]}"
+        )
