@@ -158,6 +158,8 @@ def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == EXISTS:
         return True
+    if toleration.operator in (GREATER, LESS):
+        return _CHECKS[toleration.operator](taint.value, (toleration.value,))
     return toleration.operator in ("", EQUAL) and toleration.value == taint.value
 
 

@@ -100,6 +100,22 @@ def test_toleration_matches_taint(toleration: Toleration, expected: bool) -> Non
     assert is_matching_toleration(toleration, Taint("k", "v")) is expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("Gt", "950", True),
+        ("Gt", "990", False),
+        ("Lt", "1000", True),
+        ("Lt", "990", False),
+        ("Gt", "many", False),
+    ],
+)
+def test_toleration_compares_numbers(operator: str, value: str, expected: bool) -> None:
+    toleration = Toleration("sla", operator, value)
+    assert is_matching_toleration(toleration, Taint("sla", "990")) is expected
+    assert not is_matching_toleration(toleration, Taint("sla", "high"))
+
+
 def test_first_untolerated_taint_is_named() -> None:
     taints = (Taint("a"), Taint("b"), Taint("c"))
     assert select_untolerated_taint(

@@ -32,11 +32,13 @@ class MemberRuntime(Protocol):
 class RealHub(ApiPrograms):
     """Start all programs in a directory; `close` ends them.
 
-    Without a `runtime`, all Works are available at once.
+    Without a `runtime`, all Works are available at once. `collection` is the time for which the
+    hub agent collects changes of content into one snapshot.
     """
 
-    def __init__(self, programs: Path, crds: Path, where: Path) -> None:
+    def __init__(self, programs: Path, crds: Path, where: Path, *, collection: str = "0s") -> None:
         super().__init__(programs, crds, where)
+        self._collection = collection
         self._ended = threading.Event()
         # All members that ever joined.
         self._names: set[str] = set()
@@ -67,7 +69,7 @@ class RealHub(ApiPrograms):
             "--enable-guard-rail=false",
             "--enable-cluster-inventory-apis=false",
             "--resource-snapshot-creation-minimum-interval=0s",
-            "--resource-changes-collection-duration=0s",
+            f"--resource-changes-collection-duration={self._collection}",
         )
 
     def close(self) -> None:

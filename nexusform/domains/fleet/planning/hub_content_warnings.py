@@ -1,23 +1,31 @@
-"""Warnings about hub objects without a namespace, and about kinds that nothing defines."""
+"""Warnings about hub objects without a namespace, and about kinds that nothing defines.
+
+A kind may be undefined on the hub, or on a cluster that gets custom resources.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.fleet.planning.object_ownership import DirectObjects
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.pods.importers.api_resources import ApiKinds
 from nexusform.domains.pods.importers.manifest_parser import (
     DEFAULT_NAMESPACE,
     Manifest,
     is_fleet_group,
     lacks_namespace,
+    select_custom_definitions,
 )
 from nexusform.planning.instances.instance import Instance
 
 NO_NAMESPACE: Final = "object-without-namespace"
 UNKNOWN_KIND: Final = "unknown-resource-kind"
+NO_DEFINITION: Final = "missing-cluster-definition"
 _MAX_NAMES: Final = 3
 
 
@@ -74,6 +82,46 @@ def warn_unknown_kinds(
                     Severity.WARNING,
                     brief=f"{placement.key}: {fact}, so its scope and version are not checked",
                 )
+            )
+
+
+def warn_missing_definitions(
+    placements: Sequence[PlacementPlan], direct: DirectObjects
+) -> Iterator[Diagnostic]:
+    """Yield a warning per placement and kind that a placement defines on other clusters only.
+
+    `direct` are the objects added to clusters without a placement. A kind without any placed
+    definition may be installed by other means, so it gives no warning.
+    """
+    selected = chain.from_iterable(placement.selection.manifests for placement in placements)
+    if not any(True for _definition in select_custom_definitions(selected)):
+        return
+    contents = [(placement, placement.compute_final_resources()) for placement in placements]
+    defined: dict[str, set[tuple[str, str]]] = {}
+    for cluster, objects in direct.items():
+        manifests = [manifest for _address, manifest in objects.values()]
+        defined.setdefault(cluster, set()).update(ApiKinds(manifests).custom_kinds)
+    for _placement, by_cluster in contents:
+        for cluster, content in by_cluster.items():
+            defined.setdefault(cluster, set()).update(ApiKinds(content.manifests).custom_kinds)
+    placed_kinds = set().union(*defined.values())
+    for placement, by_cluster in contents:
+        missing: dict[tuple[str, str], list[str]] = {}
+        for cluster, content in by_cluster.items():
+            kinds = {(manifest.group, manifest.kind) for manifest in content.manifests}
+            for kind in sorted((kinds & placed_kinds) - defined[cluster]):
+                missing.setdefault(kind, []).append(cluster)
+        for (group, kind_name), clusters in missing.items():
+            fact = (
+                f"no placement adds the CustomResourceDefinition of {kind_name} ({group}) to "
+                f"{format_list(clusters, _MAX_NAMES)}"
+            )
+            text = (
+                f"{placement.key} adds {kind_name} there, but {fact}. Such objects cannot be "
+                "applied without it. Place the definition on the same clusters."
+            )
+            yield placement.spec.instance.build_diagnostic(
+                Problem((), NO_DEFINITION, text, Severity.WARNING, brief=f"{placement.key}: {fact}")
             )
 
 

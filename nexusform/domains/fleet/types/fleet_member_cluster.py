@@ -46,7 +46,9 @@ _AZURE: Final = {
     "location": "fleet.azure.com/location",
     "resource_group": "fleet.azure.com/resource-group",
     "subscription_id": "fleet.azure.com/subscription-id",
+    "cluster_name": "fleet.azure.com/cluster-name",
 }
+_AZURE_MEMBER_LABEL: Final = "fleet.azure.com/member-name"
 _QUANTITIES: Final = MapType(STRING)
 
 _SCHEMA: Final = BlockSchema(
@@ -77,6 +79,10 @@ _SCHEMA: Final = BlockSchema(
         ),
         "subscription_id": make_text(
             "Azure subscription; sets the label fleet.azure.com/subscription-id."
+        ),
+        "cluster_name": make_text(
+            "Name of the cluster in Azure; sets the label fleet.azure.com/cluster-name. Like the "
+            "other arguments of Azure, it adds fleet.azure.com/member-name."
         ),
     },
     {
@@ -129,6 +135,8 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     azure_labels = _remove_nulls(
         {label: attributes.get(argument) for argument, label in _AZURE.items()}
     )
+    if azure_labels:
+        azure_labels[_AZURE_MEMBER_LABEL] = name
     labels = (
         convert_text_map(get_mapping(attributes, "labels")) | azure_labels | {MEMBER_LABEL: name}
     )

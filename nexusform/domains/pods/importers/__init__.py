@@ -12,7 +12,7 @@ PUBLIC = {
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
         "find_kind_exclusion find_selection_exclusion list_services parse_manifests "
         "unwrap_envelopes DEFAULT_NAMESPACE ENVELOPE_KINDS lacks_namespace resolve_namespaces "
-        "is_created_by_owner remove_namespace"
+        "is_created_by_owner remove_namespace select_custom_definitions"
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",

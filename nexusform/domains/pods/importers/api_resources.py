@@ -31,6 +31,8 @@ _BETA_KINDS: Final = frozenset(
         "VolumeAttributesClass", "StorageVersionMigration", "CSIStorageCapacity",
     }
 )  # fmt: skip
+# Group that no supported Kubernetes serves; its kinds are in other groups now.
+_REMOVED_GROUP: Final = "extensions"
 # Groups whose kinds are all in the table.
 _COMPLETE_GROUPS: Final = ("", "apps", "batch", "autoscaling", "rbac.authorization.k8s.io")
 _FURTHER_KINDS: Final = {
@@ -63,6 +65,16 @@ def _list_built_in_kinds() -> Mapping[tuple[str, str], ApiKind]:
     }
 
 
+def _list_moved_forms(kind: str) -> list[str]:
+    """Return the API versions that serve a kind of the removed group `extensions`."""
+    return [
+        f"{group}/{version}"
+        for (group, name), known in _list_built_in_kinds().items()
+        if name == kind and group
+        for version in known.versions
+    ]
+
+
 class ApiKinds:
     """Built-in kinds, and those of the CustomResourceDefinitions among objects."""
 
@@ -88,14 +100,25 @@ class ApiKinds:
 
         "" if it is served or unknown.
         """
-        known = self.find_kind(group, kind)
-        if known is None:
+        reason = self.explain_unserved_version(group, version, kind)
+        if not reason and self.find_kind(group, kind) is None:
             return self._explain_unknown_kind(group, kind)
-        if version in known.versions or known.may_serve_more or not known.versions:
-            return ""
+        return reason
+
+    def explain_unserved_version(self, group: str, version: str, kind: str) -> str:
+        """Return why no API server serves a version of a kind, with the right form.
+
+        "" if it is served, or if the group may have other kinds.
+        """
+        known = self.find_kind(group, kind)
         name = f"{group}/{version}" if group else version
-        forms = [f"{group}/{item}" if group else item for item in known.versions]
-        return f"{kind} is not served as {name}; write {format_list(forms)}"
+        if known is None:
+            forms = _list_moved_forms(kind) if group == _REMOVED_GROUP else []
+        elif version in known.versions or known.may_serve_more:
+            return ""
+        else:
+            forms = [f"{group}/{item}" if group else item for item in known.versions]
+        return f"{kind} is not served as {name}; write {format_list(forms)}" if forms else ""
 
     def _explain_unknown_kind(self, group: str, kind: str) -> str:
         """Return that a group has no such kind, "" if it may have one."""

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.manifest_parser import (
     Fields,
     Manifest,
@@ -684,6 +685,11 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
     )
 
 
+# Of Kubernetes 1.35 and later, off by default.
+_GATED_OPERATORS: Final = (matching.GREATER, matching.LESS)
+_TOLERATION_OPERATORS: Final = (matching.EQUAL, matching.EXISTS, *_GATED_OPERATORS)
+
+
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
     """Return the tolerations of a pod spec, with those added later.
 
@@ -693,7 +699,16 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):
-        operator = fields.get_choice("operator", (matching.EQUAL, matching.EXISTS), matching.EQUAL)
+        operator = fields.get_choice("operator", _TOLERATION_OPERATORS, matching.EQUAL)
+        value = fields.get_text("value")
+        if operator in _GATED_OPERATORS:
+            if parse_integer(value, signed=True) is None:
+                fields.report("value", f"must be a whole number for {operator}.")
+            else:
+                gate = "the feature gate TaintTolerationComparisonOperators"
+                effect = "API servers without it reject the object."
+                detail = f"{operator} needs {gate}. {effect}"
+                fields.report("operator", detail, Severity.WARNING)
         key = fields.get_text("key")
         if not key and operator != matching.EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
@@ -702,7 +717,7 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
         # Any integer is valid: a negative one means no time at all.
         seconds = fields.data.get("tolerationSeconds")
         duration = seconds if isinstance(seconds, int) else None
-        tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
+        tolerations.append(Toleration(key, operator, value, effect, duration))
     if kind != "DaemonSet":
         return (*tolerations, *_DEFAULT_TOLERATIONS)
     tolerations += [replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS]

@@ -118,6 +118,55 @@ def test_version_that_a_definition_lacks_is_an_error(run: Runner) -> None:
     assert "Widget web/w: Widget is not served as example.com/v1alpha1" in printed
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "served"),
+    [
+        ("rbac.authorization.k8s.io/v1beta1", "ClusterRole", "rbac.authorization.k8s.io/v1."),
+        ("policy/v1beta1", "PodDisruptionBudget", "policy/v1."),
+        ("batch/v1beta1", "CronJob", "batch/v1."),
+        ("networking.k8s.io/v1beta1", "Ingress", "networking.k8s.io/v1."),
+        ("extensions/v1beta1", "Ingress", "networking.k8s.io/v1."),
+        ("autoscaling/v2beta2", "HorizontalPodAutoscaler", "autoscaling/v1 and autoscaling/v2."),
+    ],
+)
+def test_object_in_an_old_version_is_an_error(
+    run: Runner, api_version: str, kind: str, served: str
+) -> None:
+    old = f"---\napiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: old, namespace: web}}\n"
+    code, printed = plan(run, NAMESPACE, hub=HUB + old)
+    assert code == 1
+    assert f"{kind} is not served as {api_version}; write {served}" in printed, printed
+
+
+DEFINITION = """---
+apiVersion: placement.kubernetes-fleet.io/v1
+kind: ClusterResourcePlacement
+metadata: {name: definitions}
+spec:
+  policy: {placementType: PickFixed, clusterNames: [a]}
+  resourceSelectors:
+  - {group: apiextensions.k8s.io, version: v1, kind: CustomResourceDefinition}
+"""
+SECOND = """
+resource "fleet_member_cluster" "b" { name = "b" }
+resource "fleet_cluster_resource_placement" "definitions" { manifest = file("d.yaml") }
+"""
+
+
+def test_cluster_without_the_definition_of_its_objects_is_a_warning(run: Runner) -> None:
+    definition = DEFINITION.removeprefix("---\n")
+    write_files({"second.nf.hcl": SECOND, "d.yaml": definition})
+    code, printed = plan(run, NAMESPACE)
+    assert code == 0, printed
+    text = "no placement adds the CustomResourceDefinition of Widget (example.com) to b"
+    assert f"missing-cluster-definition p: {text}" in printed, printed
+    write_files({"d.yaml": definition.replace("[a]", "[a, b]")})
+    assert "missing-cluster-definition" not in plan(run, NAMESPACE)[1]
+    # Without the objects, the definition is not needed.
+    write_files({"d.yaml": definition})
+    assert "missing-cluster-definition" not in plan(run, NAMESPACE, hub=HUB)[1]
+
+
 def test_served_kinds_are_accepted(run: Runner) -> None:
     code, printed = plan(
         run,

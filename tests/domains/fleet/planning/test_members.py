@@ -98,6 +98,36 @@ def test_figures_are_computed_from_nodes() -> None:
     assert figures["resources"]["available"] == {"cpu": "22", "memory": "148272Mi"}
 
 
+def test_azure_arguments_add_the_labels_of_azure() -> None:
+    """Azure adds both labels to all members of a fleet."""
+    text = (
+        build_hub()
+        + """
+resource "fleet_member_cluster" "a" {
+  location     = "westus"
+  cluster_name = "aks-a"
+}
+resource "fleet_member_cluster" "b" {}
+"""
+    )
+    for label, value in (("member-name", "a"), ("cluster-name", "aks-a")):
+        policy = f"""
+    placement_type = "PickAll"
+    affinity {{
+      cluster_affinity {{
+        required_during_scheduling_ignored_during_execution {{
+          cluster_selector_term {{
+            label_selector {{
+              match_labels = {{ "fleet.azure.com/{label}" = "{value}" }}
+            }}
+          }}
+        }}
+      }}
+    }}
+"""
+        assert list_picks(build_state(text + build_placement(policy))) == ["a"]
+
+
 def test_cluster_with_larger_pool_joins_pick_all() -> None:
     policy = build_requirement(NAME_OF_NODES, "Ge", "4")
     state = build_state(build_site() + build_placement(policy))

@@ -480,6 +480,14 @@ def test_transient_kinds_are_omitted_with_a_warning() -> None:
             'is "Like"; it must be one of Equal, Exists',
         ),
         (
+            build_deployment({"tolerations": [{"operator": "Gt", "key": "k", "value": "1"}]}),
+            "tolerations.0.operator Gt needs the feature gate TaintTolerationComparisonOperators.",
+        ),
+        (
+            build_deployment({"tolerations": [{"operator": "Lt", "key": "k", "value": "x"}]}),
+            "tolerations.0.value must be a whole number for Lt.",
+        ),
+        (
             build_deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
             'effect is "Foo"; it must be one of NoSchedule, NoExecute, PreferNoSchedule.',
         ),
