@@ -172,9 +172,8 @@ def _build_unmanaged_workloads(
 class _PodSources(Struct, frozen=True):
     """Sources of pods: manifests on the hub.
 
-    `direct` has the manifests applied directly by cluster id, another field those applied by
-    placements, and `placed` the pod locations by cluster id and workload. `attributes` are those of
-    all objects by address.
+    `direct` (applied without a placement) and `by_placements` have them by cluster id. `placed` has
+    the pod locations by cluster id and workload, and `attributes` those of all objects by address.
     """
 
     attributes: Mapping[str, Mapping[str, Any]]
