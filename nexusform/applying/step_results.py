@@ -185,7 +185,7 @@ def build_answer_result(
         )
         instance = replace(instance, current=updated)
         # The provider's message.
-        disagreement = disagreement or get_text(answer.unfinished_change, "words")
+        disagreement = disagreement or get_text(answer.unfinished_change, "message")
     # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, path=(), text=prediction.text)

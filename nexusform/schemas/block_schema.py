@@ -61,7 +61,8 @@ class AttributeSchema(Struct, frozen=True):
     those first and removes them last, for references and literal ids alike. `observed`: read from
     the site, never planned; an argument, if optional, only under provider simulated. `instead` is
     the advice for a configured computed attribute. `write_only`: sent, but in no plan, state or
-    journal; may be ephemeral.
+    journal; may be ephemeral. `earlier_keys`: names that keys of the elements of a map had in
+    earlier states, with their present names.
     """
 
     type: Type
@@ -85,6 +86,7 @@ class AttributeSchema(Struct, frozen=True):
     observed: bool = False
     instead: str = ""
     write_only: bool = False
+    earlier_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_configurable(self) -> bool:

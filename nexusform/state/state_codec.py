@@ -32,6 +32,7 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import build_type_json, parse_type_json
 from nexusform.state import json_codec, object_codec
 from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.earlier_keys import rename_earlier_keys
 from nexusform.state.json_codec import build_ordered_object
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
@@ -428,6 +429,7 @@ class _StateReader:
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:
+            object_state = rename_earlier_keys(schema, object_state)
             for problem in validate_attributes(schema, object_state.attributes):
                 location = (*path, "attributes", *problem.path)
                 self.problems.append(

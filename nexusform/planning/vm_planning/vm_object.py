@@ -43,7 +43,7 @@ VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 MACHINE_EVACUATED = "machine_evacuated"
 HEAL = "heal"
 PLACED_KEY = "placed"
-LEFT_KEY = "left"
+PREVIOUS_MACHINES_KEY = "previous_machines"
 # Keys in the extra data of diagnostics about VMs without a machine: suggested options, and site id,
 # machine and name of each forgotten VM.
 SELECTION_KEY = "selection"
@@ -506,7 +506,9 @@ def record_previous_machines(
         for name, machine in _read_left_machines(note).items()
         if name in present and name not in placed_names
     }
-    return replace_note_entry(note, LEFT_KEY, {**earlier_machines, **left_machines})
+    # Earlier versions recorded "left", which is read above.
+    note = replace_note_entry(note, "left", {})
+    return replace_note_entry(note, PREVIOUS_MACHINES_KEY, {**earlier_machines, **left_machines})
 
 
 def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
@@ -519,7 +521,8 @@ def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
 
     Invalid entries are ignored: users may edit the state.
     """
-    entries = get_mapping(private, LEFT_KEY)
+    # Earlier versions recorded "left".
+    entries = get_mapping(private, PREVIOUS_MACHINES_KEY) or get_mapping(private, "left")
     return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
 
 

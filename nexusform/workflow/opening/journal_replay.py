@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import format_path
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
 from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.journal import ApplyProgress, PlanPart, Record
+from nexusform.state.earlier_keys import rename_earlier_keys
+from nexusform.state.journal import ApplyProgress, InstanceOutcome, PlanPart, Record
 from nexusform.state.objects import State
 from nexusform.state.state_draft import StateDraft, build_draft
 
@@ -22,6 +25,7 @@ def replay_journal(
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems
+    records = [_rename_keys_of_record(record, types) for record in records]
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
     # A plan and the progress of its steps belong to an unfinished apply: they do not change the
@@ -30,6 +34,17 @@ def replay_journal(
         record for record in records if not isinstance(record, PlanPart | ApplyProgress)
     ]
     return (None if has_errors(problems) else draft), changes, problems
+
+
+def _rename_keys_of_record(record: Record, types: Mapping[str, BlockSchema]) -> Record:
+    """Return a record in which objects have the present names of their keys."""
+    if isinstance(record, InstanceOutcome) and record.instance is not None:
+        current = record.instance.current
+        schema = types.get(record.address.type)
+        if current is not None and schema is not None:
+            instance = replace(record.instance, current=rename_earlier_keys(schema, current))
+            return replace(record, instance=instance)
+    return record
 
 
 def _validate_replayed_attributes(

@@ -296,7 +296,7 @@ def test_member_unhealthy_after_plan_explains_result_without_alarm(
     (placement,) = (
         one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement"
     )
-    noted = placement["instances"][0]["private"]["hub"]["misses"]
+    noted = placement["instances"][0]["private"]["hub"]["wrong_predictions"]
     assert [(miss["cluster"], miss["kind"]) for miss in noted] == [
         ("ams1", "figures"),
         ("lon1", "figures"),

@@ -52,7 +52,7 @@ def test_note_in_state_has_the_first_wrong_predictions_and_changes() -> None:
     records = (
         PredictionVerifier(figures, changed)
         .verify_bindings("web", predicted, observed)
-        .build_note()["misses"]
+        .build_note()["wrong_predictions"]
     )
     # 12 of 16.
     assert [record["cluster"] for record in records] == list("abcdefghijkl")

@@ -51,7 +51,7 @@ def test_previous_machine_is_recorded_until_vm_is_placed_elsewhere() -> None:
     first = record_previous_machines(None, {"a": "bm1", "b": "bm1"}, {"a", "b"}, ["a", "b"])
     assert (get_previous_machine(first, "a"), get_previous_machine(first, "c")) == ("bm1", "")
     second = record_previous_machines({**(first or {}), "placed": []}, {}, {"a"}, ["a", "b"])
-    assert second == {"left": {"b": "bm1"}, "placed": []}
+    assert second == {"previous_machines": {"b": "bm1"}, "placed": []}
     assert record_previous_machines(second, {}, set(), ["a"]) == {"placed": []}
     assert record_previous_machines({"left": {"a": 7}}, {}, set(), ["a"]) is None
     assert get_previous_machine({"left": [1]}, "a") == ""

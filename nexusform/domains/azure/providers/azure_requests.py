@@ -219,7 +219,7 @@ class ArmClient:
             path, failure.code or failure.status, str(failure), change, step
         )
         return ProviderProblem(
-            record["words"], object_exists=failure.object_exists, unfinished_change=record
+            record["message"], object_exists=failure.object_exists, unfinished_change=record
         )
 
     def wait(self, step: ChangeRequest, reason: str, seconds: float | None = None) -> None:
@@ -686,7 +686,7 @@ def build_failure_record(
         and change.body != {"properties": change.expected},
         "code": code,
         "times": times,
-        "words": f"{message}{repetition}",
+        "message": f"{message}{repetition}",
     }
 
 

@@ -94,7 +94,7 @@ def _build_record_of_busy_change(
         extra_fields = {"going": True}
     status = f"{'/'.join(extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
-    return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
+    return {**record, "message": message, "brief": status, "in_progress": True, **extra_fields}
 
 
 def _update_record(
@@ -134,7 +134,7 @@ def _update_record(
             **kept_fields,
             "code": code,
             "times": 1,
-            "words": message,
+            "message": message,
             "looked_up": True,
         }
     }

@@ -46,9 +46,9 @@ from nexusform.state.objects import InstanceState
 T = TypeVar("T")
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # record of a member not processed by any placement yet.
-UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
+UNPROCESSED: Final[Mapping[str, Any]] = {"is_processed": False}
 # In such a record: placements that did not process its leaving either.
-UNNOTIFIED_PLACEMENTS: Final = "left_without"
+UNNOTIFIED_PLACEMENTS: Final = "unnotified_placements"
 
 
 class FleetPodPredictor(Protocol):

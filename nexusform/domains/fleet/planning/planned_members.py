@@ -145,7 +145,11 @@ def _build_configured_member(
         cluster=cluster,
         previous=_find_previous_member(instance, planned, reported),
         planned=planned,
-        unnotified_placements=frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)),
+        # Earlier versions recorded "left_without".
+        unnotified_placements=frozenset(
+            list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)
+            or list_texts(instance.prior_note, "left_without")
+        ),
     )
 
 
@@ -178,7 +182,9 @@ def _find_previous_member(
         return build_member(observed[planned.name], cluster=None, requests=(0, 0))
     note = instance.prior_note
     # New, or UNPROCESSED.
-    if instance.prior is None or note.get("seen") is False:
+    # Earlier versions recorded "seen".
+    is_processed = note.get("is_processed", note.get("seen"))
+    if instance.prior is None or is_processed is False:
         return None
     return parse_member_record(planned.name, note) if note else planned
 

@@ -531,7 +531,7 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
     sentence = (
         f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     )
-    return {UNFINISHED_KEY: {"words": sentence, "brief": f"{title} waits: {message}", **marks}}
+    return {UNFINISHED_KEY: {"message": sentence, "brief": f"{title} waits: {message}", **marks}}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

@@ -36,7 +36,7 @@ REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 CONTENT_PREDICTION: Final = "content"
 # key of the wrong predictions in a placement's note.
-WRONG_PREDICTIONS: Final = "misses"
+WRONG_PREDICTIONS: Final = "wrong_predictions"
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
@@ -124,9 +124,9 @@ class VerificationResult(Struct, frozen=True):
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in the private data of a placement in state.
 
-        {} without any. Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted":
-        "picked", "observed": "not picked", "kind": "figures", "changed": ["ams1: health Healthy ->
-        Unhealthy"]}]}.
+        {} without any. Example: {"wrong_predictions": [{"about": "cluster", "cluster": "ams1",
+        "predicted": "picked", "observed": "not picked", "kind": "figures", "changed": ["ams1:
+        health Healthy -> Unhealthy"]}]}.
         """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [

@@ -436,7 +436,7 @@ def _find_vnfcs_to_heal(
     return {
         name: recorded[name]
         for name, vnfc in vnfcs.items()
-        if vnfc.get("came") == HEALED and name not in ids and recorded.get(name)
+        if vnfc.get("operation") == HEALED and name not in ids and recorded.get(name)
     }
 
 

@@ -88,7 +88,7 @@ VNFC: Final = ObjectType.create(
         "availability_zone": STRING,
         "numa_cells": ListType(NUMBER),
         "labels": MapType(STRING),
-        "came": STRING,
+        "operation": STRING,
         "provenance": STRING,
     }
 )
@@ -159,6 +159,7 @@ _SCHEMA: Final = BlockSchema(
             "VMs by name, with machine and NUMA cells.",
             computed=True,
             predicted=True,
+            earlier_keys={"came": "operation"},
         ),
         "vnf_instance_id": AttributeSchema(
             STRING,
@@ -451,7 +452,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             ),
             provenance=vnfc.get("provenance") or DECIDED,
             # Its creating operation.
-            trigger=get_text(vnfc, "came"),
+            trigger=get_text(vnfc, "operation"),
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
@@ -479,8 +480,8 @@ def build_computed_attributes(
 ) -> dict[str, Any]:
     """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker.
 
-    The field `came` of a VNFC is its creating operation; it is absent for instantiation. VNFCs on
-    unknown hosts (`unplaced`) stay as recorded.
+    The field `operation` of a VNFC is its creating operation; it is absent for instantiation. VNFCs
+    on unknown hosts (`unplaced`) stay as recorded.
     """
     # Unknown for a new VNF.
     known_ids = get_known_blocks(attributes, "vnfc_ids")
@@ -503,7 +504,7 @@ def build_computed_attributes(
             "availability_zone": vm.placement.availability_zone,
             "numa_cells": list(vm.placement.cells) or None,
             "provenance": vm.provenance,
-            **({"came": operation} if operation != INSTANTIATED else {}),
+            **({"operation": operation} if operation != INSTANTIATED else {}),
         }
     return {**ids, "vnfcs": vnfcs | unplaced_vnfcs}
 
@@ -550,13 +551,13 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     displayed: dict[str, Any] = {}
     for vm_name, vnfc in value.items():
         vdu_name = vnfc["vdu"]
-        operation = vnfc.get("came") or INSTANTIATED
+        operation = vnfc.get("operation") or INSTANTIATED
         labels: dict[str, str] = {}
         if get_vm_role(vdu_name, get_mapping(blocks, vdu_name)) == WORKER:
             machine = vnfc["machine"]
             zone = vnfc["availability_zone"]
             labels = _compute_node_labels(attributes, vdu_name, operation, machine, zone)
-        displayed[vm_name] = {**vnfc, "came": operation, "labels": labels}
+        displayed[vm_name] = {**vnfc, "operation": operation, "labels": labels}
     return displayed
 
 

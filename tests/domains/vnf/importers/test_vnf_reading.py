@@ -388,6 +388,18 @@ def test_condition_on_its_own_resource_is_unresolved(resources: str, description
     assert resolve_condition("a", template) == UnresolvedValue(description, advice)
 
 
+def test_conditions_are_evaluated_down_to_the_maximum_depth() -> None:
+    def nest(depth: int) -> str:
+        return f"{'{not: ' * depth}true{'}' * depth}"
+
+    template = build_template(
+        f"resources:\n  a: {{condition: {nest(40)}}}\n  b: {{condition: {nest(41)}}}\n"
+    )
+    assert resolve_condition("a", template) is True
+    too_deep = UnresolvedValue("conditions that are nested too deeply")
+    assert resolve_condition("b", template) == too_deep
+
+
 def test_conditions_that_share_conditions_are_evaluated_once() -> None:
     shared = [f"  c{n}: {{and: [c{n + 1}, c{n + 1}, c{n + 1}]}}\n" for n in range(15)]
     shared += [f"  d{n}: {{not: {{or: [d{n + 1}, d{n + 1}]}}}}\n" for n in range(60)]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.vnf.rendering.sol003 import export_sol003
@@ -27,9 +28,13 @@ from nexusform.domains.vnf.types.vnf_documents import (
 )
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import VmOwnerKind
-from nexusform.state.objects import EMPTY, State
+from nexusform.state.journal import InstanceOutcome, encode_journal_record
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from nexusform.state.state_codec import decode_state, encode_state
 from nexusform.values.typed_value import UNKNOWN
+from nexusform.workflow.opening.journal_replay import replay_journal
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.kill_points import scale_count
 from tests.planning.harness import (
@@ -414,16 +419,35 @@ class TestLabelSource:
     def test_soft_group_members_are_labelled_after_scale_or_heal(self) -> None:
         state = build_state_after(require_success(plan_vnf(SOFT_DRIVER)))
         assert read_worker_labels(state) == [{}, {}]
-        assert all("came" not in vm for vm in read_vnfcs(state).values())
+        assert all("operation" not in vm for vm in read_vnfcs(state).values())
         larger = {**SOFT_DRIVER, "scale_levels": {"worker_instance": 1}}
         state = build_state_after(require_success(plan_vnf(larger, state)), state)
         assert [bool(labels) for labels in read_worker_labels(state)] == [False, False, True]
         result = require_success(plan_vnf(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
         state = build_state_after(result, state)
         assert [bool(labels) for labels in read_worker_labels(state)] == [True, False, True]
-        assert read_vnfcs(state)["v-workerNode-0"]["came"] == "healed"
-        assert read_vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
+        assert read_vnfcs(state)["v-workerNode-0"]["operation"] == "healed"
+        assert read_vnfcs(state)["v-workerNode-2"]["operation"] == "scaled"
         assert is_empty(plan_vnf(larger, state))
+
+    def test_state_and_journal_of_earlier_version_are_read(self) -> None:
+        # Earlier versions recorded the operation of a VNFC as "came".
+        schemas = {"tacker_vnf": TYPE.schema}
+        address = parse_address(VNF)
+        vnfcs = {"v-workerNode-0": {"vdu": "workerNode", "number": 0, "operation": "healed"}}
+        instance = InstanceState(ObjectState({"site_id": "s", "name": "v", "vnfcs": vnfcs}, 1))
+        state = replace(EMPTY, lineage="l", serial=1, instances={address: instance})
+        state = replace(state, last_creation=1)
+        earlier = encode_state(state).replace(b'"operation":', b'"came":')
+        assert earlier.count(b'"came":') == 1
+        read, problems = decode_state(earlier, "state", schemas)
+        assert (read, problems) == (state, [])
+        outcome = InstanceOutcome(address, 1, instance)
+        line = encode_journal_record(outcome).replace(b'"operation":', b'"came":')
+        draft, _, problems = replay_journal(state, [line], "journal", schemas)
+        assert problems == []
+        assert draft is not None
+        assert draft.build_state().instances == state.instances
 
     def test_hints_under_another_name_are_labelled_only_at_instantiation(self) -> None:
         hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
@@ -874,6 +898,6 @@ def test_scale_in_after_heal_removes_healed_vm() -> None:
     assert is_empty(plan_vnf(build_sized_vnf(2), smaller))
     larger = build_state_after(require_success(plan_vnf(build_sized_vnf(3), smaller)), smaller)
     assert set(read_vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
-    assert {name: each.get("came") for name, each in read_vnfcs(larger).items()}[
+    assert {name: each.get("operation") for name, each in read_vnfcs(larger).items()}[
         "v-worker-1"
     ] == "scaled"
