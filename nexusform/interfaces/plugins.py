@@ -298,10 +298,18 @@ UNMANAGED_KEY: Final = "unmanaged"
 # Key of VMs removed from state that are still running, in such rows, until a provider reads the
 # site.
 FORGOTTEN_KEY: Final = "forgotten"
-# Key of a failed change in the note of an object, in the provider's own fields, with `words` for
-# people. It is pending until the provider reads or completes it. With `in_progress` it is still in
-# progress.
+# Key of a failed change in the note of an object, in the provider's own fields, with a `message`
+# for people. It is pending until the provider reads or completes it. With `in_progress` it is still
+# in progress.
 UNFINISHED_KEY: Final = "unfinished"
+
+
+def get_unfinished_message(unfinished: Mapping[str, Any]) -> str:
+    """Return the message of the note about an unfinished change.
+
+    Earlier versions recorded it as "words".
+    """
+    return str(unfinished.get("message") or unfinished.get("words", ""))
 
 
 class ReadResult(Struct, frozen=True):

@@ -6,7 +6,7 @@ VMs stay, except those on missing machines or observed elsewhere.
 from collections.abc import Iterator, Mapping
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType, get_unfinished_message
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import index_vms
@@ -78,7 +78,7 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
-            detail = f"{unfinished['words']} It stays pending until it is done."
+            detail = f"{get_unfinished_message(unfinished)} It stays pending until it is done."
             name = str(address)
             yield build_warning(kind, detail, address=name, block=name, brief=summary)
 

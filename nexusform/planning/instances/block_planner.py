@@ -14,7 +14,7 @@ from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.configuration.reference_checks import format_wrong_type
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
-from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, get_unfinished_message
 from nexusform.json_data.plain_data import Path, get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import (
@@ -605,13 +605,13 @@ def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     if not unfinished or instance.action is not Action.UPDATE:
         return
     if unfinished.get("in_progress"):
-        detail = f"{unfinished['words']} It is pending: apply continues it."
+        detail = f"{get_unfinished_message(unfinished)} It is pending: apply continues it."
         summary = str(unfinished.get("brief", ""))
         yield instance.build_diagnostic(
             Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary)
         )
     else:
-        detail = f"{unfinished['words']} It is pending: apply sends it again."
+        detail = f"{get_unfinished_message(unfinished)} It is pending: apply sends it again."
         yield instance.build_diagnostic(
             Problem((), "change-failed-before", detail, Severity.WARNING)
         )

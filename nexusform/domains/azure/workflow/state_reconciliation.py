@@ -36,7 +36,13 @@ from nexusform.domains.azure.questions.reconciliation import (
     run_replays,
 )
 from nexusform.domains.azure.workflow.site_import import find_site_source
-from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
+from nexusform.interfaces.plugins import (
+    ObjectKey,
+    ProviderProblem,
+    ReadRequest,
+    ResourceType,
+    get_unfinished_message,
+)
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.json_data.record_forms import RecordForm
@@ -318,7 +324,7 @@ class _Reconciler:
         # A deleted object (None) has no unfinished change.
         for address in sorted(pending, key=compute_address_order):
             if unfinished := get_failed_change(refreshed.get(address, pending[address].current)):
-                yield f"{address}: {unfinished['words']}"
+                yield f"{address}: {get_unfinished_message(unfinished)}"
 
     def _compare_recorded_vm_locations(
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nexusform.domains.vnf.providers import tacker_client
+from nexusform.domains.vnf.providers.tacker import make_provider
 from nexusform.domains.vnf.providers.tacker_client import (
     Credentials,
     PollTiming,
@@ -152,3 +155,26 @@ def test_numa_cells_of_another_host_are_unknown(host: str, cells: list[int] | No
     )
     vnfc = observed["vnfcs"]["v-worker-0"]
     assert (vnfc["machine"], vnfc["numa_cells"]) == (host, cells)
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("5s", 5.0), ("30m", 30.0)])
+def test_retries_end_with_the_timeout_of_an_operation(
+    timeout: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timings: list[PollTiming] = []
+
+    def record_client(_endpoint: str, _credentials: Credentials, timing: PollTiming) -> Any:
+        timings.append(timing)
+        return TackerClient("http://tacker", Credentials(), timing)
+
+    monkeypatch.setattr(tacker_client, "TackerClient", record_client)
+    settings = {
+        "endpoint": "http://tacker",
+        "auth": "none",
+        "timeout": timeout,
+        "on_failure": "fail",
+        "graceful": True,
+    }
+    with ExitStack() as exit_stack:
+        make_provider(settings, ".", exit_stack)
+    assert [timing.outage for timing in timings] == [seconds]
