@@ -9,6 +9,7 @@ PUBLIC = {
         "decode_state encode_state decode_plain_document format_json_path build_plain_document"
     ),
     "attribute_validation": "validate_attributes",
+    "earlier_keys": "rename_earlier_keys",
     "state_draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
     "state_edits": (
         "select_instances move_instances plan_moves find_instance remove_instances remove_taint"
