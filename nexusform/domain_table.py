@@ -174,6 +174,7 @@ _ALL: Final = (
             "incomplete-list": DiagnosticTraits("note", hides_capacity=True),
             "more-findings": _NOTE,
             "node-sku-difference": _ADVICE,
+            "not-read-for-placement": _NOTE,
             "old-inventory": _ADVICE,
             "resources-not-read": _NOTE,
             "duplicate-inventory-resources": _ADVICE,

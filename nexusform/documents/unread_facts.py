@@ -30,9 +30,9 @@ class UnreadFact(Struct, frozen=True):
 
     `kind` and `name` are those of the subject, such as `server` and `a`. `reason` is a clause on
     why it is not read, "" for an unread field. `line` 0 is the file as a whole. Planning sets
-    `address` to the resource with the document, `site_id` to its site, and `pool` to the pool of
-    the subject ("": all VMs of the resource, or all of the site without an address). On sites of
-    the `reading_platform` the fact is read.
+    `address` to the resource with the document, `site_id` to its site ("": all sites), and `pool`
+    to the pool of the subject ("": all VMs of the resource, or all of the site without an address).
+    On sites of the `reading_platform` the fact is read.
     """
 
     kind: str
@@ -58,14 +58,18 @@ class UnreadFact(Struct, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
+    def cause(self) -> str:
+        """Clause on what is not read, and why."""
+        return f"{self.field} of {self.subject} is not read{enclose(' (', self.reason, ')')}"
+
+    @property
     def consequence(self) -> str:
         """Clause on the consequence for the subject."""
         return CONSEQUENCES[self.may_change]
 
     def describe(self) -> str:
         """Return the fact as a sentence with its consequence."""
-        reason = enclose(" (", self.reason, ")")
-        return f"{self.field} of {self.subject} is not read{reason}: {self.consequence}."
+        return f"{self.cause}: {self.consequence}."
 
 
 CONSEQUENCES: Final[Mapping[Influence, str]] = {
@@ -81,29 +85,39 @@ class FieldList(Struct, frozen=True):
 
     `read` are the fields with a reader. `without_influence` maps a field to the reason why it does
     not influence placement. Every other field is unread. `influences` are those of unread fields
-    that change something other than the placement.
+    that change something other than `default_influences`.
     """
 
     read: frozenset[str]
     without_influence: Mapping[str, str] = field(default_factory=dict)
     influences: Mapping[str, Influence] = field(default_factory=dict)
+    default_influences: tuple[Influence, ...] = (Influence.PLACEMENT,)
 
     def list_unread(self, names: Mapping[str, object]) -> Iterator[tuple[str, Influence]]:
-        """List the unread fields of an object, with what they may change."""
+        """List the unread fields of an object, with each thing that they may change."""
         for name in names:
             if name not in self.read and name not in self.without_influence:
-                yield name, self.influences.get(name, Influence.PLACEMENT)
+                influence = self.influences.get(name)
+                influences = self.default_influences if influence is None else (influence,)
+                for unread_influence in influences:
+                    yield name, unread_influence
 
 
 def build_field_list(
-    read: str, without_influence: Mapping[str, str], influences: Mapping[Influence, str] = {}
+    read: str,
+    without_influence: Mapping[str, str],
+    influences: Mapping[Influence, str] = {},
+    *,
+    default: tuple[Influence, ...] = (Influence.PLACEMENT,),
 ) -> FieldList:
     """Build a list from texts of names, separated by blanks.
 
-    `without_influence` maps a reason to names, `influences` an influence to names.
+    `without_influence` maps a reason to names, `influences` an influence to names. Other unread
+    fields may change the things in `default`.
     """
     return FieldList(
         frozenset(read.split()),
         {name: reason for reason, names in without_influence.items() for name in names.split()},
         {name: influence for influence, names in influences.items() for name in names.split()},
+        default,
     )

@@ -12,8 +12,8 @@ PUBLIC = {
         "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader "
         "StateUser "
-        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers "
-        "get_unfinished_message"
+        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UNREAD_KEY UnplacedVms "
+        "VmHandlers get_unfinished_message"
     ),
     "state_storage": (
         "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.plain_data import Path
 from nexusform.language.evaluation_run import Clock, FileProblem, Files
 from nexusform.placements.prediction_scores import VerifiedPrediction
@@ -165,13 +166,15 @@ class DataResult(Struct, frozen=True):
     """Result of a data source: its computed attributes (plain data) and problems.
 
     `sensitive_paths` are paths in the attributes that must not be displayed; `types` are the types
-    of attributes with an open type in the schema.
+    of attributes with an open type in the schema; `unread` are facts of its documents that are not
+    read.
     """
 
     attributes: dict[str, Any]
     problems: Sequence[Problem] = ()
     sensitive_paths: tuple[Path, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
+    unread: tuple[UnreadFact, ...] = ()
 
 
 class PlanningKind(StrEnum):
@@ -298,6 +301,9 @@ UNMANAGED_KEY: Final = "unmanaged"
 # Key of VMs removed from state that are still running, in such rows, until a provider reads the
 # site.
 FORGOTTEN_KEY: Final = "forgotten"
+# Key of the facts of a site that nexusform does not read, in the note of the site: rows with the
+# first fields of `UnreadFact`.
+UNREAD_KEY: Final = "unread"
 # Key of a failed change in the note of an object, in the provider's own fields, with a `message`
 # for people. It is pending until the provider reads or completes it. With `in_progress` it is still
 # in progress.

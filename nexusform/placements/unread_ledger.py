@@ -48,6 +48,13 @@ class UnreadLedger(Struct, frozen=True):
         influences = (Influence.CAPACITY, Influence.EXISTENCE)
         return self.lacks_capacity_data or any(fact.may_change in influences for fact in self.facts)
 
+    @property
+    def _subject_form(self) -> int:
+        """Index of the clause for the subjects, in `_CLAUSES`."""
+        if not all(fact.address for fact in self.facts):
+            return 2
+        return min(len(self.facts), 2) - 1
+
     def describe(self) -> str:
         """Return the unread facts as the end of a sentence, "" without any.
 
@@ -61,8 +68,7 @@ class UnreadLedger(Struct, frozen=True):
         if rest > 0:
             texts.append(format_count(rest, "more field"))
         consequences = dict.fromkeys(fact.may_change for fact in self.facts)
-        is_single = len(self.facts) == 1
-        clauses = [_CLAUSES[influence][is_single] for influence in consequences]
+        clauses = [_CLAUSES[influence][self._subject_form] for influence in consequences]
         return f"{join_texts(texts)}; {' and '.join(clauses)}"
 
 
@@ -70,7 +76,7 @@ def _select_facts_of_pool(facts: Iterable[UnreadFact], pool: PlacedPool) -> Iter
     """Yield the facts that may change the hosts of a pool's VMs."""
     for fact in facts:
         is_about_pool = (
-            fact.site_id == pool.site_id
+            fact.site_id in ("", pool.site_id)
             and fact.address in ("", pool.address)
             and fact.pool in ("", pool.pool)
         )
@@ -102,12 +108,16 @@ def build_ledger(
     )
 
 
-# What is uncertain, of several subjects and of one.
+# What is uncertain, by the subjects: one VM, several, or other objects of a site.
 _CLAUSES: Final = {
-    Influence.PLACEMENT: ("their hosts are uncertain", "its host is uncertain"),
-    Influence.CAPACITY: ("the capacity is uncertain", "the capacity is uncertain"),
-    Influence.EXISTENCE: ("the number of VMs is uncertain", "the number of VMs is uncertain"),
-    Influence.ORDER: ("the order of VMs is uncertain", "the order of VMs is uncertain"),
+    Influence.PLACEMENT: (
+        "its host is uncertain",
+        "their hosts are uncertain",
+        "hosts of VMs are uncertain",
+    ),
+    Influence.CAPACITY: ("the capacity is uncertain",) * 3,
+    Influence.EXISTENCE: ("the number of VMs is uncertain",) * 3,
+    Influence.ORDER: ("the order of VMs is uncertain",) * 3,
 }
 
 

@@ -244,7 +244,10 @@ def _build_ledger(outcome: PlacementPhasesResult) -> UnreadLedger:
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
     facts_of_vms = chain.from_iterable(vm_object.request.demand.unread for vm_object in objects)
-    return build_ledger([*facts_of_sites, *facts_of_vms], list_placed_pools(objects))
+    # Blocks with the values of a data source may be on any site.
+    facts_of_data = outcome.evaluation.settings.reads.unread
+    facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
+    return build_ledger(facts, list_placed_pools(objects))
 
 
 def _sample_numa_cells(

@@ -46,7 +46,7 @@ from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
-from nexusform.plans.site_capacity.occupancy import add_recorded_vms
+from nexusform.plans.site_capacity.occupancy import add_recorded_vms, add_unread_facts
 from nexusform.resources.address import (
     Address,
     Key,
@@ -555,6 +555,7 @@ class BlockPlanner:
         observed = add_observed_facts(instance.planned, instance.prior_note)
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
+        add_unread_facts(self.inventory, instance.planned, instance.prior_note)
         self.diagnostics += instance.build_diagnostics(problems)
         address = str(instance.address)
         machines: Sequence[Machine] = ()

@@ -148,6 +148,8 @@ class _DataBlockReader:
                 query_server=partial(_query_server_and_record, request.query, reads.answers),
             )
         answer, problems = _read_data_source(source, arguments, context)
+        if answer is not None:
+            reads.unread += answer.unread
         body = self._bodies.get_body(block)
         assert body is not None, "its arguments were evaluated"
         diagnostics = []

@@ -16,6 +16,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.interfaces.plugins import DataResult, Files
 from nexusform.language.evaluator import Scope
 from nexusform.language.syntax.syntax_nodes import (
@@ -57,12 +58,16 @@ class ModuleInstance(Struct, frozen=True):
 
 
 class EvaluationReads(Struct):
-    """Files, states and answers read during evaluation; a plan keeps them in its `PlanInputs`."""
+    """Files, states and answers read during evaluation; a plan keeps them in its `PlanInputs`.
+
+    `unread` are facts of documents of data sources that are not read.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     data_files: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
+    unread: list[UnreadFact] = field(default_factory=list)
 
     def build_inputs(self, commit: str) -> PlanInputs:
         """Return the recorded reads for the plan, sorted, with the commit of the configuration."""

@@ -6,7 +6,8 @@ PUBLIC = {
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
         "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity "
         "select_without_new_sharing SiteMachine "
-        "SiteRack SiteSkuCapacity SiteVms add_recorded_vms select_largest_sku_rows"
+        "SiteRack SiteSkuCapacity SiteVms add_recorded_vms add_unread_facts build_unread_note "
+        "select_largest_sku_rows"
     ),
     "site_resource_capacity": (
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage "

@@ -9,11 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
-from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
+from nexusform.documents.unread_facts import UnreadFact
+from nexusform.interfaces.plugins import (
+    FORGOTTEN_KEY,
+    UNMANAGED_KEY,
+    UNREAD_KEY,
+    PlanningKind,
+    ResourceType,
+)
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
@@ -354,6 +361,25 @@ def add_recorded_vms(
         inventory.unmanaged.setdefault(site_id, []).append(unmanaged_vm)
 
 
+def add_unread_facts(
+    inventory: PlanInventory, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> None:
+    """Add the unread facts recorded in the note of a site to the inventory."""
+    rows = get_list(note, UNREAD_KEY)
+    if rows:
+        facts = inventory.unread.setdefault(str(attributes["id"]), [])
+        facts += [convert(dict(zip(_UNREAD_FIELDS, row, strict=True)), UnreadFact) for row in rows]
+
+
+def build_unread_note(facts: Iterable[UnreadFact]) -> Mapping[str, Any]:
+    """Build the note of a site with its unread facts, private data in state.
+
+    A row has the fields of UnreadFact up to `reason`. Without facts, the note is empty.
+    """
+    rows = [to_builtins(astuple(fact)[: len(_UNREAD_FIELDS)]) for fact in facts]
+    return {UNREAD_KEY: rows} if rows else {}
+
+
 def read_recorded_vms(
     resource_type: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
@@ -392,3 +418,5 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
 
 # Of such a row, before the numbers of the cells.
 _FIELDS: Final = 6
+# Of a row of an unread fact; the other fields are those of a plan.
+_UNREAD_FIELDS: Final = ("kind", "name", "field", "file", "line", "may_change", "reason")

@@ -221,9 +221,8 @@ _NO_CHANGES_WITHOUT_REFRESH: Final = (
     ),
 )
 _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configuration."
-_NO_CHANGES_WITH_MISSING_DATA: Final = (
-    _WHAT_WAS_READ_MATCHES,
-    "Data of the infrastructure is missing (see the warnings): changes there are unknown.",
+_MISSING_DATA: Final = (
+    "Data of the infrastructure is missing (see the warnings): changes there are unknown."
 )
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
@@ -303,6 +302,14 @@ def format_age(seconds: float) -> str:
     return f"{hours} h" if hours < 48 else f"{days} days"
 
 
+def _describe_missing_data(plan: Plan) -> str:
+    """Return sentences on missing data and unread facts, "" for a plan that read everything."""
+    ledger = plan.ledger
+    is_missing = ledger.lacks_capacity_data or plan.has_unread_objects
+    unread = enclose("Not read: ", ledger.describe(), ".")
+    return join_texts((_MISSING_DATA if is_missing else "", unread), " ")
+
+
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return a headline and a sentence on the comparison, for a plan without changes.
 
@@ -326,8 +333,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     headline, note = texts_by_mode[plan.mode]
     # The infrastructure was read, though perhaps not all of it.
     if "refresh-skipped" not in ids:
-        if plan.ledger.has_unknown_capacity or plan.has_unread_objects or plan.unread:
-            return _NO_CHANGES_WITH_MISSING_DATA
+        if notes := _describe_missing_data(plan):
+            return _WHAT_WAS_READ_MATCHES, notes
         if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note
         note = (

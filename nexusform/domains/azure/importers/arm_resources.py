@@ -98,6 +98,11 @@ class ArmItem:
         inside = ("properties", key) if key in self._properties else (key,)
         return (*self.path, *inside)
 
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """All fields of the object, with `properties` as a field."""
+        return self._fields
+
     def report(self, key: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
         """Add a finding about a field."""
         self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NoReturn, TypeAlias
 
 from msgspec import Struct, field
@@ -10,7 +11,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.scalars import replace_scalars
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
     ArmItem,
@@ -20,7 +23,9 @@ from nexusform.domains.azure.importers.arm_resources import (
     normalize_id,
     read_arm_resources,
 )
+from nexusform.domains.azure.importers.az_field_checks import LocatedFact
 from nexusform.domains.azure.importers.az_records import EXPORTED_AT, STANDARD_FILES
+from nexusform.domains.azure.importers.azure_fields import read_azure_schema
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, unify_json_error
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
@@ -63,6 +68,7 @@ class AzResources(Struct, frozen=True):
     list, possibly empty. `incomplete_kinds`: kinds with a truncated list.
     `clusters_with_pool_files`: clusters with a file of agent pools, in lower case.
     `unlisted_clusters`: clusters with captured agent pools but missing in the list of clusters.
+    `unread`: facts about resource types that are not read. `contents`: the text of each file.
     """
 
     by_kind: Mapping[str, list[ArmItem]]
@@ -72,10 +78,31 @@ class AzResources(Struct, frozen=True):
     incomplete_kinds: frozenset[str] = frozenset()
     clusters_with_pool_files: frozenset[str] = frozenset()
     unlisted_clusters: tuple[str, ...] = ()
+    unread: tuple[LocatedFact, ...] = ()
+    contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def list_resources(self, kind: str) -> list[ArmItem]:
         """Return the resources of a kind."""
         return self.by_kind.get(kind, [])
+
+    def find_lines(self, file: str, paths: Collection[Path]) -> Mapping[Path, int]:
+        """Return the lines of parts of a file, by path; unknown ones are left out."""
+        content = self.contents.get(file, b"")
+        if file.lower().endswith(_YAML):
+            from nexusform.documents.yaml_documents import parse_yaml
+
+            documents = parse_yaml(file, content).documents
+            is_single = len(documents) == 1
+            return {
+                path: (
+                    documents[0].find_position(*path)
+                    if is_single
+                    else documents[int(path[0])].find_position(*path[1:])
+                ).line
+                for path in paths
+            }
+        text = content.decode(_find_encoding(content), "replace")
+        return find_json_lines(text, paths)
 
 
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
@@ -106,6 +133,8 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
         incomplete_kinds=frozenset(reader.incomplete_kinds),
         clusters_with_pool_files=frozenset(clusters_with_pool_files),
         unlisted_clusters=unlisted_clusters,
+        unread=tuple(reader.unread),
+        contents=dict(chain.from_iterable(documents.values())),
     )
 
 
@@ -131,6 +160,8 @@ class _ExportReader:
         self.listed_kinds: set[str] = set()
         # With a truncated list.
         self.incomplete_kinds: set[str] = set()
+        # About types that no version of the reader knows.
+        self.unread: list[LocatedFact] = []
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
         """Read the resources of a file, and record by kind how complete its lists are.
@@ -207,6 +238,7 @@ class _ExportReader:
             if not self._is_repeated(item, item_kind):
                 self.by_kind[item_kind].append(item)
         _report_unsupported_resource_types(unread)
+        self.unread += _build_unread_types(unread.values())
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
@@ -269,6 +301,20 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
     stream = parse_yaml(name, content)
     documents = [document.data for document in stream.documents]
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
+
+
+def _build_unread_types(items: Iterable[ArmItem]) -> Iterator[LocatedFact]:
+    """Yield a fact for each type of the platform's provider that nexusform does not know.
+
+    Resources of other providers, and types known from Azure's SDK, hold no VMs.
+    """
+    for item in items:
+        type_name = item.read_text("type", "").lower()
+        name = type_name.removeprefix(_PROVIDER)
+        if name != type_name and name not in read_azure_schema()["resource_types"]:
+            label = item.read_text("name", "")
+            fact = UnreadFact("resource", label, "type", item.file, 0, Influence.EXISTENCE)
+            yield LocatedFact(fact, item.build_path("type"))
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
@@ -358,7 +404,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     if len(content) > MAX_BYTES:
         detail = f"the file has {len(content):,} bytes; at most {MAX_BYTES:,} are read."
         return None, Problem((), "file-too-large", detail, file=file)
-    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if content.startswith(mark)), "utf-8")
+    encoding = _find_encoding(content)
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as problem:
@@ -387,6 +433,11 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         return None, _build_invalid_json_problem(
             file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}."
         )
+
+
+def _find_encoding(content: bytes) -> str:
+    """Find the encoding of a file by its byte order mark."""
+    return next((name for mark, name in _BYTE_ORDER_MARKS if content.startswith(mark)), "utf-8")
 
 
 def _parse_concatenated(text: str) -> list[Any] | None:

@@ -43,6 +43,7 @@ from nexusform.domains.azure.importers.az_records import (
 from nexusform.domains.azure.importers.azure_request_bodies import omit_members
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
+from nexusform.plans.site_capacity.occupancy import build_unread_note
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import (
@@ -715,10 +716,11 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_site_note(inventory: AzInventory) -> Values:
     """Build the note of a site, private data in the state.
 
-    Its networks and versions, and its subscription if known.
+    Its networks and versions, its subscription if known, and the facts that are not read.
     """
     subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
-    return {**build_site_resources_note(inventory.supplies), **subscription}
+    unread = build_unread_note(inventory.unread)
+    return {**build_site_resources_note(inventory.supplies), **subscription, **unread}
 
 
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.documents.times import format_time, parse_time
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
     extract_name,
@@ -44,6 +45,11 @@ from nexusform.domains.azure.importers.az_documents import (
     AzResources,
     Documents,
     read_export_resources,
+)
+from nexusform.domains.azure.importers.az_field_checks import (
+    build_unread_warnings,
+    find_unread_facts,
+    find_wrong_kinds,
 )
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
@@ -109,6 +115,7 @@ def read_inventory(
     inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
     # No nodes are numbered.
     _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)
+    findings += _build_field_findings(items, [inventory], findings)
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -125,7 +132,9 @@ def read_sites(
         AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
         for name, site_items in sorted(split_by_site(items).items())
     ]
-    _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
+    inventories = [site.inventory for site in sites]
+    _report_uncaptured_kinds(items, inventories, findings)
+    findings += _build_field_findings(items, inventories, findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
     return tuple(sites), _sort_and_limit_findings(findings)
@@ -150,6 +159,53 @@ def _report_uncaptured_kinds(
         )
 
 
+def _build_field_findings(
+    items: AzResources, inventories: Iterable[AzInventory], findings: Iterable[Problem]
+) -> list[Problem]:
+    """Build the warnings about values of a wrong kind and fields that are not read.
+
+    Values that have a finding already are left out.
+    """
+    found = {(finding.file, finding.path) for finding in findings}
+    wrong_kinds = chain.from_iterable(
+        find_wrong_kinds(kind, resources) for kind, resources in items.by_kind.items()
+    )
+    by_file = group_by(
+        (wrong for wrong in wrong_kinds if (wrong.file, wrong.path) not in found),
+        attrgetter("file"),
+    )
+    warnings: list[Problem] = []
+    for file, wrong_values in by_file.items():
+        lines = items.find_lines(file, [wrong.path for wrong in wrong_values])
+        warnings += [wrong.build_problem(lines.get(wrong.path, 0)) for wrong in wrong_values]
+    facts = dict.fromkeys(chain.from_iterable(inventory.unread for inventory in inventories))
+    paths_by_file = group_by(found, itemgetter(0))
+    found_positions = {
+        (fact_file, line)
+        for fact_file in {fact.file for fact in facts} & paths_by_file.keys()
+        for line in items.find_lines(
+            fact_file, [path for _, path in paths_by_file[fact_file]]
+        ).values()
+    }
+    new_facts = (fact for fact in facts if (fact.file, fact.line) not in found_positions)
+    return [*warnings, *build_unread_warnings(new_facts)]
+
+
+def _read_unread_facts(items: AzResources) -> tuple[UnreadFact, ...]:
+    """Return the facts of the resources of a site that are not read, with their lines."""
+    facts_of_kinds = chain.from_iterable(
+        find_unread_facts(kind, resources) for kind, resources in items.by_kind.items()
+    )
+    by_file = group_by([*items.unread, *facts_of_kinds], lambda located: located.fact.file)
+    facts: list[UnreadFact] = []
+    for file, located_facts in by_file.items():
+        lines = items.find_lines(file, [located.path for located in located_facts])
+        facts += [
+            replace(located.fact, line=lines.get(located.path, 0)) for located in located_facts
+        ]
+    return tuple(facts)
+
+
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
@@ -166,6 +222,8 @@ def read_changed_sites(
         AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
         for name, site_items in sorted(changed_items.items())
     ]
+    inventories = [site.inventory for site in sites]
+    findings += _build_field_findings(items, inventories, findings)
     # New VMs have no machine yet.
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
@@ -271,6 +329,7 @@ def _build_inventory(
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
+        unread=_read_unread_facts(items),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_resources import find_group
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
@@ -193,7 +194,7 @@ class AzInventory(Struct, frozen=True):
     (RFC 3339): None if the age is unknown; `is_age_certain`: the export itself has the time.
     `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`: clusters
     with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`:
-    other resources show more machines than the list.
+    other resources show more machines than the list. `unread`: facts of the site that are not read.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -210,6 +211,7 @@ class AzInventory(Struct, frozen=True):
     update_strategy: Mapping[str, Any] | None = None
     lacks_machines: bool = False
     racks_without_machines: frozenset[str] = frozenset()
+    unread: tuple[UnreadFact, ...] = ()
 
     @property
     def subscription_id(self) -> str:

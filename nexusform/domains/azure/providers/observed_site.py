@@ -29,6 +29,7 @@ from nexusform.domains.azure.providers.machine_cordons import (
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
     UNMANAGED_KEY,
+    UNREAD_KEY,
     ChangeRequest,
     ChangeResult,
     ManualStepPending,
@@ -340,7 +341,9 @@ class ObservedSites(FixedIdentity):
                 f"{self.source[0].upper()}{self.source[1:]} is of another subscription: "
                 f"{difference}"
             )
-        return ReadResult(recorded, note=build_site_note(site.inventory))
+        # None removes recorded facts that are read now.
+        removed_note = dict.fromkeys({UNREAD_KEY} & request.private_note.keys())
+        return ReadResult(recorded, note={**removed_note, **build_site_note(site.inventory)})
 
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]

@@ -376,9 +376,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult(attributes={}, problems=problems)
     managed = context.managed_names.union(get_list(attributes, "managed"))
     problems += _warn_outdated_export(attributes, inventory, context.now)
-    return DataResult(
-        {"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems
-    )
+    values = {"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}
+    return DataResult(values, problems, unread=inventory.unread)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
