@@ -9,7 +9,6 @@ from nexusform.configuration.remote_modules.module_sources import (
     is_local_path,
     parse_module_source,
 )
-from nexusform.configuration.remote_modules.module_versions import is_constraint_valid
 from nexusform.configuration.resource_blocks import (
     PROVIDER_WORDS,
     check_enabled_repetition,
@@ -27,6 +26,7 @@ from nexusform.configuration.static_arguments import (
     parse_references,
     unpack_result,
 )
+from nexusform.configuration.version_constraints import is_constraint_valid
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope

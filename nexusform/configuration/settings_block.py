@@ -1,7 +1,7 @@
 """`nexusform` block: version, catalogue, backend, ignored lint rules and encryption."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from nexusform.configuration.static_arguments import (
     parse_reference,
     unpack_result,
 )
+from nexusform.configuration.version_constraints import is_constraint_valid, is_version_matching
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.body_decoding import decode_attributes as arguments_of
@@ -191,54 +192,15 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
         )
 
 
-_CONSTRAINT_TERM = re.compile(
-    r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(-[0-9A-Za-z.-]+)?\s*"
-)
-_Version = tuple[int, int, int]
-
-_COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
-    "": lambda have, want: have == want,
-    "=": lambda have, want: have == want,
-    "!=": lambda have, want: have != want,
-    ">": lambda have, want: have > want,
-    "<": lambda have, want: have < want,
-    ">=": lambda have, want: have >= want,
-    "<=": lambda have, want: have <= want,
-}
-
-
 def is_version_allowed(version: str, constraint: str) -> bool | None:
     """Check whether the version, without a suffix, satisfies every term of the constraint.
 
     None for an invalid one.
     """
-    terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
-    # Without a suffix.
-    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])
-    is_satisfied = True
-    for term in terms:
-        if term is None:
-            # Not a constraint.
-            return None
-        # Such as ">=" and "1.2".
-        operator = term.group(1) or ""
-        required = term.group(2)
-        required_version = _parse_version_triple(required)
-        # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0.
-        if operator == "~>":
-            major, minor, _ = required_version
-            upper_bound = (major, minor + 1, 0) if required.count(".") == 2 else (major + 1, 0, 0)
-            is_satisfied &= required_version <= actual < upper_bound
-        else:
-            is_satisfied &= _COMPARE[operator](actual, required_version)
-    return is_satisfied
-
-
-def _parse_version_triple(text: str) -> _Version:
-    """Return the first three numbers of a version: (1, 2, 0) for "1.2"."""
-    parts = [int(part) for part in text.split(".") if part]
-    first, second, third = [*parts, 0, 0, 0][:3]
-    return first, second, third
+    if not is_constraint_valid(constraint):
+        return None
+    release = re.split(r"[^0-9.]", version, maxsplit=1)[0]
+    return is_version_matching(release, constraint)
 
 
 UNENCRYPTED: Final = "unencrypted"

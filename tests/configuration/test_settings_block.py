@@ -14,6 +14,8 @@ from nexusform.configuration.settings_block import is_version_allowed
         ("1.3.0", "~> 1.2.3", False),
         ("1.9.0", "~> 1.2", True),
         ("2.0.0", "~> 1.2", False),
+        ("1.9.0", "~> 1", True),
+        ("2.0.0", "~> 1", False),
         ("1.0.0", ">= 1, < 2, != 1.5", True),
         ("1.5.0", ">= 1, < 2, != 1.5", False),
         ("1.0.0", "1", True),

@@ -12,5 +12,4 @@ PUBLIC = {
         "hide_server_parameters is_local_path "
         "parse_module_source"
     ),
-    "module_versions": "build_version_key select_newest_version",
 }

@@ -140,6 +140,18 @@ class ModuleInstaller:
                 self._selected[name] = replace(pinned, call=name, source=call.source)
                 return directory, []
             package = self._get_package(name, source, call.version, pinned)
+            module = LockedModule(
+                call=name,
+                source=call.source,
+                constraints=call.version,
+                version=package.version,
+                commit=package.commit,
+                hash=package.hash,
+            )
+            recorded = self._locked.get(name)
+            is_recorded = recorded is not None and replace(recorded, span=None) == module
+            if self._options.is_readonly and not is_recorded:
+                return "", [_build_readonly_error(call)]
             if package.hash != installed_hash:
                 _replace_tree(tree, package.directory)
         except DownloadError as problem:
@@ -151,7 +163,7 @@ class ModuleInstaller:
         except OSError as problem:
             detail = f'"{directory}" cannot be written: {problem.strerror}.'
             return "", [build_package_error("module-download-failed", detail, call)]
-        self._select(name, call, package, locked, directory)
+        self._select(module, call, package.warning, locked, directory)
         return directory, []
 
     def _find_sibling(self, source: ModuleSource, call: CallHeader) -> LockedModule | None:
@@ -164,29 +176,19 @@ class ModuleInstaller:
 
     def _select(
         self,
-        name: str,
+        module: LockedModule,
         call: CallHeader,
-        package: _Package,
+        warning: str,
         locked: LockedModule | None,
         directory: str,
     ) -> None:
-        module = LockedModule(
-            call=name,
-            source=call.source,
-            constraints=call.version,
-            version=package.version,
-            commit=package.commit,
-            hash=package.hash,
-        )
-        self._selected[name] = module
-        if package.warning:
-            self.warnings.append(
-                build_warning("module-content-skipped", package.warning, call.source_span)
-            )
+        self._selected[module.call] = module
+        if warning:
+            self.warnings.append(build_warning("module-content-skipped", warning, call.source_span))
         old_text = _describe_selection(locked) if locked is not None else ""
         new_text = _describe_selection(module)
         change = f"{old_text} -> {new_text}" if old_text not in ("", new_text) else new_text
-        self._report(f"- {name}{f' {change}' if change else ''} in {directory}")
+        self._report(f"- {module.call}{f' {change}' if change else ''} in {directory}")
 
     def _get_package(
         self, name: str, source: ModuleSource, constraints: str, pinned: LockedModule | None
@@ -318,11 +320,7 @@ class ModuleInstaller:
         text = render_lock_file(modules.values()) if modules else ""
         if text != self._lock_text:
             if self._options.is_readonly:
-                detail = (
-                    f"{LOCK_FILE} would change, and -lockfile=readonly does not allow it. Run "
-                    "`nexusform init` and commit the file."
-                )
-                return [build_error("module-lock-readonly", detail)]
+                return [_build_readonly_error()]
             try:
                 self._write_lock(text)
             except OSError as problem:
@@ -349,6 +347,15 @@ class ModuleInstaller:
             _remove_abandoned_downloads(
                 Path(self._context.confinement.resolve(self._context.packages_directory))
             )
+
+
+def _build_readonly_error(call: CallHeader | None = None) -> Diagnostic:
+    """Build the error for a change of the lock file with -lockfile=readonly."""
+    detail = (
+        f"{LOCK_FILE} would change, and -lockfile=readonly does not allow it. Run "
+        "`nexusform init` and commit the file."
+    )
+    return build_error("module-lock-readonly", detail, call.source_span if call else None)
 
 
 def _describe_selection(module: LockedModule) -> str:

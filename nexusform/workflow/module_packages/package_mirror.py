@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.configuration.remote_modules.module_lock import LockedModule, is_tree_hash
 from nexusform.configuration.remote_modules.module_sources import ModuleSource, find_package_name
-from nexusform.configuration.remote_modules.module_versions import select_newest_version
+from nexusform.configuration.version_constraints import select_newest_version
 from nexusform.files.file_trees import UnsafeTree, compute_tree_hash, read_tree, write_tree
 from nexusform.files.regular_files import read_regular, write_file_atomically
 from nexusform.network.read_limits import parse_json

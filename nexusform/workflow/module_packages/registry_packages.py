@@ -15,10 +15,7 @@ from nexusform.configuration.remote_modules.module_sources import (
     is_local_path,
     parse_module_source,
 )
-from nexusform.configuration.remote_modules.module_versions import (
-    build_version_key,
-    select_newest_version,
-)
+from nexusform.configuration.version_constraints import build_version_key, select_newest_version
 from nexusform.files.access_record import read_variable
 from nexusform.network.http_client import WebResponse, parse_origin
 from nexusform.network.read_limits import parse_json

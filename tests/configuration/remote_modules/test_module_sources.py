@@ -12,7 +12,7 @@ from nexusform.configuration.remote_modules.module_sources import (
     get_contacted_address,
     parse_module_source,
 )
-from nexusform.configuration.remote_modules.module_versions import (
+from nexusform.configuration.version_constraints import (
     is_constraint_valid,
     is_version_matching,
     select_newest_version,

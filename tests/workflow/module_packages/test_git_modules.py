@@ -223,7 +223,18 @@ def test_readonly_lock_is_not_changed(server: ModuleServer, nf: Run) -> None:
     assert not Path(LOCK_FILE).exists()
     nf("init")
     shutil.rmtree(".nexusform")
-    assert nf("init", "-lockfile=readonly")[0] == 0
+    code, text = nf("init", "-lockfile=readonly")
+    assert code == 0, text
+    # A package that the lock does not name replaces nothing.
+    write_tree(server, count=3, tag="v2")
+    text_before = Path("main.nf.hcl").read_text()
+    write_root(server.build_git_source("site", ref="v2"))
+    code, text = nf("init", "-lockfile=readonly")
+    assert code == 1
+    assert "-lockfile=readonly" in text
+    assert "main.nf.hcl line" in text
+    Path("main.nf.hcl").write_text(text_before)
+    assert nf("apply", "-auto-approve")[0] == 0
 
 
 @pytest.mark.parametrize("ref", ["", "main", "refs/heads/main", "annotated", "COMMIT", "SHORT"])

@@ -1,4 +1,7 @@
-"""Versions of modules and their constraints, as in Terraform."""
+"""Version constraints, of nexusform and of modules.
+
+They are those of Terraform, but `~> 1` allows only versions below 2.0.0.
+"""
 
 import re
 from collections.abc import Iterable
@@ -67,7 +70,7 @@ def is_version_matching(version: str, constraint: str) -> bool:
 def _is_term_satisfied(key: _SortKey, operator: str, wanted: _SortKey, part_count: int) -> bool:
     if operator == "~>":
         major, minor, _ = wanted[0]
-        # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` those below 2.0.0.
+        # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0.
         upper = (major, minor + 1, 0) if part_count == 3 else (major + 1, 0, 0)
         return wanted <= key and key[0] < upper
     comparisons = {
