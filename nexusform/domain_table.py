@@ -58,7 +58,9 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     for any directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources
     of `reconcile -from=` to their comparison with state (cli/report_output.py). `simulates`:
     questions of `simulate` about many sites. `checkers`: programs of `plan -check-with=` to their
-    checks (workflow/program_checks.py). `diagnostic_traits`: traits of its diagnostics by id.
+    checks (workflow/program_checks.py). `losses`: kinds of `plan -assume=lost:KIND/NAME`, to a
+    `LossKind` (planning/hypothesis/losses.py). `diagnostic_traits`: traits of its diagnostics by
+    id.
     """
 
     name: str
@@ -85,6 +87,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     reconcilers: Mapping[str, str] = field(default_factory=dict)
     simulates: Mapping[str, str] = field(default_factory=dict)
     checkers: Mapping[str, str] = field(default_factory=dict)
+    losses: Mapping[str, str] = field(default_factory=dict)
     diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
     def build_object_reference(self, name: str) -> str:
@@ -235,6 +238,7 @@ _ALL: Final = (
         placement_maps={"bindings": "binding"},
         page_parts="rendering.fleet_parts:PARTS",
         explainer="workflow.explain_workloads:explain_fleet",
+        losses={"member": "planning.member_loss:MEMBER"},
         show_renderers={
             "fleet_cluster_resource_placement": "rendering.placement_status_text:render_placements",
             "fleet_resource_placement": "rendering.placement_status_text:render_placements",

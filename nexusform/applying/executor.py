@@ -122,8 +122,10 @@ def execute_plan(
     """Execute the steps of a plan until none can run any more.
 
     The recorder has the state, and the records of changes without a step, such as moves.
-    `providers` are by name. A failed step skips its dependents; the others continue.
+    `providers` are by name. A failed step skips its dependents; the others continue. Raises
+    TypeError for a hypothetical plan.
     """
+    plan.reject_assumptions()
     run = _PlanExecution(
         plan, recorder, providers, types, clock=clock, listener=listener, options=options
     )

@@ -679,7 +679,7 @@ _MAX_UNGROUPED: Final = 15
 _FLAG_SECTIONS: Final[Mapping[str, str]] = {
     "Plan options": (
         "destroy refresh-only refresh target target-file exclude exclude-file replace var "
-        "var-file samples allow-older-export"
+        "var-file samples assume allow-older-export"
     ),
     "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on max-age",
     "Output": (

@@ -172,6 +172,23 @@ def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     return sorted(words, key=compute_natural_sort_key)
 
 
+def _list_assumptions(_flag: Sequence[str]) -> list[str]:
+    """List the losses that the state allows, then the addresses for `ADDR:PATH=VALUE`."""
+    _, state = _read_local_state()
+    words: list[str] = []
+    for address, current in state.list_current_objects():
+        attributes = current.attributes
+        if address.type == "nexus_rack":
+            machines = attributes.get("machines") or ()
+            words.append(f"lost:rack/{attributes['id']}")
+            words += [f"lost:machine/{attributes['site_id']}/{name}" for name in machines]
+        nodes = get_mapping(attributes, "nodes")
+        words += [f"lost:node/{attributes.get('name')}/{name}" for name in nodes]
+    words += [f"lost:member/{member['name']}" for member in _list_attributes_of_type(_MEMBER)]
+    addresses = _list_address_completions(())
+    return [*sorted(words, key=compute_natural_sort_key), *(f"{address}:" for address in addresses)]
+
+
 def _list_workspaces(_typed_words: Sequence[str]) -> list[str]:
     from nexusform.workflow.states.workspaces import list_workspaces
 
@@ -179,6 +196,7 @@ def _list_workspaces(_typed_words: Sequence[str]) -> list[str]:
     return list(list_workspaces(context).names) if _is_local_state(context, configuration) else []
 
 
+_MEMBER: Final = "fleet_member_cluster"
 _TYPES_OF_FAILURE_FLAGS: Final = {
     "site": "nexus_site",
     "rack": "nexus_rack",
@@ -202,6 +220,7 @@ WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
 VALUES: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
     "ADDR": _list_address_completions,
     "ADDR[:OBJECT]": _list_address_completions,
+    "ASSUMPTION": _list_assumptions,
     "ID": _list_failure_targets,
     "SKU": _list_skus,
 }

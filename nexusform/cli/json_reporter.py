@@ -65,6 +65,8 @@ class JsonReporter(RunReporter):
 
         For a failed plan, only diagnostics are written.
         """
+        if plan.assumptions:
+            self._write_event(json_stream.create_hypothesis_event(plan, _get_timestamp()))
         if not plan.errored:
             for event in json_stream.create_plan_events(
                 plan, _get_timestamp(), view.placement_flags.detail

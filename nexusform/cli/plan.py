@@ -91,6 +91,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     max_age: str = declare_text_flag(
         "Let apply reject the saved plan after this time", metavar="DURATION"
     )
+    assume: tuple[str, ...] = declare_repeatable_text(
+        "Show a hypothetical plan: a loss, or another value", metavar="ASSUMPTION"
+    )
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     input: bool = declare_switch_flag("Never ask for missing variables", default=True)
@@ -207,20 +210,25 @@ def plan(arguments: PlanArguments) -> int:
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
     must remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. Every report
     shows the result, and apply rejects the saved plan.
+
+    What if: -assume=lost:rack/SITE/RACK plans as if this rack were down (also lost:machine,
+    lost:node, lost:member), -assume=ADDR:PATH=VALUE with another value. Such a plan is only shown.
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"
         raise click.UsageError(
             f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE."
         )
-    if arguments.sign and not arguments.out:
+    if arguments.sign and not (arguments.out or arguments.assume):
         raise click.UsageError("-sign needs a saved plan. Add -out=FILE.")
+    _check_assumption_flags(arguments)
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
         # pods after a loss of one machine or rack.
         includes_losses=arguments.placement_flags.details,
     )
+    options = replace(options, assumptions=arguments.assume)
     context = create_context(
         arguments.state,
         arguments.variables,
@@ -260,6 +268,28 @@ def plan(arguments: PlanArguments) -> int:
         locking,
         lambda plan: compare(apply_limits(_set_max_age(plan, max_age), limits)),
     )
+
+
+def _check_assumption_flags(arguments: PlanArguments) -> None:
+    """Raise a usage error for flags that a hypothetical plan cannot have."""
+    if not arguments.assume:
+        return
+    planning = arguments.planning
+    conflicts = {
+        "-out": (arguments.out, "a hypothetical plan cannot be saved"),
+        "-sign": (arguments.sign, "a hypothetical plan cannot be signed"),
+        "-max-age": (arguments.max_age, "a hypothetical plan cannot be saved"),
+        "-generate-config-out": (
+            arguments.generate_config_out,
+            "a hypothetical plan writes no configuration",
+        ),
+        "-check-with": (arguments.check_with, "a program knows only the real objects"),
+        "-destroy": (planning.destroy, "nothing remains to assume"),
+        "-refresh-only": (planning.refresh_only, "it plans no changes"),
+    }
+    for flag, (is_set, reason) in conflicts.items():
+        if is_set:
+            raise click.UsageError(f"-assume and {flag} cannot be combined: {reason}.")
 
 
 def _choose_max_age(text: str, context: CommandContext) -> float:

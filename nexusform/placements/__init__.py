@@ -13,7 +13,7 @@ PUBLIC = {
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (
         "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND "
-        "OBSERVED PlacedVm "
+        "MACHINE_LOST OBSERVED PlacedVm "
         "PoolDemand VmDemand"
     ),
 }

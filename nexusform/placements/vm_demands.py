@@ -181,6 +181,8 @@ class VmDemand(Struct, frozen=True):
 # Demand of an object without requested VMs, or with unknown ones.
 NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())
 
+# Trigger of a VM whose machine is down in a hypothetical plan.
+MACHINE_LOST: Final = "machine_lost"
 # Provenance of an observed placement.
 OBSERVED: Final = "observed"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ArgumentAdjustment(Struct, frozen=True):
-    """Replacement of one argument of one instance, used to test remedies."""
+    """Replacement of one argument of one instance, in a hypothetical plan or to test a remedy."""
 
     address: Address
     path: Path
@@ -83,8 +83,10 @@ class PlanRequest(Struct, frozen=True):
     `includes_rejections` adds the reasons of rejected machines, `includes_losses` the pods of
     placements with one machine or rack down, and on rejected clusters. `explain` are (address,
     object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
-    others) are for testing remedies. `imports` are the objects to import, by their new address.
-    `data_overrides` replace data sources, `object_overrides` computed values; the first match wins.
+    others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
+    plan: their VMs are re-created elsewhere. `imports` are the objects to import, by their new
+    address. `data_overrides` replace data sources, `object_overrides` computed values; the first
+    match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `commit` is that of the work tree. `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
@@ -118,6 +120,7 @@ class PlanRequest(Struct, frozen=True):
     progress: Progress = lambda _stage, _done, _of: None
     adjustments: tuple[ArgumentAdjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
+    lost_machines: frozenset[tuple[str, str]] = frozenset()
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()
     object_overrides: tuple[ValueOverride, ...] = ()

@@ -674,6 +674,16 @@ class Plan(Struct, frozen=True):
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions of a hypothetical plan; () for every other plan."""
+        return ()
+
+    def reject_assumptions(self) -> None:
+        """Raise TypeError for a hypothetical plan, before it would be saved or applied."""
+        if isinstance(self, HypotheticalPlan):
+            raise TypeError("A hypothetical plan cannot be saved or applied.")
+
+    @property
     def ledger(self) -> UnreadLedger:
         """Ledger of the unread facts, which decides certainty from missing data."""
         pools = (table.placed_pool for table in self.placement_tables if table.placed)
@@ -767,3 +777,15 @@ class Plan(Struct, frozen=True):
             return True
         # changed outside, to be recorded.
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)
+
+
+class HypotheticalPlan(Plan, frozen=True):
+    """Plan under assumptions, only for display: it is never saved, signed or applied."""
+
+    assumptions: tuple[str, ...] = ()
+
+
+def build_hypothetical_plan(plan: Plan, assumptions: Iterable[str]) -> HypotheticalPlan:
+    """Return a plan as a hypothetical one with these assumptions."""
+    fields = {name: getattr(plan, name) for name in Plan.__struct_fields__}
+    return HypotheticalPlan(**fields, assumptions=tuple(assumptions))

@@ -102,6 +102,20 @@ def test_addresses_from_configuration_and_state_are_completed() -> None:
 
 
 @pytest.mark.usefixtures("site")
+def test_assumptions_are_completed() -> None:
+    assert list_completions("plan", "-assume=lost:rack") == [
+        "-assume=lost:rack/lab/a",
+        "-assume=lost:rack/lab/b",
+    ]
+    assert list_completions("plan", "-assume", "lost:machine/lab/b") == [
+        "lost:machine/lab/b-bm01",
+        "lost:machine/lab/b-bm02",
+    ]
+    assert list_completions("plan", "-assume", "lost:n") == ["lost:node/web/web-control-plane-0"]
+    assert list_completions("plan", "-assume", "nexus_s") == ["nexus_site.lab:"]
+
+
+@pytest.mark.usefixtures("site")
 def test_workspaces_are_completed() -> None:
     assert list_completions("workspace", "select", "p") == ["proving"]
     assert list_completions("workspace", "delete", "") == ["default", "proving"]

@@ -63,6 +63,32 @@ def plan(
 
     Text is main.nf.hcl; values other than text are written as JSON.
     """
+    return make_plan(
+        build_request(
+            files,
+            state,
+            variables=variables,
+            samples=samples,
+            suggested_fixes=suggested_fixes,
+            directory=directory,
+            files_there=files_there,
+            **options,
+        )
+    )
+
+
+def build_request(
+    files: str | Mapping[str, Any],
+    state: State = EMPTY,
+    *,
+    variables: Sequence[str] = (),
+    samples: int | None = 0,
+    suggested_fixes: bool = False,
+    directory: str = "",
+    files_there: Any = None,
+    **options: Any,
+) -> PlanRequest:
+    """Return the request of `plan`."""
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
     types = build_all_types()
     with contextlib.ExitStack() as stack:
@@ -84,7 +110,7 @@ def plan(
         )
         if has_errors(problems):
             raise UnreadableConfigurationError(problems)
-        request = PlanRequest(
+        return PlanRequest(
             configuration,
             {n: value for n, (value, _) in values.items()},
             state,
@@ -95,7 +121,6 @@ def plan(
             includes_remedies=suggested_fixes,
             **options,
         )
-        return make_plan(request)
 
 
 def plan_without_certainty(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
@@ -76,10 +76,15 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
     )
     after = before
-    if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(
-        plan
-    ):
-        after = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.AFTER)
+    # Of a hypothetical plan.
+    lost_machines = [
+        (site.id, machine) for site in result.sites.values() for machine in site.lost_machines
+    ]
+    is_changed = any(change.action is not Action.NO_OP for change in plan.changes)
+    if (is_changed or lost_machines) and _is_placement_known(plan):
+        after = build_occupied_sites(
+            plan, result.objects, registries, BeforeOrAfter.AFTER, lost_machines=lost_machines
+        )
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     if not plan.errored:
@@ -315,14 +320,15 @@ def build_occupied_sites(
     registries: PluginRegistries,
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
+    lost_machines: Collection[tuple[str, str]] = (),
 ) -> dict[str, SiteWithVms]:
     """Return the sites with their VMs before or after a plan, by id.
 
     `objects` are the planned objects with VMs. `prior_notes` are the private notes before the plan
-    if they differ from those after it.
+    if they differ from those after it. `lost_machines` (site id, name) have no capacity.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
-    layout = site_plans.build_site_layout(present, registries, plan.catalogue)
+    layout = site_plans.build_site_layout(present, registries, plan.catalogue, lost_machines)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for resource_type, site_object in layout.objects:
         vm_object = objects.get(site_object.address)

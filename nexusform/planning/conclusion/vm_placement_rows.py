@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger
-from nexusform.placements.vm_demands import PoolDemand, index_pools
+from nexusform.placements.vm_demands import MACHINE_LOST, PoolDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -42,6 +42,7 @@ REASONS: Mapping[str, str] = {
     "machine_forgotten": "its machine is no longer managed",
     "machine_evacuated": "its machine is evacuated",
     "machine_replaced": "its machine is re-created",
+    MACHINE_LOST: "-assume loses its machine",
     "node_deleted": "the node was deleted outside nexusform",
     "pool_removed": "its pool was removed",
     "cluster_replaced": "its cluster or VM is replaced",

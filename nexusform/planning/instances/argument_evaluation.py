@@ -1,6 +1,6 @@
 """Evaluation, naming and checks of the arguments of an instance."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -17,15 +17,19 @@ from nexusform.planning.instances.attribute_differences import (
 )
 from nexusform.planning.instances.instance import SENSITIVE_PLACEMENT, UNKNOWN_PLACEMENT, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, find_schema
 from nexusform.schemas.value_types import MapType
 from nexusform.values.typed_value import UNKNOWN
 
 
-def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
+def evaluate_arguments(
+    instance: Instance, evaluation: Evaluation, edits: Sequence[ArgumentAdjustment] = ()
+) -> list[Diagnostic]:
     """Evaluate, complete and check the arguments of the instance, and return the problems.
 
-    Errors mark it as invalid. Arguments under ignore_changes keep their prior values.
+    Errors mark it as invalid. Arguments under ignore_changes keep their prior values. The `edits`
+    of a hypothetical plan replace configured arguments, also those under ignore_changes.
     """
     assert instance.prepared is not None
     assert instance.module is not None
@@ -34,7 +38,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     scope = evaluation.build_scope(instance.module, instance.repetition)
     # problems, sensitive paths and refinements of unknown values.
     remarks = EvaluationResult()
-    arguments = instance.prepared.fill(scope, remarks)
+    arguments = _edit_arguments(instance.prepared.fill(scope, remarks), edits)
     write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     address = str(instance.address)
@@ -80,8 +84,42 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     secrets = (
         instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
     )
+    config = _edit_arguments(config, edits)
     instance.arguments = replace(instance.arguments, config=config, secrets=secrets)
     return diagnostics
+
+
+def _edit_arguments(
+    arguments: dict[str, Any], edits: Sequence[ArgumentAdjustment]
+) -> dict[str, Any]:
+    """Return the arguments after the edits of a hypothetical plan."""
+    for edit in edits:
+        arguments = _replace_at_path(arguments, edit.path, edit.value)
+    return arguments
+
+
+def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
+    """Return a copy of the arguments with another value at a path.
+
+    A missing block on the path is created.
+    """
+    copy = dict(config)
+    name = str(path[0])
+    inner_path = path[1:]
+    if not inner_path:
+        copy[name] = value
+        return copy
+    inner = copy.get(name)
+    index = inner_path[0]
+    # One of several blocks.
+    if isinstance(inner, list) and isinstance(index, int):
+        blocks = list(inner)
+        blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
+        copy[name] = blocks
+        return copy
+    block = dict(inner) if isinstance(inner, dict) else {}
+    copy[name] = _replace_at_path(block, inner_path, value)
+    return copy
 
 
 # shorter texts occur in names by chance.

@@ -15,7 +15,7 @@ from nexusform.configuration.reference_checks import format_wrong_type
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, get_unfinished_message
-from nexusform.json_data.plain_data import Path, get_mapping, get_part
+from nexusform.json_data.plain_data import get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import (
     check_triggers,
@@ -116,8 +116,8 @@ class BlockPlanner:
             block.address for block in order.blocks if block.lifecycle.create_before_destroy
         ]
         self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
-        # Of a fix under test.
-        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
+        # Of a hypothetical plan.
+        self._edits = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(
         self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
@@ -337,14 +337,13 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, then set those changed by a suggested fix.
-
-        The fix is under test.
+        """Evaluate an instance's arguments, with those changed by an edit.
 
         As in Terraform, a failed precondition hides the problems of the arguments. References to
         the instance are then unknown.
         """
-        problems = argument_evaluation.evaluate_arguments(instance, evaluation)
+        edits = self._edits.get(instance.address, ())
+        problems = argument_evaluation.evaluate_arguments(instance, evaluation, edits)
         assert instance.module is not None
         assert instance.repetition is not None
         scope = evaluation.build_scope(instance.module, instance.repetition)
@@ -358,10 +357,6 @@ class BlockPlanner:
         expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
         self.request.progress(PlanningStage.ARGUMENTS, min(self._evaluated, expected), expected)
-        for adjustment in self._adjusted.get(instance.address, ()):
-            assert instance.config is not None
-            config = _replace_at_path(instance.config, adjustment.path, adjustment.value)
-            instance.arguments = replace(instance.arguments, config=config)
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
@@ -637,30 +632,6 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
         return "delete_because_enabled_false"
     # The block gained, lost or changed its count or for_each.
     return "delete_because_wrong_repetition"
-
-
-def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
-    """Return a copy of the arguments with another value at a path.
-
-    A missing block on the path is created.
-    """
-    copy = dict(config)
-    name = str(path[0])
-    inner_path = path[1:]
-    if not inner_path:
-        copy[name] = value
-        return copy
-    inner = copy.get(name)
-    index = inner_path[0]
-    # One of several blocks.
-    if isinstance(inner, list) and isinstance(index, int):
-        blocks = list(inner)
-        blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
-        copy[name] = blocks
-        return copy
-    block = dict(inner) if isinstance(inner, dict) else {}
-    copy[name] = _replace_at_path(block, inner_path, value)
-    return copy
 
 
 class InstancesWithoutBlock(Struct, frozen=True):

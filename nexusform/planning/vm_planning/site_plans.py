@@ -8,9 +8,9 @@ placement hints. `build_site_layout` builds empty sites from the attributes of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_na
 from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import MACHINE_LOST, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
+# Reason against new VMs of a machine that is down in a hypothetical plan or a simulation.
+LOST: Final = "lost"
+
+
 class MachineRecreation(Struct, frozen=True):
     """Re-creation of a machine: its cause (an address), and whether the hardware is the same."""
 
@@ -71,7 +75,8 @@ class SitePlan(Struct):
 
     `base` is a copy of the scheduler after the removals (the scheduler itself until then);
     `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are
-    those re-created by this plan. `unread` are facts of the site's documents that are not read.
+    those re-created by this plan, `lost_machines` those down in a hypothetical plan.
+    `unread` are facts of the site's documents that are not read.
     """
 
     id: str
@@ -87,6 +92,7 @@ class SitePlan(Struct):
     update_strategy: MachineUpgradeStrategy | None = None
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
+    lost_machines: frozenset[str] = frozenset()
     unread: tuple[UnreadFact, ...] = ()
 
     @property
@@ -102,6 +108,8 @@ class SitePlan(Struct):
         """Return the reason (trigger) to re-create the VMs of a machine, "" if they may stay."""
         if machine not in self.machines:
             return "machine_removed"
+        if machine in self.lost_machines:
+            return MACHINE_LOST
         if machine in self.evacuating_machines:
             return "machine_evacuated"
         return "machine_replaced" if machine in self.recreated_machines else ""
@@ -226,12 +234,14 @@ class SitePlan(Struct):
 
 
 def build_sites(
-    inventory: PlanInventory, split_choice: SplitChoice = 0
+    inventory: PlanInventory,
+    split_choice: SplitChoice = 0,
+    lost_machines: Collection[tuple[str, str]] = (),
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
     """Return the site plans by id, each with a scheduler of its machines, and the clashes.
 
     Machines described twice. `split_choice` selects the cells assumed for existing VMs in unknown
-    NUMA cells.
+    NUMA cells. `lost_machines` (site id, name) are down in a hypothetical plan.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
@@ -247,8 +257,9 @@ def build_sites(
         active_racks = [rack for rack in all_racks if not rack.is_planned]
         offers = offers_by_site.get(site.id, {})
         merged, site_clashes = merge_site_machines(site.id, active_racks, offers)
+        lost_names = frozenset(name for site_id, name in lost_machines if site_id == site.id)
         machines = tuple(
-            _close_machine_to_new_vms(machine, site.id, inventory.pending_actions)
+            _close_machine_to_new_vms(machine, site.id, inventory.pending_actions, lost_names)
             for machine in merged
         )
         clashes += site_clashes
@@ -274,6 +285,7 @@ def build_sites(
                 inventory.unmanaged.get(site.id, ()), occupied, machine_by_name
             ),
             update_strategy=site.update_strategy,
+            lost_machines=lost_names,
             unread=tuple(
                 replace(fact, site_id=site.id) for fact in inventory.unread.get(site.id, ())
             ),
@@ -308,12 +320,14 @@ def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
 
 
 def _close_machine_to_new_vms(
-    machine: Machine, site_id: str, pending_actions: Container[str]
+    machine: Machine, site_id: str, pending_actions: Container[str], lost_names: Container[str]
 ) -> Machine:
-    """Return a machine, closed to new VMs if its id is in `pending_actions`.
+    """Return a machine, closed to new VMs if it is lost or its id is in `pending_actions`.
 
-    Its state is then unknown.
+    Its state is unknown during an action. The loss replaces every other reason.
     """
+    if machine.name in lost_names:
+        return replace(machine, unschedulable_reasons=(UnschedulableReason(LOST),))
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
     reasons = (*machine.unschedulable_reasons, UnschedulableReason(ACTION_PENDING))
@@ -629,12 +643,15 @@ class SiteLayout(Struct, frozen=True):
 
 
 def build_site_layout(
-    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
+    objects: Iterable[SiteObject],
+    registries: PluginRegistries,
+    catalogue: str = "",
+    lost_machines: Collection[tuple[str, str]] = (),
 ) -> SiteLayout:
     """Build the sites of objects, and the data to read their VMs.
 
     The objects with their types, the SKUs and a context. `catalogue` is the version of the SKU
-    catalogue; "" or an unknown one means the newest.
+    catalogue; "" or an unknown one means the newest. `lost_machines` are those of build_sites.
     """
     types = registries.resource_types
     # Of types known to this version.
@@ -660,5 +677,5 @@ def build_site_layout(
                 resource_type.build_id(site_object.attributes), site_object.attributes
             )
     # machines described twice are reported by plans.
-    sites, _ = build_sites(inventory)
+    sites, _ = build_sites(inventory, lost_machines=lost_machines)
     return SiteLayout(sites, typed_objects, skus, context)

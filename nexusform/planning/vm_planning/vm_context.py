@@ -223,7 +223,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     request = blocks.request
     selection = blocks.selection
     inventory = blocks.inventory
-    sites, clashes = site_plans.build_sites(inventory, request.split_choice)
+    sites, clashes = site_plans.build_sites(inventory, request.split_choice, request.lost_machines)
     _set_recreated_machines(sites, blocks)
     skus, problems = site_plans.collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)

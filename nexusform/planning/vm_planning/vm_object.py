@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nexusform.interfaces.plugins import UnplacedVms
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import (
+    MACHINE_LOST,
     NO_DEMAND,
     PlacedVm,
     PlacementGroupRule,
@@ -226,7 +227,7 @@ class VmObject(Struct):
 
         The machine is missing or evacuated, or the user re-places the VM (HEAL).
         """
-        hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
+        hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, MACHINE_LOST, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
             for key in self.placements.new_handles
@@ -253,7 +254,7 @@ class VmObject(Struct):
         unchanged: list[VmKey] = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
-            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN, MACHINE_LOST):
                 losses[key] = trigger
             else:
                 unchanged.append(key)
@@ -272,7 +273,7 @@ class VmObject(Struct):
         for key, vm in before.existing.items():
             machine_trigger = find_trigger(vm.placement.machine)
             # A forgotten machine keeps its VMs running.
-            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
+            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_LOST):
                 actions.losses[key] = machine_trigger
                 del actions.forgets[key]
         self.request = RequestedVms(actions=actions)
@@ -334,7 +335,8 @@ class VmSituation(Struct, frozen=True):
     `common_trigger` is the trigger of every VM ("cluster_replaced", "requested", or the one of a
     removal), "" for none. `healed_names` are the VMs to re-create on request.
     `find_machine_trigger(machine)` returns "machine_removed", "machine_forgotten",
-    "machine_evacuated", "machine_replaced" or "". `unplaced` are the VMs without machine.
+    "machine_evacuated", "machine_replaced", "machine_lost" or "". `unplaced` are the VMs
+    without machine.
     """
 
     common_trigger: str = ""

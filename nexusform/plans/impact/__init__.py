@@ -20,5 +20,5 @@ PUBLIC = {
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED "
         "UNKNOWN count_unpredicted_resources format_limit has_enough_samples"
     ),
-    "previous_plan": "compare_with_previous warn_about_previous",
+    "previous_plan": "compare_plans compare_with_previous warn_about_previous",
 }

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.guard_rails import UNKNOWN
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
@@ -234,7 +235,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
         (row.site_id, row.cluster, row.pool)
         for row in _select_interrupted_vms(plan)
         # A VM without its host is not drained.
-        if compute_effect(row) is not Effect.LOST
+        if compute_effect(row) is not Effect.LOST and row.trigger != MACHINE_LOST
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)

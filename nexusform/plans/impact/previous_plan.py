@@ -31,6 +31,15 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         return warn_about_previous(plan, "It is for another state: their lineages differ")
     if previous.errored:
         return warn_about_previous(plan, "That plan failed")
+    ref = previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan"
+    return replace(plan, since=compare_plans(plan, previous, ref))
+
+
+def compare_plans(plan: Plan, previous: Plan, ref: str) -> PreviousPlanDifferences:
+    """Return the differences `plan - previous` of two complete plans of one state.
+
+    `ref` names the previous plan in reports.
+    """
     before = build_decision(previous)
     after = build_decision(plan)
     earlier = before.impact
@@ -45,8 +54,8 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         address
         for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))
     }
-    since = PreviousPlanDifferences(
-        ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
+    return PreviousPlanDifferences(
+        ref=ref,
         moved=later.moved
         + later.recreated
         + later.host_lost
@@ -61,7 +70,6 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
         has_other_differences=before != after
         or _collect_other_parts(previous) != _collect_other_parts(plan),
     )
-    return replace(plan, since=since)
 
 
 def _compute_capacity_difference(

@@ -110,8 +110,9 @@ def write_plan_file(
 ) -> bytes:
     """Return the bytes of the plan file.
 
-    Raises FileProblem.
+    Raises FileProblem, and TypeError for a hypothetical plan.
     """
+    plan.reject_assumptions()
     with pause_garbage_collection():
         record = write_record(plan)
         # Each is a member of its own.

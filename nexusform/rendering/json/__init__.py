@@ -9,7 +9,8 @@ PUBLIC = {
     "json_stream": (
         "create_apply_end_event create_apply_progress_event create_apply_start_event "
         "create_apply_summary_event "
-        "create_diagnostic_event create_event Event create_finding_event create_log_event "
+        "create_diagnostic_event create_event Event create_finding_event "
+        "create_hypothesis_event create_log_event "
         "create_outputs_event "
         "create_plan_events create_refresh_start_event create_version_event"
     ),

@@ -95,6 +95,9 @@ def build_plan_document(
         format_version=FORMAT_VERSION,
         terraform_version=TERRAFORM_VERSION,
         nexusform_version=plan.nexusform_version,
+        **omit_empty(
+            {"hypothetical": bool(plan.assumptions), "assumptions": list(plan.assumptions)}
+        ),
         variables=_build_variables(plan, show_sensitive),
         planned_values=_build_planned_values(plan, show_sensitive),
         resource_drift=LazyArray(lambda: _list_drift_documents(plan, show_sensitive)),
@@ -113,7 +116,7 @@ def build_plan_document(
         else [],
         checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
         timestamp=plan.timestamp,
-        applyable=plan.has_changes and not plan.is_rejected,
+        applyable=plan.has_changes and not (plan.is_rejected or plan.assumptions),
         complete=not (plan.errored or plan.targets or plan.excludes or plan.is_from_state),
         errored=plan.errored,
         decision=build_decision_document(plan),

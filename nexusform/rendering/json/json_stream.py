@@ -77,6 +77,17 @@ def create_version_event(version: str, time: str) -> Event:
     )
 
 
+def create_hypothesis_event(plan: Plan, time: str) -> Event:
+    """Create the first event of a hypothetical plan."""
+    return create_event(
+        "hypothetical_plan",
+        plan_sentences.describe_assumptions(plan),
+        time,
+        hypothetical=True,
+        assumptions=list(plan.assumptions),
+    )
+
+
 def create_log_event(message: str, time: str) -> Event:
     """Create an event for a message without a type of its own."""
     return create_event("log", message, time, level="info")

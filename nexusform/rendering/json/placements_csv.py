@@ -45,7 +45,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
 
     The source and the target have a column per field of a location, such as `from_rack`. NUMA cells
     are separated by spaces. Text that looks like a spreadsheet formula begins with a quote. A
-    failed plan gives the header only.
+    failed plan gives the header only. A hypothetical plan has its assumptions in the first column.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     # The common location columns, then those of other location classes in the rows, such as nodes
@@ -59,7 +59,10 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     location_columns = [f"{side}_{name}" for side in ("from", "to") for name in names]
-    table.writerow([*_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
+    # A table has no line before its header.
+    titles = ["hypothetical_plan"] if plan.assumptions else []
+    title_cells = escape_formulas([", ".join(plan.assumptions)] if plan.assumptions else [])
+    table.writerow([*titles, *_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
     for row in rows:
         # Of rack, machine and rack count; "" = not computed.
         certainty: tuple[object, ...] = ("", "", "")
@@ -67,6 +70,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
             certainty = (row.certainty.rack, row.certainty.machine, row.certainty.rack_count)
         table.writerow(
             [
+                *title_cells,
                 row.kind,
                 *escape_formulas([str(row.address), row.cluster, row.pool, row.sku, row.object]),
                 row.action.value,

@@ -29,7 +29,12 @@ from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.placement_rows import build_count_clauses
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
-from nexusform.rendering.report.plan_sentences import describe_plan_evaluation, has_stale_inventory
+from nexusform.rendering.report.plan_sentences import (
+    describe_assumptions,
+    describe_plan_evaluation,
+    format_plan_title,
+    has_stale_inventory,
+)
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings
 from nexusform.rendering.report.report_tree import (
     UNKNOWN_ORIGIN,
@@ -73,7 +78,7 @@ def render_html(
 ) -> str:
     """Render the page of a plan; `origin` is the repository of its configuration, for links."""
     content = build_page_content(plan, sources, registries)
-    title = f"nexusform plan: {content.headline}"
+    title = format_plan_title(plan, "nexusform plan", content.headline)
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     facts = [plan.timestamp, workspace, *_list_origin_parts(origin)]
     parts: list[Part] = []
@@ -82,7 +87,8 @@ def render_html(
         parts += [" \N{MIDDLE DOT} ", fact]
     header = build_element(
         "header",
-        build_element("h1", f"Plan: {content.headline}"),
+        build_element("h1", format_plan_title(plan, "Plan", content.headline)),
+        build_element("p", describe_assumptions(plan)) if plan.assumptions else None,
         build_element("p", parts[1:], class_="quiet") if parts else None,
     )
     return render_page(title, header, content.main, _build_footer(plan), content.data)

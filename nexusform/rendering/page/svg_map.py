@@ -32,6 +32,7 @@ from nexusform.rendering.page.rack_map import (
     SiteMap,
     build_rack_maps,
 )
+from nexusform.rendering.report.plan_sentences import describe_assumptions
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
@@ -82,7 +83,8 @@ def render_svg(plan: Plan) -> str:
     Without sites, use the picture of a domain such as fleet.
     """
     maps = build_rack_maps(plan)
-    verdict = enclose("Blocked by ", describe_rejection(plan))
+    rejection = enclose("Blocked by ", describe_rejection(plan))
+    verdict = join_texts((describe_assumptions(plan).rstrip("."), rejection), ". ")
     # The maps have the current placement only.
     if plan.errored:
         return render_maps(

@@ -19,6 +19,7 @@ from nexusform.rendering.report.finding_entries import (
     collect_findings,
     format_location,
 )
+from nexusform.rendering.report.plan_sentences import describe_assumptions
 from nexusform.rendering.report.plan_verdict import format_violation
 
 
@@ -80,7 +81,7 @@ def render_junit(plan: Plan) -> str:
         "warnings": warnings,
         "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
     }
-    return render_suites(suites.items())
+    return render_suites(suites.items(), describe_assumptions(plan) or "nexusform")
 
 
 def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> JunitCase:
@@ -109,7 +110,9 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
     )
 
 
-def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
+def render_suites(
+    suites: Iterable[tuple[str, Sequence[JunitCase]]], title: str = "nexusform"
+) -> str:
     """Render suites of cases as XML, without empty suites."""
     all_cases: list[JunitCase] = []
     parts: list[Markup | str] = ["\n"]
@@ -127,7 +130,7 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
     counts = {
         name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"
     }
-    document = build_svg_element("testsuites", parts, name="nexusform", **counts)
+    document = build_svg_element("testsuites", parts, name=title, **counts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 

@@ -41,8 +41,10 @@ from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
 from nexusform.rendering.report.plan_sentences import (
+    describe_assumptions,
     describe_inventory,
     describe_plan_evaluation,
+    format_plan_title,
     has_stale_inventory,
 )
 from nexusform.rendering.report.plan_verdict import INVENTORY
@@ -102,8 +104,10 @@ def render_markdown(
     # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or
     # caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
-    title = f"### nexusform: {escape_plain_text(report.title)}"
-    head = (title, *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
+    title = format_plan_title(plan, "nexusform", escape_plain_text(report.title))
+    assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
+    quoted_block = [f"> {line}" for line in block.split("\n")]
+    head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *quoted_block)
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:

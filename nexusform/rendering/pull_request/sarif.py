@@ -13,6 +13,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.plan_sentences import describe_assumptions
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = (
@@ -39,7 +40,12 @@ def build_sarif_document(plan: Plan) -> dict[str, Any]:
     blocks = {
         str(change.address): change.source for change in plan.changes if change.source is not None
     }
-    return build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
+    document = build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
+    if plan.assumptions:
+        description = {"text": describe_assumptions(plan)}
+        details = {"automationDetails": {"description": description}}
+        document["runs"] = [details | run for run in document["runs"]]
+    return document
 
 
 def build_findings_document(

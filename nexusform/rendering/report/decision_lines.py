@@ -51,7 +51,7 @@ from nexusform.plans.impact.object_effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
-from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
+from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck
 from nexusform.rendering.report.availability_losses import (
     describe_weakened_rules,
     find_availability_losses,
@@ -111,7 +111,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Not read", (plan.ledger.describe(),)),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
-        *_build_previous_plan_line(plan.since),
+        *_build_previous_plan_line(plan),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
@@ -451,11 +451,12 @@ def _describe_program_check(check: ProgramCheck) -> str:
     )
 
 
-def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
+def _build_previous_plan_line(plan: Plan) -> list[DecisionLine]:
     """Return the line with the differences to an earlier plan.
 
     `Since 0123abc: 2 fewer moves; other placement of web-1`. Return [] without an earlier plan.
     """
+    since = plan.since
     if since is None:
         return []
     # Name the objects unless the differences of moves and removals explain all of them.

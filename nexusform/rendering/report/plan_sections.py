@@ -20,6 +20,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
 )
 from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
+from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
@@ -709,7 +710,7 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
 _HARDWARE_TRIGGERS = frozenset(
     {"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"}
 )
-_FLAG_TRIGGERS = frozenset({"requested", "heal"})
+_FLAG_TRIGGERS = frozenset({"requested", "heal", MACHINE_LOST})
 
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}

@@ -261,6 +261,22 @@ _UNFINISHED: Final = (
 )
 
 
+_HYPOTHETICAL_PLAN: Final = "Hypothetical plan"
+
+
+def format_plan_title(plan: Plan, title: str, headline: str) -> str:
+    """Format a title and the headline of a plan; a hypothetical plan has a title of its own."""
+    return f"{_HYPOTHETICAL_PLAN if plan.assumptions else title}: {headline}"
+
+
+def describe_assumptions(plan: Plan) -> str:
+    """Return the first sentences of every report of a hypothetical plan; "" for another plan."""
+    if not plan.assumptions:
+        return ""
+    assumptions = format_list(plan.assumptions)
+    return f"{_HYPOTHETICAL_PLAN}: it assumes {assumptions}. It cannot be saved or applied."
+
+
 def describe_inventory(plan: Plan) -> str:
     """Return the age of the oldest inventory: `8 h old`, or `of unknown age`.
 

@@ -142,9 +142,11 @@ def render_around_errors(
     paint = Painter(options.colour)
     # Of a failed plan only the title precedes the errors: its changes may result from them and
     # would hide them.
-    before = [FAILED]
+    title = _render_assumptions(plan, options.width, paint)
+    before = [title, FAILED]
     if not plan.is_failed:
         before = [
+            title,
             _render_boxes(list_destructive_renames(plan), sources, options),
             "\n".join(plan.provider_titles),
         ]
@@ -159,6 +161,12 @@ def render_around_errors(
         )
     after = ["\n".join(lines), *_render_final_part(view, options, paint)]
     return join_texts(before, _PARAGRAPH_END), join_texts(after, _PARAGRAPH_END)
+
+
+def _render_assumptions(plan: Plan, width: int, paint: Painter) -> str:
+    """Render the first lines of a hypothetical plan; "" for another plan."""
+    text = plan_sentences.describe_assumptions(plan)
+    return paint(_wrap_paragraph(text, width), "bold", "yellow") if text else ""
 
 
 _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]]
@@ -301,7 +309,7 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
     # Not in automation, nor before an apply asks for approval.
-    suggests_command = options.hints and options.next_step
+    suggests_command = options.hints and options.next_step and not plan.assumptions
     if not suggests_command or not plan.has_changes or plan.is_rejected:
         return ""
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
@@ -382,6 +390,7 @@ def _render_full_plan(
     width = options.width
     # Terraform's format has no such line.
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
+    parts.insert(0, _render_assumptions(plan, width, paint))
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     if not plan.is_failed:
         parts += _render_verdict(view, paint, width)
@@ -394,7 +403,7 @@ def _render_full_plan(
     parts += _render_changed_outputs(view, width, paint, has_details=True)
     if options.diagnostics:
         parts += _render_findings(view, sources, options)
-    can_be_applied = plan.has_changes and not plan.is_rejected
+    can_be_applied = plan.has_changes and not (plan.is_rejected or plan.assumptions)
     if can_be_applied and options.hints and options.next_step:
         parts.append(render_next_step(options, paint))
     if plan.has_changes and not options.terraform:

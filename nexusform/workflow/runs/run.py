@@ -45,7 +45,7 @@ from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.modules.root_outputs import EXPORT_TIME
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
-from nexusform.plans.plan import Change, InventoryRead, Mode, Plan
+from nexusform.plans.plan import Change, InventoryRead, Mode, Plan, build_hypothetical_plan
 from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
@@ -98,7 +98,8 @@ class PlanOptions(Struct, frozen=True):
     objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
     to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
     the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
-    `allows_older_export`: an inventory may be older than that of the last apply.
+    `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` make
+    the plan a hypothetical one.
     """
 
     mode: Mode = Mode.NORMAL
@@ -119,6 +120,7 @@ class PlanOptions(Struct, frozen=True):
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     allows_state_only: bool = False
     allows_older_export: bool = False
+    assumptions: tuple[str, ...] = ()
 
 
 class Run(Struct):
@@ -215,6 +217,10 @@ class Run(Struct):
                 result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
+        if options.assumptions and not result.plan.assumptions:
+            # A failed plan.
+            plan = build_hypothetical_plan(result.plan, options.assumptions)
+            result = replace(result, plan=plan)
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
@@ -237,25 +243,13 @@ class Run(Struct):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
         # With the configuration generated for imports.
-        request = self.build_request(options)
-        has_observing_provider = any(
-            provider.observes_objects for provider in self.providers.values()
-        )
-        # There may be changes.
-        if options.refresh and (request.state.instances or has_observing_provider):
-            from nexusform.workflow.runs.state_refresh import refresh_request
-
-            try:
-                request, refresh_diagnostics = refresh_request(
-                    request, self.providers, self.notices.on_read
-                )
-            except ProviderProblem as problem:
-                return self.build_failed_plan(
-                    options, [build_error("refresh-failed", str(problem))]
-                )
-            diagnostics += refresh_diagnostics
-            self._record_confirmed_identities()
+        request, refresh_diagnostics = self._refresh_request(self.build_request(options), options)
+        if has_errors(refresh_diagnostics):
+            return self.build_failed_plan(options, refresh_diagnostics)
+        diagnostics += refresh_diagnostics
         request = replace(request, imports={**request.imports, **imported, **options.imports})
+        if options.assumptions:
+            return self._plan_under_assumptions(request, options, diagnostics)
         # Planning adds the responses of servers that data sources read.
         responses = self.project.servers.answers if self.project.servers is not None else {}
         response_count = len(responses)
@@ -277,7 +271,7 @@ class Run(Struct):
             )
         # For -refresh=false only: some internal plans give no reason, and a plan from the state has
         # its own warning.
-        if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
+        if options.dry_run_skip_reason and not self.unreachable and self._has_observing_provider:
             detail = (
                 "-refresh=false: the plan uses the recorded state. Changes made outside of "
                 "nexusform are unknown."
@@ -286,6 +280,46 @@ class Run(Struct):
         plan = self._add_provider_records(result.plan, options)
         diagnostics += check_exports(plan, self.stored.state)
         return self._complete_plan(replace(result, plan=plan), diagnostics)
+
+    @property
+    def _has_observing_provider(self) -> bool:
+        """Whether a provider may show other objects than those in the state."""
+        return any(provider.observes_objects for provider in self.providers.values())
+
+    def _refresh_request(
+        self, request: PlanRequest, options: PlanOptions
+    ) -> tuple[PlanRequest, list[Diagnostic]]:
+        """Return the request with the objects as read by providers, and the diagnostics."""
+        has_objects = bool(request.state.instances) or self._has_observing_provider
+        if not (options.refresh and has_objects):
+            # There are no changes to read.
+            return request, []
+        from nexusform.workflow.runs.state_refresh import refresh_request
+
+        try:
+            refreshed, diagnostics = refresh_request(request, self.providers, self.notices.on_read)
+        except ProviderProblem as problem:
+            return request, [build_error("refresh-failed", str(problem))]
+        self._record_confirmed_identities()
+        return refreshed, list(diagnostics)
+
+    def _plan_under_assumptions(
+        self, request: PlanRequest, options: PlanOptions, diagnostics: Sequence[Diagnostic]
+    ) -> PlanResult:
+        """Make a hypothetical plan: no server validates its changes."""
+        from nexusform.planning.hypothesis.hypothetical_plan import plan_assumptions
+
+        identity_problems = self._compare_identities(options, is_connected=False)
+        if has_errors(identity_problems):
+            return self.build_failed_plan(options, identity_problems)
+
+        def complete(result: PlanResult) -> PlanResult:
+            """Add what is known of providers, findings and capacity."""
+            plan = self._add_provider_records(result.plan, options)
+            problems = [*diagnostics, *identity_problems, *check_exports(plan, self.stored.state)]
+            return self._complete_plan(replace(result, plan=plan), problems)
+
+        return plan_assumptions(request, options.assumptions, complete)
 
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:
         """Return the plan with the inventories read by providers.

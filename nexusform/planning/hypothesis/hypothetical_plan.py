@@ -1,0 +1,84 @@
+"""plan_hypothesis: a plan with edits, the plan without them, and their differences."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
+from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.hypothesis.assumptions import parse_assumption
+from nexusform.planning.hypothesis.edits import Edit, apply_edits
+from nexusform.planning.plan_request import PlanRequest, build_trial_request
+from nexusform.planning.planner import make_plan
+from nexusform.plans.impact.previous_plan import compare_plans
+from nexusform.plans.plan import build_hypothetical_plan
+from nexusform.plans.plan_checks import PreviousPlanDifferences
+
+_WITHOUT: Final = "the plan without assumptions"
+
+
+class Hypothesis(Struct, frozen=True):
+    """Results of a request without edits and with them, and their differences.
+
+    The differences are None if one of the plans failed.
+    """
+
+    before: PlanResult
+    after: PlanResult
+    comparison: PreviousPlanDifferences | None
+
+
+def plan_hypothesis(
+    request: PlanRequest,
+    edits: Sequence[Edit],
+    before: PlanResult | None = None,
+    complete: Callable[[PlanResult], PlanResult] | None = None,
+) -> Hypothesis:
+    """Plan a request with edits, and compare it with the plan without them.
+
+    `before` is the completed plan without them, if several questions share it. `complete` adds
+    what a plan has besides its rows; by default its sites and capacity. The plan after the edits is
+    a HypotheticalPlan: it is never saved or applied.
+    """
+    complete = complete or partial(add_site_capacity, registries=request.registries)
+    if before is None:
+        before = complete(make_plan(build_trial_request(request)))
+    after = complete(make_plan(apply_edits(request, edits)))
+    comparison = None
+    if not (before.plan.errored or after.plan.errored):
+        comparison = compare_plans(after.plan, before.plan, _WITHOUT)
+    hypothetical_plan = build_hypothetical_plan(after.plan, assumptions=())
+    return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)
+
+
+def plan_assumptions(
+    request: PlanRequest, texts: Sequence[str], complete: Callable[[PlanResult], PlanResult]
+) -> PlanResult:
+    """Plan a request under assumptions as the user wrote them.
+
+    The differences to the plan without assumptions are in `since` of the plan. An assumption that
+    is not valid gives a failed plan with an error for each.
+    """
+    before = complete(make_plan(build_trial_request(request)))
+    problems: list[Diagnostic] = []
+    edits: list[Edit] = []
+    # Without any object, the errors of the plan itself explain why.
+    if not (before.plan.errored and not before.plan.changes):
+        for text in texts:
+            try:
+                edits += parse_assumption(text, before, request.registries.resource_types).edits
+            except DiagnosticsError as rejection:
+                problems += rejection.diagnostics
+    if problems:
+        result = build_unchanged_plan(request, problems)
+        return replace(result, plan=build_hypothetical_plan(result.plan, texts))
+    hypothesis = plan_hypothesis(request, edits, before, complete)
+    plan = replace(
+        build_hypothetical_plan(hypothesis.after.plan, texts), since=hypothesis.comparison
+    )
+    return replace(hypothesis.after, plan=plan)
