@@ -19,6 +19,7 @@ PUBLIC = {
         "write_file_atomically remove_abandoned_temporary_files"
     ),
     "program_environment": "build_program_environment SIGN_IN_VARIABLES",
+    "limited_worker": "LimitedWorker serve_requests WorkerFailure",
     "sandbox": "declare_path declare_program declare_servers use_sandbox",
     "access_record": (
         "get_recorded_accesses record_file_access record_server_access start_access_record "

@@ -26,8 +26,9 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.domains.pods.scheduling.cel_device_selectors import (
     find_selector_problem,
-    parse_device_quantity,
+    shorten_expression,
 )
+from nexusform.domains.pods.scheduling.cel_engine import parse_device_quantity
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
     AllocatedDevice,
@@ -456,7 +457,7 @@ class _DeviceClaimReader:
             expression = get_text(selector, "cel", "expression")
             problem = find_selector_problem(expression)
             if problem:
-                self.problems.append(f'selector "{expression.strip()}": {problem}')
+                self.problems.append(f'selector "{shorten_expression(expression)}": {problem}')
             else:
                 expressions.append(expression)
         return expressions

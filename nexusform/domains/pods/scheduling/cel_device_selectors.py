@@ -1,209 +1,89 @@
-"""CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices".
+"""CEL selectors of devices, evaluated in a child process with limits.
 
-The library is imported on first use. Source: kubernetes
-staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
+The limits are those of Kubernetes where it has them. Source: kubernetes
+staging/src/k8s.io/api/resource/v1/types.go.
 """
 
-import re
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from importlib.util import find_spec
+from typing import Final
 
+from msgspec import convert
+
+from nexusform.domains.pods.scheduling.cel_engine import CelAnswer, CelRequest
 from nexusform.domains.pods.scheduling.cluster_records import Attribute, Device
-from nexusform.kubernetes.quantity import read_quantity
+from nexusform.files.limited_worker import LimitedWorker, WorkerFailure
 
 _INSTALL: Final = "pip install '.[devices]'"
-_VERSION_KEY: Final = "version"
-# Maps of a device by domain; a missing domain is an empty map in Kubernetes.
-_MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")
-_LOOKUP: Final = re.compile(
-    r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]"""
+# CELSelectorExpressionMaxLength.
+_MAX_BYTES: Final = 10 * 1024
+# Characters of an expression in a message.
+_MAX_SHOWN: Final = 200
+_WORKER: Final = LimitedWorker(
+    "nexusform.domains.pods.scheduling.cel_engine", cpu_seconds=0.5, memory_mib=96, seconds=20
 )
-_SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
-_MILLI: Final = 1000
-_MAX_INT64: Final = (1 << 63) - 1
-_FAILURE: Final = "selector %s fails on a device: %s"
 
 
 class CelSelectorError(Exception):
     """An expression fails on a device; the scheduler stops there, too."""
 
 
+@lru_cache(maxsize=1_000)
 def find_selector_problem(expression: str) -> str:
     """Return why an expression cannot be evaluated here, "" if it can."""
-    try:
-        _compile(expression)
-    except ImportError:
+    if find_spec("cel_expr_python") is None:
         return f"evaluation needs a library: {_INSTALL}"
-    except (RuntimeError, ValueError) as problem:
-        return str(problem).partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
-    return ""
+    size = len(expression.encode(errors="surrogatepass"))
+    if size > _MAX_BYTES:
+        return f"it has {size:,} bytes, and Kubernetes allows {_MAX_BYTES:,}"
+    return _evaluate_request(CelRequest(expression)).problem
 
 
 def is_device_selected(expression: str, driver: str, device: Device) -> bool:
-    """Return whether an expression selects a device."""
+    """Return whether an expression selects a device.
+
+    Raises CelSelectorError unless the result is boolean.
+    """
     attributes = tuple(sorted(device.attributes.items()))
-    return _evaluate_expression(
+    answer = _evaluate_for_device(
         expression, driver, attributes, tuple(sorted(device.capacity.items()))
     )
+    if answer.problem:
+        raise CelSelectorError(
+            f"selector {shorten_expression(expression)} fails on a device: {answer.problem}"
+        )
+    return answer.is_selected
+
+
+def shorten_expression(expression: str) -> str:
+    """Return the start of an expression for a message."""
+    text = expression.strip()
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 @lru_cache(maxsize=20_000)
-def _evaluate_expression(
+def _evaluate_for_device(
     expression: str,
     driver: str,
     attributes: tuple[tuple[str, Attribute], ...],
     capacity: tuple[tuple[str, int], ...],
-) -> bool:
-    """Return whether a CEL expression selects a device with these attributes and capacities.
-
-    A name without a domain gets the domain of the driver: `gpu.example.com/model`. Raises
-    CelSelectorError unless the result is boolean.
-    """
-    values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
-    for name, (kind, value) in attributes:
-        # versions are maps in CEL, as by semver().
-        cel_value = {_VERSION_KEY: value} if kind == "version" else value
-        _add_domain_value(values["attributes"], name, driver, cel_value)
-    for name, amount in capacity:
-        _add_domain_value(values["capacity"], name, driver, amount)
-    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not
-    # an error.
-    for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(expression):
-        values[part].setdefault(double_quoted_domain or single_quoted_domain, {})
-    result = _compile(expression).eval(
-        data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}}
-    )
-    value = result.value()
-    if not isinstance(value, bool):
-        raise CelSelectorError(_FAILURE % (expression, value))
-    return value
+) -> CelAnswer:
+    """Return whether a CEL expression selects a device with these attributes and capacities."""
+    # It used up its limits on another device.
+    if expression in _EXHAUSTED:
+        return _EXHAUSTED[expression]
+    triples = tuple((name, kind, value) for name, (kind, value) in attributes)
+    return _evaluate_request(CelRequest(expression, driver, triples, capacity))
 
 
-def _add_domain_value(
-    domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any
-) -> None:
-    """Add a value to the domain of its full name (`domain/identifier`).
-
-    A name without a domain belongs to the driver's.
-    """
-    domain, _, identifier = name.rpartition("/")
-    domains.setdefault(domain or driver, {})[identifier] = value
+_EXHAUSTED: Final[dict[str, CelAnswer]] = {}
 
 
-@lru_cache(maxsize=1_000)
-def _compile(expression: str) -> Any:
-    """Compile an expression.
-
-    Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups.
-    """
-    if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
-        raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
-    return _create_environment().compile(expression)
-
-
-@lru_cache(maxsize=1)
-def _create_environment() -> Any:
-    """Return the environment for CEL expressions.
-
-    The library's extensions, and Kubernetes' functions for amounts and versions. CEL gets an amount
-    as an integer (in thousandths), and a version as a map.
-    """
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
-
-    amount = cel.Type.INT
-    version = cel.Type.MAP
-    truth = cel.Type.BOOL
-    text = cel.Type.STRING
-
-    def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
-        """Return the declaration of a function.
-
-        An overload is its result type, parameter types and Python function.
-        """
-        # called as a method of the first parameter.
-        is_member = name not in ("quantity", "semver")
-        return cel.FunctionDecl(
-            name,
-            [
-                cel.Overload(f"{name}_{index}", result, parameters, is_member, function)
-                for index, (result, parameters, function) in enumerate(overloads)
-            ],
-        )
-
-    functions = [
-        declare("quantity", (amount, [text], parse_device_quantity)),
-        declare("semver", (version, [text], _parse_version)),
-        declare(
-            "compareTo",
-            (amount, [amount, amount], lambda left, right: (left > right) - (left < right)),
-            (amount, [version, version], _compare_versions),
-        ),
-        declare(
-            "isGreaterThan",
-            (truth, [amount, amount], lambda left, right: left > right),
-            (truth, [version, version], lambda left, right: _compare_versions(left, right) > 0),
-        ),
-        declare(
-            "isLessThan",
-            (truth, [amount, amount], lambda left, right: left < right),
-            (truth, [version, version], lambda left, right: _compare_versions(left, right) < 0),
-        ),
-        declare("asInteger", (amount, [amount], _convert_to_integer)),
-        declare("major", (amount, [version], lambda value: _split_version(value)[0])),
-        declare("minor", (amount, [version], lambda value: _split_version(value)[1])),
-    ]
-    return cel.NewEnv(
-        variables={"device": cel.Type.DYN},
-        extensions=[
-            ext_bindings.ExtBindings(),
-            ext_optional.ExtOptional(),
-            ext_strings.ExtStrings(),
-        ],
-        functions=functions,
-    )
-
-
-def parse_device_quantity(text: str) -> int:
-    """Return a quantity in thousandths.
-
-    Any other text, or an amount too large, is a ValueError.
-    """
-    quantity = read_quantity(text)
-    if quantity is None:
-        raise ValueError(f"{text} is no quantity")
-    amount = quantity.round_to_milli()
-    if abs(amount) >= _MAX_INT64:
-        raise ValueError(f"{text} is too large")
-    return amount
-
-
-def _convert_to_integer(amount: int) -> int:
-    """Return an amount in thousandths as a whole number; a fraction is a ValueError."""
-    if amount % _MILLI:
-        raise ValueError("the quantity is no integer")
-    return amount // _MILLI
-
-
-def _parse_version(text: str) -> dict[str, str]:
-    """Return a version as a map, its form in CEL; any other text is a ValueError."""
-    version = {_VERSION_KEY: text}
-    # raises the error of another text.
-    _split_version(version)
-    return version
-
-
-def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
-    """Return major, minor and patch number of a version; any other text is a ValueError."""
-    match = _SEMVER.match(version[_VERSION_KEY])
-    if match is None:
-        raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
-    return tuple(map(int, match.groups()))
-
-
-def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
-    """Return 1 if the left version is higher, -1 if it is lower, 0 if both are equal."""
-    left_parts = _split_version(left)
-    right_parts = _split_version(right)
-    return (left_parts > right_parts) - (left_parts < right_parts)
+def _evaluate_request(request: CelRequest) -> CelAnswer:
+    """Return the answer of the child process; a request beyond its limits has a problem."""
+    try:
+        return convert(_WORKER.send_request(request), CelAnswer)
+    except WorkerFailure as problem:
+        answer = CelAnswer(problem=str(problem))
+        _EXHAUSTED[request.expression] = answer
+        return answer

@@ -392,8 +392,7 @@ def test_selector_without_the_library_is_named(monkeypatch: pytest.MonkeyPatch) 
     from nexusform.domains.pods.scheduling import cel_device_selectors
 
     monkeypatch.setitem(__import__("sys").modules, "cel_expr_python", None)
-    cel_device_selectors._compile.cache_clear()
-    cel_device_selectors._create_environment.cache_clear()
+    cel_device_selectors.find_selector_problem.cache_clear()
     result = plan_devices(
         build_claiming_workload(1),
         build_template(build_claim_spec(build_exact_request("q", A100))),

@@ -1,0 +1,225 @@
+"""CEL expressions over devices, evaluated by the library cel-expr-python of the extra "devices".
+
+The module of a child process with limits: a short expression can use gigabytes. Source: kubernetes
+staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct, convert
+
+from nexusform.files.limited_worker import serve_requests
+from nexusform.kubernetes.quantity import read_quantity
+
+_VERSION_KEY: Final = "version"
+# Maps of a device by domain; a missing domain is an empty map in Kubernetes.
+_MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")
+_LOOKUP: Final = re.compile(
+    r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]"""
+)
+_SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
+_MILLI: Final = 1000
+_MAX_INT64: Final = (1 << 63) - 1
+
+
+class CelRequest(Struct, frozen=True):
+    """An expression to compile, or to evaluate for a device of a driver.
+
+    Attributes are triples of name, kind and value.
+    """
+
+    expression: str
+    driver: str | None = None
+    attributes: tuple[tuple[str, str, str | int | bool], ...] = ()
+    capacity: tuple[tuple[str, int], ...] = ()
+
+
+class CelAnswer(Struct, frozen=True):
+    """Whether an expression selects the device, or why it cannot be compiled or evaluated."""
+
+    is_selected: bool = False
+    problem: str = ""
+
+
+def answer_request(request: CelRequest) -> CelAnswer:
+    """Compile an expression, and evaluate it for the device of the request."""
+    try:
+        compiled = _compile(request.expression)
+    except (RuntimeError, ValueError) as problem:
+        return CelAnswer(problem=str(problem).partition("\n")[0].removeprefix("INVALID_ARGUMENT: "))
+    if request.driver is None:
+        return CelAnswer()
+    try:
+        value = compiled.eval(data={"device": _build_device_value(request)}).value()
+    except MemoryError:
+        # The process ends.
+        raise
+    # The library has no class for its errors.
+    except Exception as problem:  # noqa: BLE001
+        return CelAnswer(problem=str(problem).partition("\n")[0])
+    if not isinstance(value, bool):
+        return CelAnswer(problem=str(value))
+    return CelAnswer(is_selected=value)
+
+
+def _build_device_value(request: CelRequest) -> dict[str, Any]:
+    """Build the value of `device` in CEL.
+
+    A name without a domain gets the domain of the driver: `gpu.example.com/model`.
+    """
+    driver = request.driver or ""
+    values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
+    for name, kind, value in request.attributes:
+        # versions are maps in CEL, as by semver().
+        cel_value = {_VERSION_KEY: value} if kind == "version" else value
+        _add_domain_value(values["attributes"], name, driver, cel_value)
+    for name, amount in request.capacity:
+        _add_domain_value(values["capacity"], name, driver, amount)
+    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not
+    # an error.
+    for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(request.expression):
+        values[part].setdefault(double_quoted_domain or single_quoted_domain, {})
+    return {"driver": driver, "allowMultipleAllocations": False, **values}
+
+
+def _add_domain_value(
+    domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any
+) -> None:
+    """Add a value to the domain of its full name (`domain/identifier`).
+
+    A name without a domain belongs to the driver's.
+    """
+    domain, _, identifier = name.rpartition("/")
+    domains.setdefault(domain or driver, {})[identifier] = value
+
+
+@lru_cache(maxsize=1_000)
+def _compile(expression: str) -> Any:
+    """Compile an expression.
+
+    Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups.
+    """
+    if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
+        raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
+    return _create_environment().compile(expression)
+
+
+@lru_cache(maxsize=1)
+def _create_environment() -> Any:
+    """Return the environment for CEL expressions.
+
+    The library's extensions, and Kubernetes' functions for amounts and versions. CEL gets an amount
+    as an integer (in thousandths), and a version as a map.
+    """
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+    amount = cel.Type.INT
+    version = cel.Type.MAP
+    truth = cel.Type.BOOL
+    text = cel.Type.STRING
+
+    def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
+        """Return the declaration of a function.
+
+        An overload is its result type, parameter types and Python function.
+        """
+        # called as a method of the first parameter.
+        is_member = name not in ("quantity", "semver")
+        return cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{index}", result, parameters, is_member, function)
+                for index, (result, parameters, function) in enumerate(overloads)
+            ],
+        )
+
+    functions = [
+        declare("quantity", (amount, [text], parse_device_quantity)),
+        declare("semver", (version, [text], _parse_version)),
+        declare(
+            "compareTo",
+            (amount, [amount, amount], lambda left, right: (left > right) - (left < right)),
+            (amount, [version, version], _compare_versions),
+        ),
+        declare(
+            "isGreaterThan",
+            (truth, [amount, amount], lambda left, right: left > right),
+            (truth, [version, version], lambda left, right: _compare_versions(left, right) > 0),
+        ),
+        declare(
+            "isLessThan",
+            (truth, [amount, amount], lambda left, right: left < right),
+            (truth, [version, version], lambda left, right: _compare_versions(left, right) < 0),
+        ),
+        declare("asInteger", (amount, [amount], _convert_to_integer)),
+        declare("major", (amount, [version], lambda value: _split_version(value)[0])),
+        declare("minor", (amount, [version], lambda value: _split_version(value)[1])),
+    ]
+    return cel.NewEnv(
+        variables={"device": cel.Type.DYN},
+        extensions=[
+            ext_bindings.ExtBindings(),
+            ext_optional.ExtOptional(),
+            ext_strings.ExtStrings(),
+        ],
+        functions=functions,
+    )
+
+
+def parse_device_quantity(text: str) -> int:
+    """Return a quantity in thousandths.
+
+    Any other text, or an amount too large, is a ValueError.
+    """
+    quantity = read_quantity(text)
+    if quantity is None:
+        raise ValueError(f"{text} is no quantity")
+    amount = quantity.round_to_milli()
+    if abs(amount) >= _MAX_INT64:
+        raise ValueError(f"{text} is too large")
+    return amount
+
+
+def _convert_to_integer(amount: int) -> int:
+    """Return an amount in thousandths as a whole number; a fraction is a ValueError."""
+    if amount % _MILLI:
+        raise ValueError("the quantity is no integer")
+    return amount // _MILLI
+
+
+def _parse_version(text: str) -> dict[str, str]:
+    """Return a version as a map, its form in CEL; any other text is a ValueError."""
+    version = {_VERSION_KEY: text}
+    # raises the error of another text.
+    _split_version(version)
+    return version
+
+
+def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
+    """Return major, minor and patch number of a version; any other text is a ValueError."""
+    match = _SEMVER.match(version[_VERSION_KEY])
+    if match is None:
+        raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
+    return tuple(map(int, match.groups()))
+
+
+def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
+    """Return 1 if the left version is higher, -1 if it is lower, 0 if both are equal."""
+    left_parts = _split_version(left)
+    right_parts = _split_version(right)
+    return (left_parts > right_parts) - (left_parts < right_parts)
+
+
+def main() -> None:
+    """Answer the requests on stdin."""
+    _create_environment()
+    serve_requests(lambda request: answer_request(convert(request, CelRequest)), sys.stdin.buffer)
+
+
+if __name__ == "__main__":
+    main()
