@@ -279,6 +279,7 @@ def build_placement_warnings(
                 yield _build_warning(placement, kind, text)
         yield from _warn_pending_staged_changes(placement)
         yield from _warn_pending_overrides(placement)
+        yield from _warn_unnoticed_change(placement)
         yield from _warn_missing_bindings(placement)
         yield from build_ownership_warnings(placement)
         yield from _warn_shared_machines(placement, members)
@@ -306,6 +307,21 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "bindings"
         )
         yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
+
+
+def _warn_unnoticed_change(placement: PlacementPlan) -> Iterator[Diagnostic]:
+    """Warn about new content in a reserved namespace, which a hub does not watch."""
+    if placement.current.has_unnoticed_change:
+        namespace = placement.spec.configuration.namespace
+        fact = f"the hub does not notice changes of objects in namespace {namespace}"
+        text = (
+            f"{placement.key}: {fact}, so its clusters keep the previous content. It is rolled out "
+            "with the next change of the placement or of its clusters. Change "
+            "revision_history_limit to start it, or move the objects to another namespace."
+        )
+        yield _build_warning(
+            placement, "unnoticed-content-change", text, summary=f"{fact}; clusters keep the old"
+        )
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:

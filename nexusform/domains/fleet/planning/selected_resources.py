@@ -53,7 +53,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     split_clusters,
 )
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
@@ -88,6 +88,10 @@ def select_placement_resources(
         clusters=clusters,
     )
     applied = _read_applied_resources(spec, selection, hub)
+    has_unnoticed_change = _has_unnoticed_change(selection, spec, applied, hub)
+    if has_unnoticed_change and applied.latest is not None:
+        # The clusters keep the content of the last snapshot.
+        selection = replace(selection, manifests=applied.latest.objects)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
     comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; a hub takes none in deletion or with invalid selectors.
@@ -112,8 +116,26 @@ def select_placement_resources(
         outdated_clusters=outdated_clusters,
         differing_clusters=frozenset(_find_differing_clusters(comparison, latest.index)),
         has_override_change=bool(outdated_clusters) and _has_own_override_changes(comparison, hub),
+        has_unnoticed_change=has_unnoticed_change,
     )
     return PlacementResources(selection, current, snapshot_store)
+
+
+def _has_unnoticed_change(
+    selection: ResourceSelection, spec: PlacementSpec, applied: AppliedResources, hub: PlannedHub
+) -> bool:
+    """Return whether only content changes, in a namespace whose changes the hub does not watch.
+
+    A hub takes the next snapshot once the placement or its bindings change. Staged runs take their
+    own. Seen on a running hub in default and kube-system.
+    """
+    latest = applied.latest
+    if spec.is_external or latest is None or spec.is_new or spec.spec_changed:
+        return False
+    is_evicted = any(item.placement == spec.configuration.key for _, item in hub.evictions)
+    if is_evicted or not is_reserved_namespace(spec.configuration.namespace):
+        return False
+    return latest.hash != compute_content_hash(selection.manifests)
 
 
 def _is_selection_changed(
