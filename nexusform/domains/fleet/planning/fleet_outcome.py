@@ -47,6 +47,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Condition,
     PlacementType,
     index_by_cluster,
+    select_scheduled_bindings,
     split_clusters,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -218,7 +219,8 @@ def _find_reported_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
     With staged runs (External), it is the content of the clusters' resource snapshot, if all have
     the same one and it is known.
     """
-    snapshot_indexes = {binding.resource_snapshot for binding in placement.bindings}
+    scheduled = select_scheduled_bindings(placement.bindings)
+    snapshot_indexes = {binding.resource_snapshot for binding in scheduled}
     if not placement.spec.is_external or len(snapshot_indexes) != 1:
         return placement.selection.manifests
     snapshot = placement.snapshot_store.find_snapshot(snapshot_indexes.pop())

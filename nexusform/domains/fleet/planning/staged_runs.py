@@ -80,10 +80,13 @@ def _execute_staged_run(
     record = _read_run_record(instance, run, hub)
     if record.ended:
         return
+    earlier_snapshots = placement.snapshot_store.snapshots
     context = _build_run_context(run, placement, hub, member_list, record)
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
         return
+    if earlier_snapshots and context.snapshot not in earlier_snapshots:
+        yield instance.build_diagnostic(_build_collection_problem(placement, earlier_snapshots[-1]))
     # The values fixed at the start.
     instance.private = context.record.build_note()
     yield from _warn_unused_approvals(instance, run, context)
@@ -134,6 +137,24 @@ def _execute_staged_run(
     )
     for problem in _build_blocked_run_problems(outcome, failures):
         yield instance.build_diagnostic(problem)
+
+
+def _build_collection_problem(placement: PlacementPlan, previous: ResourceSnapshot) -> Problem:
+    """Build the warning about a run that needs a new resource snapshot.
+
+    A hub collects changes of content for a time, and a run does not wait for it: seen on a running
+    hub with the settings of KubeFleet e160c1cd.
+    """
+    fact = (
+        f"the run needs a new resource snapshot of {placement.key}. A hub that collects changes "
+        f"(default: 15 seconds) uses snapshot {previous.index} once more"
+    )
+    text = (
+        f"{fact[0].upper()}{fact[1:]}, and a further run uses the new content. Start another run "
+        "after the first, or set --resource-changes-collection-duration and "
+        "--resource-snapshot-creation-minimum-interval of the hub agent to 0s."
+    )
+    return Problem((), "run-with-previous-content", text, Severity.WARNING, brief=fact)
 
 
 def _build_blocked_run_problems(
