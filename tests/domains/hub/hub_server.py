@@ -159,6 +159,7 @@ class HubServer(Front):
             return self._delete(key, before, query, sent, resource)
         if namespaced and ("", "Namespace", "", namespace) not in self.objects:
             raise RequestRejection(404, f'namespaces "{namespace}" not found')
+        _check_version(before, sent, resource, name)
         after = self._changed(before, sent, query, (resource, name, match["sub"] or ""))
         _set_defaults(kind, after)
         _validate(kind, resource, before, after)
@@ -196,7 +197,11 @@ class HubServer(Front):
     ) -> Body:
         """Return an object after a patch."""
         resource, name, sub = named
-        sent.setdefault("metadata", {})
+        sent["metadata"] = {
+            field: value
+            for field, value in (sent.get("metadata") or {}).items()
+            if field not in ("uid", "resourceVersion")
+        }
         after = copy_body(before or {})
         if sub == "status" and before is not None:
             after["status"] = {**(after.get("status") or {}), **(sent.get("status") or {})}
@@ -262,14 +267,16 @@ class HubServer(Front):
         sent: Body,
         resource: str,
     ) -> Body:
-        uid = (sent.get("preconditions") or {}).get("uid")
-        if uid and uid != before["metadata"]["uid"]:
-            raise RequestRejection(
-                409,
-                f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: '
-                "UID in "
-                f"precondition: {uid}, UID in object meta: {before['metadata']['uid']}",
-            )
+        preconditions = sent.get("preconditions") or {}
+        for name, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            wanted, current = preconditions.get(name), before["metadata"][name]
+            if wanted and wanted != current:
+                raise RequestRejection(
+                    409,
+                    f'Operation cannot be fulfilled on {resource} "{key[3]}": the {title} in the '
+                    f"precondition ({wanted}) does not match the {title} in record ({current}). "
+                    "The object might have been modified",
+                )
         # As in a real API server, options in the body take precedence, and the query is ignored.
         if not (sent.get("dryRun") if sent else "dryRun" in query):
             after = copy_body(before)
@@ -354,6 +361,29 @@ def _list_owned_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[
             yield from _list_owned_paths(each, (*path, name))
     elif path:
         yield path
+
+
+def _check_version(before: Body | None, sent: Body, resource: str, name: str) -> None:
+    """Reject a patch with another version than that of the object, as a real API server does.
+
+    A missing object has no version, and is created by an apply without a uid.
+    """
+    metadata = sent.get("metadata") or {}
+    if before is None:
+        if metadata.get("uid"):
+            raise RequestRejection(
+                409,
+                f'Operation cannot be fulfilled on {resource} "{name}": uid mismatch: the provided '
+                f"object specified uid {metadata['uid']}, and no existing object was found",
+            )
+        return
+    version = metadata.get("resourceVersion")
+    if version not in (None, "", "0", before["metadata"]["resourceVersion"]):
+        raise RequestRejection(
+            409,
+            f'Operation cannot be fulfilled on {resource} "{name}": the object has been modified; '
+            "please apply your changes to the latest version and try again",
+        )
 
 
 def _get_managed_fields(body: Body) -> list[Body]:

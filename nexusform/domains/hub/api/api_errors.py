@@ -94,6 +94,8 @@ class ApiError(Exception):
         self.status = status
         self.body = body
         self.retry_after = retry_after
+        # Whether an earlier attempt of the request may have been executed.
+        self.is_repeated = False
         message = (
             (body.get("message") or body.get("reason"))
             if isinstance(body, Mapping)

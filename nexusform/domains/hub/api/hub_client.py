@@ -1,7 +1,8 @@
 """API server of a hub: location, credentials, and requests with retries.
 
 Reads and server-side applies may be repeated because an apply declares the desired state; a
-deletion carries the uid of its object.
+deletion carries the uid of its object. A write with the version of its object is rejected with the
+status 409 if the object has another one.
 """
 
 import json
@@ -57,8 +58,9 @@ _WEBHOOK_RETRY_SECONDS: Final = 8.0
 # Of a server without any response so far.
 _FIRST_RETRY_SECONDS: Final = 5.0
 _CLOCK_PRECISION: Final = 2.0  # seconds
-# Status of an apply that created its object.
-_CREATED: Final = 201
+# A version that no object has: the first revision of an API server's storage is empty. An apply
+# with it creates a missing object; an existing one is rejected with the status 409.
+_VERSION_OF_NONE: Final = "1"
 # requests at a time, however many steps wait.
 _MAX_CONCURRENT: Final = 16
 # seconds of one watch.
@@ -74,8 +76,8 @@ _WEB_PAGE: Final = "a web page, such as the sign-in page of a proxy"
 _PLURAL: Final = re.compile(r"[^/]+")  # without subresources
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _TEMPORARY_KINDS: Final = frozenset({ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT})
-# Version conflicts are temporary for requests that declare desired state.
-_RETRYABLE_KINDS: Final = {"PATCH": _TEMPORARY_KINDS | {ApiErrorKind.CONFLICT}}
+# A patch without a version declares desired state, so its version conflicts are temporary.
+_UNVERSIONED_PATCH_KINDS: Final = _TEMPORARY_KINDS | {ApiErrorKind.CONFLICT}
 # bytes of an error that is no JSON.
 _MAX_TEXT: Final = 2000
 
@@ -256,43 +258,43 @@ class HubClient:
         body: Mapping[str, Any],
         manager: str,
         *,
+        existing: Mapping[str, Any] | None = None,
         force: bool = False,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result.
 
-        Raises ApiError and HubProblem.
+        Only the version of `existing` is changed, if it is given. Raises ApiError and HubProblem.
         """
-        sent_body = _remove_unused_namespace(path, body)
+        sent_body = _add_version(_remove_unused_namespace(path, body), existing)
         return self._send_patch(
             path, manager, sent_body, APPLY, dry_run=dry_run, force=str(force).lower()
         )
 
-    def apply_new(
-        self, path: str, body: Mapping[str, Any], manager: str
-    ) -> tuple[dict[str, Any], bool]:
-        """Apply an object that did not exist, and return the result.
+    def apply_new(self, path: str, body: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Create an object by a server-side apply and return the result.
 
-        Also return whether another client created the object first. After a repeated request that
-        is unknown, and False: the first one may have created it. Raises ApiError and HubProblem.
+        An existing object is a conflict of versions, and nothing of it is written. Raises ApiError
+        and HubProblem.
         """
-        retries: list[str] = []
-        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false"}
-        sent_body = _remove_unused_namespace(path, body)
-        answer, response = self._request(
-            "PATCH", path, query, sent_body, APPLY, on_retry=retries.append
-        )
-        is_existing = answer.status != _CREATED and not retries
-        return self._require_named_object(path, response), is_existing
+        metadata = {**get_mapping(body, "metadata"), "resourceVersion": _VERSION_OF_NONE}
+        return self.apply(path, {**body, "metadata": metadata}, manager)
 
     def merge(
-        self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        existing: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Send a merge patch and return the result.
 
-        Raises ApiError and HubProblem.
+        Only the version of `existing` is changed, if it is given. Raises ApiError and HubProblem.
         """
-        return self._send_patch(path, manager, body, MERGE, dry_run=dry_run)
+        sent_body = _add_version(body, existing)
+        return self._send_patch(path, manager, sent_body, MERGE, dry_run=dry_run)
 
     def _send_patch(
         self,
@@ -327,18 +329,20 @@ class HubClient:
             raise HubProblem(f"{self.server} answers {path} with an object without a name.")
         return response
 
-    def delete(self, path: str, uid: str, *, dry_run: bool = False) -> None:
-        """Delete the object with this uid; a missing one is no error.
+    def delete(self, path: str, existing: Mapping[str, Any], *, dry_run: bool = False) -> None:
+        """Delete an object at the version that `existing` has; a missing one is no error.
 
-        Raises ApiError.
+        A dry run needs only the same object, at any version. Raises ApiError.
         """
+        preconditions = _select_version(existing)
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            "preconditions": preconditions,
         }
         # With a body, an API server ignores the query.
         if dry_run:
+            preconditions.pop("resourceVersion", None)
             options["dryRun"] = ["All"]
         self._request_if_found("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
 
@@ -512,13 +516,13 @@ class HubClient:
         query: Mapping[str, str],
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
-        on_retry: Callable[[str], None] = lambda _path: None,
     ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request; return the answer and its object.
 
         Temporary failures are retried until a deadline. The pause between attempts doubles, from
         half a second to 15 seconds, unless the server requests one (`retry_after`). A hub without
-        an answer is reported once to the running step. Raises ApiError and HubProblem.
+        an answer is reported once to the running step. An error after a retry has `is_repeated`:
+        an earlier attempt may have been executed. Raises ApiError and HubProblem.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(
@@ -531,7 +535,12 @@ class HubClient:
         # thread alone.
         deadline = min(deadline, getattr(self._step, "deadline", deadline))
         report = getattr(self._step, "report", None)
+        is_versioned = bool(get_text(body, "metadata", "resourceVersion"))
+        retryable_kinds = (
+            _UNVERSIONED_PATCH_KINDS if method == "PATCH" and not is_versioned else _TEMPORARY_KINDS
+        )
         wait = 0.5
+        is_repeated = False
         while True:
             try:
                 return self._send_with_renewed_credentials(request)
@@ -540,8 +549,11 @@ class HubClient:
                     # All dry runs share one limit, from the first timeout of any.
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
-                is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)
-                if not is_retryable or self._timing.read_time() + wait > deadline:
+                if (
+                    api_error.kind not in retryable_kinds
+                    or self._timing.read_time() + wait > deadline
+                ):
+                    api_error.is_repeated = is_repeated
                     raise
                 self._timing.sleep(
                     wait if api_error.retry_after is None else min(api_error.retry_after, 30.0)
@@ -561,7 +573,7 @@ class HubClient:
                     report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
                     report = None  # reported once
                 self._timing.sleep(wait)
-            on_retry(path)
+            is_repeated = True
             wait = min(wait * 2, 15.0)
 
     def _send_with_renewed_credentials(
@@ -791,3 +803,16 @@ def _remove_unused_namespace(path: str, body: Mapping[str, Any]) -> Mapping[str,
         return body
     kept = {name: value for name, value in metadata.items() if name != "namespace"}
     return {**body, "metadata": kept}
+
+
+def _select_version(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the uid and the version of an object, as far as it has them."""
+    metadata = get_mapping(body, "metadata")
+    return {name: metadata[name] for name in ("uid", "resourceVersion") if metadata.get(name)}
+
+
+def _add_version(body: Mapping[str, Any], existing: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a body to send, with the uid and the version of an existing object."""
+    if existing is None:
+        return body
+    return {**body, "metadata": {**get_mapping(body, "metadata"), **_select_version(existing)}}

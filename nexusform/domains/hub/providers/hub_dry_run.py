@@ -45,7 +45,6 @@ from nexusform.domains.hub.providers.object_access import (
     find_tool_manager,
     get_identity,
     get_ownership_source,
-    get_uid,
     hide_sensitive_values,
     is_sensitive_object,
     list_existing_object_bodies,
@@ -259,7 +258,7 @@ class HubDryRun:
             # rejected above, no dry run wanted, or nothing of this resource left to delete.
             return
         try:
-            hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
+            hub.delete(find_object_path(hub, hub_object), body, dry_run=True)
         except ApiError as api_error:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 

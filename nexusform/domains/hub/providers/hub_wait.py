@@ -41,6 +41,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     list_picked_clusters,
     list_predicted_failures,
 )
+from nexusform.domains.hub.providers.versioned_writes import send_to_current_version
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
@@ -334,7 +335,7 @@ class HubWaiter(Struct, frozen=True):
             approval_path = requests_kind.build_path(progress.approval, namespace)
             # "" if no approval is pending.
             if progress.approval in granted:
-                approve_request(self.hub, approval_path, self.step)
+                approve_request(self.hub, approval_path, name, self.step, self.timing)
                 return False, progress.message
             if progress.approval:
                 # The first time, the step that grants it may not have started yet.
@@ -655,19 +656,37 @@ class ApplyCoordination(Struct):
             self.ended_runs.add(run)
 
 
-def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
-    """Approve a request; return False if it does not exist.
+def approve_request(
+    hub: HubClient, path: str, run: str, step: ChangeRequest, timing: ClientClock
+) -> bool:
+    """Approve a request of a run; return False if it does not exist.
 
-    An already approved one is not sent. Raises ApiError.
+    An already approved one is not sent. Raises ProviderProblem for a request of another run, and
+    ApiError.
     """
-    request = hub.get(path)
-    if request is None:
-        return False
-    if is_approved(request):
+
+    def approve(request: Values | None, _conflict: ApiError | None) -> bool:
+        if request is None or is_approved(request):
+            return request is not None
+        requesting_run = get_text(request, "spec", "parentStageRollout")
+        if requesting_run != run:
+            raise ProviderProblem(
+                f"{request.get('kind')} {get_name(request)} is for the run {requesting_run}, not "
+                f"{run}. Plan again."
+            )
+        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+        status = _build_approved_status(request)
+        hub.merge(f"{path}/status", {"status": status}, _APPROVAL_MANAGER, existing=request)
         return True
-    step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
-    # The approval is a condition of the request; a merge patch replaces the whole list of
-    # conditions.
+
+    return send_to_current_version(hub, path, hub.get(path), approve, timing)
+
+
+def _build_approved_status(request: Values) -> dict[str, Any]:
+    """Build the status of an approved request.
+
+    The approval is a condition. A merge patch replaces the whole list of conditions.
+    """
     other_conditions = [
         dict(item) for item in list_conditions(request) if item.get("type") != "Approved"
     ]
@@ -679,6 +698,4 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
         "observedGeneration": get_generation(request),
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    status = {"conditions": [*other_conditions, approval]}
-    hub.merge(f"{path}/status", {"status": status}, _APPROVAL_MANAGER)
-    return True
+    return {"conditions": [*other_conditions, approval]}

@@ -248,15 +248,6 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
     )
 
 
-def describe_concurrent_creation(hub_object: HubObject) -> str:
-    """Return the message about an object that another client created just before this step."""
-    return (
-        f"{hub_object.title} was created on the hub by another client at the same time. It is not "
-        "in state, but it has the fields of this step now: a server-side apply has no condition "
-        "that an object is new. Compare it with its owner, then import it or set another name."
-    )
-
-
 def describe_missing_member(hub_object: HubObject) -> str:
     """Return why a missing member's labels and taints are not written."""
     return (

@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 from nexusform.domains.hub.providers.field_ownership import (
     find_body_path,
     find_own_fields,
+    find_released_fields,
     list_sent_paths,
 )
-from nexusform.domains.hub.providers.hub_bodies import HubObject, index_hub_objects
+from nexusform.domains.hub.providers.hub_bodies import HubObject, index_hub_objects, is_different
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import Path, format_path, get_mapping, get_part
 
@@ -58,13 +59,17 @@ def build_start_values(
             if hub_object.identity in side
         ]
         paths = {path: None for sent in sent_bodies for path in list_sent_paths(sent)}
-        is_hidden = request.is_sensitive or hub_object.body.get("kind") in _HIDDEN_KINDS
         record: dict[str, Any] = {_VERSION: _get_version(body)}
         # Without a field the object has a body that no plan file contains.
-        if paths and not is_hidden:
+        if paths and not _is_hidden(request, hub_object):
             record = {_FIELDS: [[list(path), get_part(body, path)] for path in paths]}
         values["/".join(hub_object.identity)] = record
     return values
+
+
+def has_start_values(request: ChangeRequest, hub_object: HubObject) -> bool:
+    """Return whether the plan read an object on the hub."""
+    return "/".join(hub_object.identity) in request.start_values
 
 
 def find_start_difference(
@@ -77,40 +82,98 @@ def find_start_difference(
     """Return the message about the first field changed on the hub since the plan, "" for none.
 
     `sent_body` are the fields to apply, None for a deletion. A field with its start value or the
-    value to apply is unchanged. Fields of ignore_changes do not count for a deletion. A resumed
-    step may have applied the fields of its manager. Without start values, as after a plan without
-    the hub, nothing is compared.
+    value to apply is unchanged. An apply also removes fields: those of `manager` that it does not
+    send. Fields of ignore_changes do not count for a deletion. A plan without the hub started from
+    the values in the state.
     """
     record = get_mapping(request.start_values, "/".join(hub_object.identity))
-    own_fields = (
-        find_own_fields(existing, manager) if request.resumed_operation is not None else set()
-    )
     if _VERSION in record:
-        is_changed = _get_version(existing) != record[_VERSION] and not own_fields
+        # A resumed step may have applied the fields of its manager.
+        is_own = request.resumed_operation is not None and bool(find_own_fields(existing, manager))
+        is_changed = _get_version(existing) != record[_VERSION] and not is_own
         # The values are sensitive.
         return _describe_difference(hub_object, "", "") if is_changed else ""
     # Of an update, ignored fields are not sent.
     ignored_arguments = request.ignored_paths if sent_body is None else ()
     ignored = [find_body_path(argument, hub_object.body) for argument in ignored_arguments]
-    for path, start in _list_start_fields(record, sent_body):
-        if any(path[: len(prefix)] == prefix for prefix in ignored):
+    for path, start in _list_start_fields(request, hub_object):
+        if _has_prefix(path, ignored):
             continue
         value = get_part(existing, path)
-        is_own = any(path[: len(own)] == own for own in own_fields)
-        is_target = sent_body is not None and value == get_part(sent_body, path)
-        if not (value == start or is_target or is_own):
+        if sent_body is None:
+            is_target = False
+        elif _is_written(path, sent_body, existing, manager):
+            is_target = not is_different(get_part(sent_body, path), value)
+        else:
+            continue
+        if not is_target and is_different(start, value):
+            if _is_hidden(request, hub_object):
+                return _describe_difference(hub_object, "", "")
             fact = f"has {format_path(path)} {_format_value(value)}"
             return _describe_difference(hub_object, fact, _format_value(start))
     return ""
 
 
-def _list_start_fields(record: Body, sent_body: Body | None) -> Iterator[tuple[Path, Any]]:
-    """Yield the fields with a start value that a step sends; all of them for a deletion."""
-    sent_paths = set(list_sent_paths(sent_body)) if sent_body is not None else None
-    for steps, start in record.get(_FIELDS, ()):
-        path: Path = tuple(steps)
-        if sent_paths is None or path in sent_paths:
-            yield path, start
+def find_result_difference(
+    request: ChangeRequest, hub_object: HubObject, response: Body, existing: Body | None
+) -> str:
+    """Return the message about the first sent field that another client changed since its write.
+
+    `response` is the object as written, `existing` the one on the hub. "" for no difference.
+    """
+    title = hub_object.title
+    if existing is None:
+        return f"{title} was deleted on the hub after this apply wrote it. Plan again."
+    for path in list_sent_paths(hub_object.body):
+        written = get_part(response, path)
+        value = get_part(existing, path)
+        if is_different(written, value):
+            if _is_hidden(request, hub_object):
+                return f"{title} was changed on the hub after this apply wrote it. Plan again."
+            return (
+                f"{title} has {format_path(path)} {_format_value(value)} on the hub after this "
+                f"apply wrote {_format_value(written)}. Plan again."
+            )
+    return ""
+
+
+def _list_start_fields(request: ChangeRequest, hub_object: HubObject) -> Iterator[tuple[Path, Any]]:
+    """Yield the fields of an object with a start value: as the plan read them, else of the state.
+
+    The hub returns other fields of a hidden kind than those sent, so the state has none of them.
+    """
+    record = request.start_values.get("/".join(hub_object.identity))
+    if record is not None:
+        yield from ((tuple(steps), start) for steps, start in record.get(_FIELDS, ()))
+        return
+    prior_object = index_hub_objects(request.key.type, request.prior).get(hub_object.identity)
+    if prior_object is not None and prior_object.body.get("kind") not in _HIDDEN_KINDS:
+        for path in list_sent_paths(prior_object.body):
+            yield path, get_part(prior_object.body, path)
+
+
+def _is_written(path: Path, sent_body: Body, existing: Body, manager: str) -> bool:
+    """Return whether an apply of a body writes a field, or removes it."""
+    if path in set(list_sent_paths(sent_body)):
+        return True
+    if get_part(sent_body, path) is not None:
+        # A part of the body has the field, in other parts than before.
+        return True
+    removed = [
+        released
+        for released, owners in find_released_fields(sent_body, existing, manager).items()
+        if not owners
+    ]
+    return _has_prefix(path, removed) or any(released[: len(path)] == path for released in removed)
+
+
+def _has_prefix(path: Path, prefixes: Iterable[Path]) -> bool:
+    return any(path[: len(prefix)] == prefix for prefix in prefixes)
+
+
+def _is_hidden(request: ChangeRequest, hub_object: HubObject) -> bool:
+    """Return whether values of an object must not be in a message or in a plan."""
+    return request.is_sensitive or hub_object.body.get("kind") in _HIDDEN_KINDS
 
 
 def _get_version(body: Body) -> Any:

@@ -37,6 +37,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     MANIFEST_TYPE,
     MEMBER_TYPE,
     PLACEMENT_TYPES,
+    RECORD_TYPES,
     RUN_TYPES,
     HubObject,
     build_empty_member,
@@ -57,7 +58,6 @@ from nexusform.domains.hub.providers.hub_wait import (
 from nexusform.domains.hub.providers.object_access import (
     HubOptions,
     convert_rejected_read,
-    describe_concurrent_creation,
     describe_deletion_blockers,
     describe_existing_object,
     describe_missing_member,
@@ -85,7 +85,12 @@ from nexusform.domains.hub.providers.rollout_progress import (
     build_observed_bindings,
     is_approved,
 )
-from nexusform.domains.hub.providers.start_values import find_start_difference
+from nexusform.domains.hub.providers.start_values import (
+    find_result_difference,
+    find_start_difference,
+    has_start_values,
+)
+from nexusform.domains.hub.providers.versioned_writes import send_to_current_version
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -146,9 +151,8 @@ class HubStepWriter(Struct, frozen=True):
         hub_objects = build_hub_objects(self._type_name, prior)
         # It stays; its labels and taints are released.
         if self._type_name == MEMBER_TYPE:
-            if not self.options.is_read_only and self._read_existing(hub_objects[0]) is not None:
-                released_body = build_empty_member(hub_objects[0].body["metadata"]["name"])
-                self.hub.apply(hub_objects[0].path, released_body, self.options.manager)
+            if not self.options.is_read_only:
+                self._release_member(hub_objects[0])
             return
         if self.options.is_read_only:
             # The remaining objects are for another tool to delete.
@@ -164,6 +168,22 @@ class HubStepWriter(Struct, frozen=True):
             )
         elif self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(prior, is_removed=True)
+
+    def _release_member(self, member: HubObject) -> None:
+        """Release the labels and taints of a member, if it exists.
+
+        Raises ProviderProblem and ApiError.
+        """
+        released_body = build_empty_member(member.body["metadata"]["name"])
+
+        def release(existing: Values | None, _conflict: ApiError | None) -> None:
+            if existing is not None:
+                self._check_unchanged(member, released_body, existing)
+                self.hub.apply(member.path, released_body, self.options.manager, existing=existing)
+
+        send_to_current_version(
+            self.hub, member.path, self._read_existing(member), release, self.timing
+        )
 
     def _delete_object(self, hub_object: HubObject) -> None:
         """Delete an object and wait for its removal; one re-created by others stays.
@@ -181,19 +201,15 @@ class HubStepWriter(Struct, frozen=True):
                     f"{quote(self.request.address)}"
                 )
             return  # deleted already
-        if is_recreated(self._type_name, hub_object, body, self.request.private_note):
-            message = (
-                f"{hub_object.title} was re-created by another manager since the plan, and is kept"
-            )
-            self.request.report_progress(StepProgress(message=message))
-            self.coordination.kept_titles.add(hub_object.title)
-            return
-        reject_tool_managed_object(self.options, body, "destroy")
         path = require_object_path(self.hub, hub_object)
-        # A resumed deletion has started.
-        if not is_deleting(body):
-            self._check_unchanged(hub_object, None, body)
-        self.hub.delete(path, get_uid(body))
+
+        def delete(existing: Values | None, _conflict: ApiError | None) -> Values | None:
+            """Delete the object, and return it; None if there is nothing to wait for."""
+            return self._send_deletion(path, hub_object, existing)
+
+        deleted_body = send_to_current_version(self.hub, path, body, delete, self.timing)
+        if deleted_body is None:
+            return
         if self._type_name in PLACEMENT_TYPES:
             # The caller waits for its bindings and Works, too.
             return
@@ -202,7 +218,7 @@ class HubStepWriter(Struct, frozen=True):
             """Return whether the object is removed, and else why it is not."""
             existing = self.cache.get(path)
             # Another one was created since.
-            is_removed = existing is None or get_uid(existing) != get_uid(body)
+            is_removed = existing is None or get_uid(existing) != get_uid(deleted_body)
             return (
                 is_removed,
                 f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}",
@@ -210,6 +226,29 @@ class HubStepWriter(Struct, frozen=True):
 
         subject = f"The deletion of {hub_object.title}"
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
+
+    def _send_deletion(
+        self, path: str, hub_object: HubObject, existing: Values | None
+    ) -> Values | None:
+        """Delete an object and return it; None for a missing one, and for one that is kept.
+
+        Raises ProviderProblem and ApiError.
+        """
+        if existing is None:
+            return None
+        if is_recreated(self._type_name, hub_object, existing, self.request.private_note):
+            message = (
+                f"{hub_object.title} was re-created by another manager since the plan, and is kept"
+            )
+            self.request.report_progress(StepProgress(message=message))
+            self.coordination.kept_titles.add(hub_object.title)
+            return None
+        reject_tool_managed_object(self.options, existing, "destroy")
+        # A resumed deletion has started.
+        if not is_deleting(existing):
+            self._check_unchanged(hub_object, None, existing)
+            self.hub.delete(path, existing)
+        return existing
 
     def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
         """Raise ManualStepPending if there are objects: another person has to change them."""
@@ -275,7 +314,34 @@ class HubStepWriter(Struct, frozen=True):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
-            return self._wait_for_result(written)
+            result = self._wait_for_result(written)
+            self._verify_written_objects(written)
+        return result
+
+    def _verify_written_objects(self, written: Sequence[ExistingObject]) -> None:
+        """Raise ProviderProblem if another client changed a sent field since it was written.
+
+        A cache may have an earlier object, so the hub is read for a difference.
+        """
+        for hub_object, response in written:
+            path = find_object_path(self.hub, hub_object)
+            for read in (self.cache.get, self.hub.get):
+                difference = self._find_result_difference(hub_object, response, read(path))
+                if not difference:
+                    break
+            else:
+                raise ProviderProblem(difference, object_exists=True, attributes=self._planned)
+
+    def _find_result_difference(
+        self, hub_object: HubObject, response: Values, body: Values | None
+    ) -> str:
+        """Return the message about a change of a written object by others, "" for none.
+
+        Evictions and runs are sent once: a controller may have deleted them.
+        """
+        if body is None and self._type_name in RECORD_TYPES:
+            return ""
+        return find_result_difference(self.request, hub_object, response, body)
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects.
@@ -319,10 +385,8 @@ class HubStepWriter(Struct, frozen=True):
                     if metadata.get("namespace") in new_namespaces
                     else self._read_existing(hub_object)
                 )
-                self._ensure_object_is_writable(
-                    hub_object, body, is_managed=hub_object.identity in prior_objects
-                )
-                result = self._write_object(hub_object, body)
+                is_managed = hub_object.identity in prior_objects
+                result = self._write_object(hub_object, body, is_managed=is_managed)
             except ProviderProblem as problem:
                 # A creation has made some of its objects.
                 problem.is_partial = prior is None and bool(results)
@@ -345,6 +409,11 @@ class HubStepWriter(Struct, frozen=True):
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
+            if is_managed and has_start_values(self.request, hub_object):
+                raise ProviderProblem(
+                    f"{hub_object.title} is not on the hub; the plan started from an existing "
+                    "one. Plan again."
+                )
             # It is new.
             return
         reject_tool_managed_object(self.options, body, "apply")
@@ -390,40 +459,77 @@ class HubStepWriter(Struct, frozen=True):
         later_titles = titles[titles.index(hub_object.title) :]
         return self.request.resumed_operation in [f"apply {title}" for title in later_titles]
 
-    def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object; return its new body.
+    def _write_object(
+        self, hub_object: HubObject, body: Values | None, *, is_managed: bool
+    ) -> dict[str, Any]:
+        """Apply an object to the version that the plan started from; return its new body.
 
         `body` is the existing one, None if new. Raises ProviderProblem.
         """
         path = require_object_path(self.hub, hub_object)
-        manager = self.options.manager
-        body_to_send = remove_ignored_fields(
-            hub_object.body, body, self.request.ignored_paths, manager
-        )
-        if body is not None:
-            self._check_unchanged(hub_object, body_to_send, body)
-        if body is not None and is_switching_to_external(hub_object.body, body):
-            message = f"{hub_object.title} is left to staged runs"
-            self.request.report_progress(StepProgress(operation="external", message=message))
-            # removes the settings of a rolling update first.
-            self.hub.merge(path, EXTERNAL_PATCH, manager)
-        is_resumed = self.request.resumed_operation is not None
-        if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
-            # Sent by an earlier run.
-            return dict(body)
-        self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
+
+        def send(existing: Values | None, conflict: ApiError | None) -> dict[str, Any]:
+            body_to_send = remove_ignored_fields(
+                hub_object.body, existing, self.request.ignored_paths, self.options.manager
+            )
+            is_applied = existing is not None and is_already_applied(
+                body_to_send, existing, self.options.manager
+            )
+            # An earlier attempt of the creation without an answer made it.
+            is_own = is_applied and conflict is not None and conflict.is_repeated
+            self._ensure_object_is_writable(hub_object, existing, is_managed=is_managed or is_own)
+            if existing is not None:
+                self._check_unchanged(hub_object, body_to_send, existing)
+            is_repeated = self.request.resumed_operation is not None or conflict is not None
+            return self._send_object(
+                path, hub_object, body_to_send, existing, is_done=is_applied and is_repeated
+            )
+
         try:
-            # Fields of others are overwritten with the user's consent alone; a new object has none.
-            if body is not None:
-                force = bool(get_ownership_source(self.options, self.request))
-                return self.hub.apply(path, body_to_send, manager, force=force)
-            result, is_existing = self.hub.apply_new(path, body_to_send, manager)
+            return send_to_current_version(self.hub, path, body, send, self.timing)
         except ApiError as api_error:
-            api_error = hide_sensitive_values(api_error, hub_object, self.request)
-            raise ProviderProblem(format_request_rejection(api_error, hub_object)) from None
-        if is_existing:
-            raise ProviderProblem(describe_concurrent_creation(hub_object))
-        return result
+            if api_error.kind is not ApiErrorKind.CONFLICT:
+                raise
+            raise self._build_rejection(hub_object, api_error) from None
+
+    def _send_object(
+        self,
+        path: str,
+        hub_object: HubObject,
+        body_to_send: Values,
+        existing: Values | None,
+        *,
+        is_done: bool,
+    ) -> dict[str, Any]:
+        """Send an object to the version of the existing one; return its new body.
+
+        `is_done`: an earlier run or attempt has sent it. Raises ProviderProblem, and ApiError for a
+        conflict of versions.
+        """
+        manager = self.options.manager
+        try:
+            if existing is not None and is_switching_to_external(hub_object.body, existing):
+                message = f"{hub_object.title} is left to staged runs"
+                self.request.report_progress(StepProgress(operation="external", message=message))
+                # removes the settings of a rolling update first.
+                existing = self.hub.merge(path, EXTERNAL_PATCH, manager, existing=existing)
+            elif existing is not None and is_done:
+                return dict(existing)
+            self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
+            if existing is None:
+                return self.hub.apply_new(path, body_to_send, manager)
+            # Fields of others are overwritten with the user's consent alone.
+            force = bool(get_ownership_source(self.options, self.request))
+            return self.hub.apply(path, body_to_send, manager, existing=existing, force=force)
+        except ApiError as api_error:
+            if api_error.kind is ApiErrorKind.CONFLICT:
+                raise
+            raise self._build_rejection(hub_object, api_error) from None
+
+    def _build_rejection(self, hub_object: HubObject, api_error: ApiError) -> ProviderProblem:
+        """Build the problem of a rejected request, without values of a sensitive object."""
+        api_error = hide_sensitive_values(api_error, hub_object, self.request)
+        return ProviderProblem(format_request_rejection(api_error, hub_object))
 
     def _check_unchanged(
         self, hub_object: HubObject, sent_body: Values | None, existing: Values
@@ -639,7 +745,7 @@ class HubStepWriter(Struct, frozen=True):
             """
             # Before the check, because the run may request it until its end.
             has_ended = run_path in self.coordination.ended_runs
-            if approve_request(self.hub, path, self.request):
+            if approve_request(self.hub, path, run_name, self.request, self.timing):
                 return True, ""
             if has_ended:
                 raise StepPending(
