@@ -20,7 +20,7 @@ PUBLIC = {
         "format_wrong_type"
     ),
     "settings_block": "decode_encryption_block UNENCRYPTED",
-    "version_constraints": "build_version_key select_newest_version",
+    "version_constraints": "sort_versions",
     "reference_graph": "find_dependent_outputs list_modules",
     "value_blocks": "decode_condition_blocks",
     "variable_values": "Assignment VariableValueSource parse_variable_file",

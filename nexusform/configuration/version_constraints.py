@@ -84,7 +84,17 @@ def _is_term_satisfied(key: _SortKey, operator: str, wanted: _SortKey, part_coun
     return comparisons[operator]
 
 
-def select_newest_version(versions: Iterable[str], constraint: str) -> str:
-    """Return the newest version that satisfies a constraint; "" without one."""
-    matching = [version for version in versions if is_version_matching(version, constraint)]
-    return max(matching, key=lambda version: build_version_key(version) or (), default="")
+def sort_versions(versions: Iterable[str], constraint: str | None = None) -> list[str]:
+    """Return the semantic versions that satisfy a constraint, the newest last.
+
+    Without a constraint, prereleases are included.
+    """
+    keys = {version: build_version_key(version) for version in versions}
+    return sorted(
+        (
+            version
+            for version, key in keys.items()
+            if key is not None and (constraint is None or is_version_matching(version, constraint))
+        ),
+        key=lambda version: keys[version] or (),
+    )

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.configuration.remote_modules.module_lock import LockedModule, is_tree_hash
 from nexusform.configuration.remote_modules.module_sources import ModuleSource, find_package_name
-from nexusform.configuration.version_constraints import select_newest_version
+from nexusform.configuration.version_constraints import sort_versions
 from nexusform.files.file_trees import UnsafeTree, compute_tree_hash, read_tree, write_tree
 from nexusform.files.regular_files import read_regular, write_file_atomically
 from nexusform.network.read_limits import parse_json
@@ -91,8 +91,8 @@ def select_mirrored_package(
     if pinned is not None:
         matching = [package for package in matching if package.hash == pinned.hash]
     elif source.kind == "registry":
-        version = select_newest_version([package.version for package in matching], constraints)
-        matching = [package for package in matching if package.version == version and version]
+        newest = sort_versions((package.version for package in matching), constraints)[-1:]
+        matching = [package for package in matching if package.version in newest]
     if not matching:
         raise DownloadError(
             f"the mirror has no {source.package}"

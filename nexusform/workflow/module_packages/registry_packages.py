@@ -15,7 +15,7 @@ from nexusform.configuration.remote_modules.module_sources import (
     is_local_path,
     parse_module_source,
 )
-from nexusform.configuration.version_constraints import build_version_key, select_newest_version
+from nexusform.configuration.version_constraints import sort_versions
 from nexusform.files.access_record import read_variable
 from nexusform.network.http_client import WebResponse, parse_origin
 from nexusform.network.read_limits import parse_json
@@ -55,15 +55,15 @@ class ModuleRegistry:
         versions = _list_versions(document)
         if versions is None:
             raise DownloadError(f"{address}: the answer is not a list of versions")
-        version = select_newest_version(versions, constraint)
-        if not version:
-            newest = sorted(versions, key=lambda text: build_version_key(text) or ())[-3:]
+        matching = sort_versions(versions, constraint)
+        if not matching:
+            newest = versions[-3:]
             known = f" It has {', '.join(newest)}." if newest else " It has none."
             wanted = f' "{constraint}"' if constraint else " that is not a prerelease"
             raise DownloadError(
                 f"the registry {self._host} has no version{wanted} of {name}.{known}"
             )
-        return version
+        return matching[-1]
 
     def find_source(self, name: str, version: str) -> ModuleSource:
         """Return the source of a version: a git repository or an archive.
@@ -140,13 +140,9 @@ class ModuleRegistry:
 
 
 def _list_versions(document: Any) -> list[str] | None:
-    """Return the valid versions in an answer; None for another document."""
+    """Return the valid versions in an answer, the newest last; None for another document."""
     try:
         versions = [entry["version"] for entry in document["modules"][0]["versions"]]
     except (KeyError, IndexError, TypeError):
         return None
-    return [
-        version
-        for version in versions
-        if isinstance(version, str) and build_version_key(version) is not None
-    ]
+    return sort_versions(version for version in versions if isinstance(version, str))

@@ -15,7 +15,7 @@ from nexusform.configuration.remote_modules.module_sources import (
 from nexusform.configuration.version_constraints import (
     is_constraint_valid,
     is_version_matching,
-    select_newest_version,
+    sort_versions,
 )
 from nexusform.diagnostics.diagnostic import SourceFile
 
@@ -147,10 +147,10 @@ def test_versions(version: str, constraint: str, expected: bool) -> None:
 
 def test_newest_version() -> None:
     versions = ["1.9.0", "1.10.0", "2.0.0-rc.1", "1.10.0-rc.2", "bad", "0.1.0"]
-    assert select_newest_version(versions, "") == "1.10.0"
-    assert select_newest_version(versions, "< 1.10") == "1.9.0"
-    assert select_newest_version(versions, "2.0.0-rc.1") == "2.0.0-rc.1"
-    assert select_newest_version(versions, "> 5") == ""
+    assert sort_versions(versions, "")[-1] == "1.10.0"
+    assert sort_versions(versions, "< 1.10")[-1] == "1.9.0"
+    assert sort_versions(versions, "2.0.0-rc.1")[-1] == "2.0.0-rc.1"
+    assert sort_versions(versions, "> 5") == []
     assert not is_constraint_valid("newest")
     assert not is_constraint_valid("~> 1.2,")
 
