@@ -14,7 +14,7 @@ PUBLIC = {
     ),
     "module_blocks": "decode_provider_block is_local_source",
     "refactoring_blocks": "build_address_pattern",
-    "prepared_body": "build_missing_argument_error PreparedArgument PreparedBody EvaluationResult",
+    "prepared_body": "build_missing_argument_error PreparedBody EvaluationResult",
     "reference_checks": (
         "check_expression check_references Declaration build_dependencies check_provider_names "
         "format_wrong_type"

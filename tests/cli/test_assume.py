@@ -165,8 +165,9 @@ def test_lost_node_is_recreated(nf: Command) -> None:
         (f"{WORKERS}.count=-1", '"count" must be between 0 and 1000000, not -1.'),
         (f'{WORKERS}.count="x"', "a number is required"),
         (f"{WORKERS}.count=var.x", "Write a literal"),
-        (f"{WORKERS}.count=null", "is required and cannot be null"),
+        (f"{WORKERS}.count=null", 'The argument "count" is required'),
         (f"{WORKERS}.count=[", "-assume"),
+        (f"{WORKERS}.count=1\nvm_sku_name = 2", "write one value"),
         (f"{WORKERS}.colour=1", "has no argument agent_pool.workers.colour"),
         (f"{WORKERS}=1", "has no argument agent_pool.workers"),
         ("nexus_kubernetes_cluster.web:agent_pool.np9.count=1", 'has no agent_pool["np9"]'),
@@ -181,7 +182,7 @@ def test_invalid_assumption_is_an_error(nf: Command, assumption: str, reason: st
     code, out, text = nf("plan", f"-assume={assumption}")
     assert code == 1
     assert out.lstrip().startswith("Hypothetical plan")
-    assert f"-assume={assumption}: " in text
+    assert f"-assume={assumption.splitlines()[0]}" in text
     assert reason in text
     assert "Internal error" not in text
 

@@ -1,26 +1,32 @@
 """Assumptions as texts: `lost:rack/lab/rack1`, or `ADDR:PATH=VALUE`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.configuration.prepared_body import PreparedArgument
+from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_value
-from nexusform.diagnostics.diagnostic import DiagnosticsError, SourceFile, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    SourceFile,
+    build_error,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_list
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path
-from nexusform.language.parser import parse_expression
-from nexusform.language.syntax.syntax_nodes import Attribute
+from nexusform.language.parser import parse_file
+from nexusform.language.syntax.syntax_nodes import JsonBody
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.hypothesis.edits import Edit
 from nexusform.planning.hypothesis.losses import list_loss_kinds
 from nexusform.planning.instances.argument_evaluation import format_argument
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.resources.address import Address, AddressProblem, parse_address
-from nexusform.schemas.block_schema import AttributeSchema, find_schema
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, find_schema
 
 INVALID: Final = "invalid-assumption"
 _LOST: Final = "lost:"
@@ -154,19 +160,24 @@ def _check_path(
 
 def _parse_value(text: str, path: Path, value_text: str, schema: AttributeSchema) -> Any:
     """Return the value of an HCL literal as plain data of the argument's type."""
-    source = SourceFile("-assume", value_text)
-    expression, problems = parse_expression(source)
-    if expression is None:
-        raise _reject(text, " ".join(problem.detail for problem in problems).rstrip("."))
-    if not is_constant_value(expression):
+    name = str(path[-1])
+    body, problems = parse_file(SourceFile("-assume", f"{name} = {value_text}"))
+    attributes = [] if isinstance(body, JsonBody) else body.attributes
+    if problems or len(attributes) != 1:
+        raise _reject(text, _join_details(problems) or "write one value")
+    if not is_constant_value(attributes[0].expression):
         raise _reject(text, 'its value is an expression. Write a literal: 5, "text", true, [1, 2]')
-    attribute = Attribute(str(path[-1]), expression, expression.span, expression.span)
-    value, _, _, problems = PreparedArgument(attribute, schema).evaluate(EMPTY_SCOPE)
+    # All checks of the argument apply.
+    prepared, problems = build_prepared_body(body, BlockSchema({name: schema}))
+    values, _, value_problems = prepared.evaluate(EMPTY_SCOPE)
+    problems += value_problems
     if problems:
-        raise _reject(text, " ".join(problem.detail for problem in problems).rstrip("."))
-    if value is None and schema.required:
-        raise _reject(text, f'the argument "{path[-1]}" is required and cannot be null')
-    return schema.default if value is None else value
+        raise _reject(text, _join_details(problems))
+    return values[name]
+
+
+def _join_details(problems: Iterable[Diagnostic]) -> str:
+    return " ".join(problem.detail for problem in problems).rstrip(".")
 
 
 def _reject(text: str, reason: str) -> DiagnosticsError:
