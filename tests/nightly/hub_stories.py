@@ -226,9 +226,10 @@ class Story:
         for function in self.random.choices(functions, weights, k=self.random.choice((1, 1, 2, 3))):
             if function not in chosen:
                 chosen.append(function)
-        # The hub goes on while a member leaves, so nothing else changes with it.
-        alone = [function for function in chosen if function == self.leave_member]
-        chosen = alone or chosen
+        # Rollouts go on while a member leaves, and with the settings before a change of them. So
+        # nothing else changes with these.
+        alone = (self.leave_member, self.change_strategy)
+        chosen = [function for function in chosen if function in alone][:1] or chosen
         for function in chosen:
             function()
         return [function.__name__ for function in chosen]

@@ -43,6 +43,8 @@ class RealHub(ApiPrograms):
         # All members that ever joined.
         self._names: set[str] = set()
         self.runtime: MemberRuntime | None = None
+        # Members whose agents neither report nor apply.
+        self.unreachable: set[str] = set()
         try:
             self._start_controllers()
         except BaseException:
@@ -117,6 +119,8 @@ class RealHub(ApiPrograms):
                 self._apply_work(work, done)
 
     def _send_heartbeat(self, name: str, *, is_due: bool) -> None:
+        if name in self.unreachable:
+            return
         path = f"{_CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
         own = self.call("GET", path)
         if "error" in own:
@@ -147,6 +151,8 @@ class RealHub(ApiPrograms):
         metadata = work["metadata"]
         path = f"{_PLACEMENT}/namespaces/{metadata['namespace']}/works/{metadata['name']}"
         member = str(metadata["namespace"]).removeprefix("fleet-member-")
+        if member in self.unreachable:
+            return
         if metadata.get("deletionTimestamp"):
             if self.runtime is not None:
                 self.runtime.remove(member, work)

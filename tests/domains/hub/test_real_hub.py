@@ -169,3 +169,81 @@ def test_lost_state_is_imported_without_writes(
     assert (code, "No changes." in said) == (0, True), said
     assert list_versions(real_hub) == versions
     assert run_command("destroy", "-auto-approve")[0] == 0
+
+
+def test_second_of_two_plans_is_stale(
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use_hub(real_hub, monkeypatch)
+    write_configuration()
+    assert run_command("apply", "-auto-approve")[0] == 0
+    for content, name in (("2", "first.nfplan"), ("3", "second.nfplan")):
+        write_configuration(content=content)
+        assert run_command("plan", f"-out={name}")[0] == 0
+    code, said = run_command("apply", "first.nfplan")
+    assert code == 0, said
+    versions = list_versions(real_hub)
+    code, said = run_command("apply", "second.nfplan")
+    assert (code, "plan again" in said.lower()) == (1, True), said
+    assert list_versions(real_hub) == versions
+    assert run_command("apply", "-auto-approve")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
+
+
+def test_reader_plans_and_cannot_apply(
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user bob may read all objects of the hub and write none."""
+    monkeypatch.chdir(tmp_path)
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}}
+    real_hub.apply(f"/apis/{group}/v1/clusterroles/reader", {**role, "rules": rules})
+    binding = {
+        **role,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "bob"}],
+    }
+    real_hub.apply(f"/apis/{group}/v1/clusterrolebindings/reader", binding)
+    kubeconfig = tmp_path / "bob"
+    kubeconfig.write_text(real_hub.kubeconfig.read_text().replace("admin-token", "bob-token"))
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(kubeconfig))
+    write_configuration()
+    versions = list_versions(real_hub)
+    code, said = run_command("apply", "-auto-approve")
+    assert (code, "Traceback" in said) == (1, False), said
+    assert 'user "bob" may not patch namespaces' in said, said
+    assert list_versions(real_hub) == versions
+    use_hub(real_hub, monkeypatch)
+    code, said = run_command("apply", "-auto-approve")
+    assert code == 0, said
+    # A reader plans.
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(kubeconfig))
+    code, said = run_command("plan", "-detailed-exitcode")
+    assert code == 0, said
+    use_hub(real_hub, monkeypatch)
+    assert run_command("destroy", "-auto-approve")[0] == 0
+
+
+def test_unreachable_member_is_named_and_apply_resumes(
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use_hub(real_hub, monkeypatch)
+    write_configuration(number=4)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    real_hub.unreachable.add("lon1")
+    write_configuration(number=4, content="2", timeout="20s")
+    code, said = run_command("apply", "-auto-approve")
+    assert (code, "Traceback" in said) == (1, False), said
+    assert "lon1" in said, said
+    real_hub.unreachable.clear()
+    write_configuration(number=4, content="2")
+    code, said = run_command("apply", "-resume")
+    assert code == 0, said
+    code, said = run_command("plan", "-detailed-exitcode")
+    assert code == 0, said
+    assert run_command("destroy", "-auto-approve")[0] == 0
