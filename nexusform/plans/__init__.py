@@ -11,7 +11,7 @@ PUBLIC = {
         "select_stopped_vms Upgrade"
     ),
     "plan_checks": (
-        "PlanOrigin "
+        "CHECK_ERRORS PlanOrigin "
         "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck "
         "PreviousPlanDifferences"
     ),

@@ -3,7 +3,12 @@
 Guard rails, earlier plan, real programs.
 """
 
+from typing import Final
+
 from msgspec import Struct
+
+# Ids of errors of `-check-with`: a plan with one is not applied.
+CHECK_ERRORS: Final = ("program-check-failed", "predicted-decision-differs")
 
 
 class EvaluatedFile(Struct, frozen=True):

@@ -20,6 +20,9 @@ from nexusform.workflow.opening.system_io import write_output
 _SECONDS: Final = 600.0
 _FOLDER: Final = "checks"
 _MAX_LISTED: Final = 10
+_MAX_REASONS: Final = 3
+# The assumption behind an object that a program did not get whole.
+_NOT_CHECKED: Final = "a check that does not cover it"
 
 
 class ProgramCheckProblem(Exception):
@@ -27,11 +30,15 @@ class ProgramCheckProblem(Exception):
 
 
 class ProgramCheckOutcome(Struct, frozen=True):
-    """Result of a check, with the different decisions as cases of `nexusform conformance`."""
+    """Result of a check, with the different decisions as cases of `nexusform conformance`.
+
+    `incomplete_objects`: why an object could not be sent whole, by its address and its name.
+    """
 
     check: ProgramCheck
     cases: tuple[Mapping[str, Any], ...] = ()
     has_timed_out: bool = False
+    incomplete_objects: Mapping[tuple[str, str], str] = {}
 
 
 # (plan, location of the program, seconds) -> result. Raises ProgramCheckProblem.
@@ -61,9 +68,29 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
             # The other programs still run.
             continue
         checks.append(outcome.check)
+        plan = _mark_incomplete_objects(plan, outcome)
         diagnostics += _warn_about_unchecked_objects(outcome)
         diagnostics += _write_cases_of_differences(outcome, directory)
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def _mark_incomplete_objects(plan: Plan, outcome: ProgramCheckOutcome) -> Plan:
+    """Return a plan without certainty about the objects that were not sent whole.
+
+    The program may decide otherwise on what it did not get.
+    """
+    if not outcome.incomplete_objects:
+        return plan
+    doubt = {"certain": False, "depends_on": _NOT_CHECKED}
+    return replace(
+        plan,
+        placements=tuple(
+            replace(row, scores={**row.scores, **doubt})
+            if (str(row.address), row.object) in outcome.incomplete_objects
+            else row
+            for row in plan.placements
+        ),
+    )
 
 
 def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnostic]:
@@ -77,6 +104,9 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
         return []
     time_reason = f"the check ended early, at its limit of {_SECONDS:.0f} s"
     reason = time_reason if outcome.has_timed_out else "this check does not cover them"
+    if outcome.incomplete_objects:
+        problems = sorted(set(outcome.incomplete_objects.values()))
+        reason = f"not sent as they are: {'; '.join(problems[:_MAX_REASONS])}"
     verb = select_word_form(unchecked_count, "was", "were")
     detail = (
         f"{check.program} {check.version} has checked {check.checked:,} of "

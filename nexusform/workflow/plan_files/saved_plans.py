@@ -33,6 +33,7 @@ from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Plan, PlanInputs
+from nexusform.plans.plan_checks import CHECK_ERRORS
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.providers.clock import read_clock
@@ -555,18 +556,21 @@ def check_plan_path(
 
 
 def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
-    """Return an error for the saved plan of a failed run, with its first error.
+    """Return an error for the saved plan of a failed run or check, with its first error.
 
-    [] for a complete plan.
+    [] for a complete plan. Guard rails have an error of their own.
     """
-    if not saved.plan.errored:
-        return []
     errors = select_errors(saved.plan.diagnostics)
+    if not saved.plan.errored:
+        errors = [error for error in errors if error.id in CHECK_ERRORS]
+        if not errors:
+            return []
+    step = "Planning" if saved.plan.errored else "A check of the plan"
     reason = f": {errors[0].summary.removesuffix('.')}" if errors else ""
     return [
         build_error(
             "errored-saved-plan",
-            f"Planning failed with {format_count(len(errors), 'error')}{reason}. `nexusform show "
+            f"{step} failed with {format_count(len(errors), 'error')}{reason}. `nexusform show "
             f"{path}` lists "
             f"them. Fix them and run `nexusform plan -out={path}` again.",
         )

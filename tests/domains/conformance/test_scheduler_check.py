@@ -19,6 +19,9 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling import assumptions, profile
 from tests.domains.hub.api_programs import PROGRAMS, find_obstacle
+from tests.domains.pods.planning import test_version_rules as version_rules
+from tests.domains.pods.planning.test_cluster_observation import add_standard_objects
+from tests.domains.pods.planning.test_pods import build_deployment
 from tests.kill_points import long_case
 from tests.nightly import pod_worlds
 
@@ -30,8 +33,9 @@ resource "fleet_member_cluster" "m1" {
   }
 }
 data "kubernetes_nodes" "a" {
-  files      = ["n.json"]
-  cluster_id = "m1"
+  files              = ["n.json"]
+  cluster_id         = "m1"
+  kubernetes_version = "VERSION"
 }
 resource "fleet_hub_manifest" "m" {
   cluster_id = "m1"
@@ -59,8 +63,17 @@ def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     items = [*world.nodes, *world.pods, FINISHED, *classes]
     Path("n.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     Path("m.yaml").write_text("\n---\n".join(json.dumps(body) for body in world.workloads))
-    Path("main.nf.hcl").write_text(CONFIGURATION)
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace("VERSION", find_minor_version()))
     return tmp_path
+
+
+def find_minor_version() -> str:
+    """Return the minor version of the kube-scheduler for tests, 1.34 without one."""
+    program = PROGRAMS / "kube-scheduler"
+    if not program.is_file():
+        return "1.34"
+    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return ".".join(text.split()[-1].removeprefix("v").split(".")[:2])
 
 
 def list_running_programs() -> str:
@@ -160,6 +173,136 @@ def test_broken_program_is_an_error(
     assert "The plan was not checked by kube-scheduler." in said
     assert message in said
     assert list_running_programs() == ""
+
+
+def write_plan(objects: list[dict[str, Any]], text: str) -> None:
+    """Write the plan of one manifest on a cluster with these objects."""
+    items = [*add_standard_objects(*objects), FINISHED]
+    Path("n.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    Path("m.yaml").write_text(text)
+    # The nodes have a version.
+    configuration = CONFIGURATION.replace('  kubernetes_version = "VERSION"\n', "")
+    Path("main.nf.hcl").write_text(configuration)
+
+
+def build_pod_manifest_text(*claims: str, **container: Any) -> str:
+    """Return a pod with these claims, and further fields of its container."""
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    resources = {"requests": {"cpu": "1", "memory": "2Gi"}}
+    pod = {
+        "containers": [{"name": "c", "image": "i:1", "resources": resources, **container}],
+        "restartPolicy": "Never",
+        "volumes": volumes,
+    }
+    metadata = {"name": "p0", "namespace": "default"}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+
+
+def build_stateful_set_text() -> str:
+    claim = version_rules.build_claim("x", "local", "8Gi")
+    template = {"metadata": {"name": "data"}, "spec": claim["spec"]}
+    return build_deployment("db", 2, cpu="1", kind="StatefulSet", volumeClaimTemplates=[template])
+
+
+NEW_RULES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
+    # Objects, manifest, and the entry of the profile without which the prediction is wrong.
+    "local volumes": (
+        [
+            *version_rules.build_nodes("v1.37.2"),
+            *(version_rules.LOCAL, *version_rules.LOCAL_VOLUMES),
+            version_rules.build_claim("c", "local", "8Gi"),
+        ],
+        build_pod_manifest_text("c"),
+        "NODE_SCORES volume_binding",
+    ),
+    "free storage": (
+        [
+            *version_rules.build_nodes("v1.37.2"),
+            *(version_rules.NETWORK, version_rules.CHECKED),
+            version_rules.build_claim("c", "net", "8Gi"),
+            version_rules.build_capacity(version_rules.LARGE, "10Gi"),
+            version_rules.build_capacity(version_rules.SMALL, "100Gi"),
+        ],
+        build_pod_manifest_text("c"),
+        "NODE_SCORES volume_binding",
+    ),
+    "claims of a StatefulSet": (
+        [
+            *version_rules.build_nodes("v1.37.2"),
+            *(version_rules.LOCAL, *version_rules.LOCAL_VOLUMES),
+        ],
+        build_stateful_set_text(),
+        "NODE_SCORES volume_binding",
+    ),
+    "a driver that is not installed": (
+        [
+            *version_rules.build_nodes("v1.37.2"),
+            *(version_rules.NETWORK, version_rules.REQUIRED, *version_rules.INSTALLATIONS),
+            version_rules.build_claim("c", "net", "8Gi"),
+        ],
+        build_pod_manifest_text("c"),
+        "NODE_FILTERS volume_limits",
+    ),
+    "features of nodes": (
+        version_rules.build_nodes("v1.37.2", declaredFeatures=[version_rules.FEATURE]),
+        build_pod_manifest_text(restartPolicy="Never", restartPolicyRules=[version_rules.RULE]),
+        "NODE_FILTERS declared_features",
+    ),
+}
+NEWEST = PROGRAMS / "1.37"
+
+
+@pytest.mark.slow
+@long_case
+@pytest.mark.skipif(
+    not (NEWEST / "kube-scheduler").is_file(),
+    reason="NEXUSFORM_HUB_PROGRAMS has no 1.37 (build_hub.sh DIR/1.37 pods 1.37.2)",
+)
+@pytest.mark.parametrize("case", NEW_RULES)
+def test_scheduler_gets_the_objects_of_the_dump(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its rule, the prediction is wrong and the check says so."""
+    monkeypatch.chdir(tmp_path)
+    objects, text, entry = NEW_RULES[case]
+    write_plan(objects, text)
+    words = ["plan", f"-check-with=kube-scheduler={NEWEST}", "-report=json:p.json"]
+    assert run_command_line(words) == 0
+    (check,) = json.loads(Path("p.json").read_text())["checks_by"]
+    assert (check["checked"], check["differences"]) == (check["total"], [])
+
+    table, name = entry.split()
+    rest = tuple(rule for rule in getattr(profile, table) if rule.name != name)
+    monkeypatch.setattr(profile, table, rest)
+    assert run_command_line(words) == 1
+    (check,) = json.loads(Path("p.json").read_text())["checks_by"]
+    assert check["differences"][0]["actual"] == version_rules.SMALL
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("v1.36.3", 'kube-scheduler is 1.34.4, but the cluster "m1" runs 1.36. Use a'),
+        ("", 'The Kubernetes version of the cluster "m1" is unknown. Set kubernetes_version'),
+    ],
+)
+def test_program_of_another_version_is_an_error(
+    version: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_plan(version_rules.build_nodes(version), build_pod_manifest_text())
+    Path("programs").mkdir()
+    program = Path("programs", "kube-scheduler")
+    program.write_text("#!/bin/sh\necho Kubernetes v1.34.4\n")
+    program.chmod(0o700)
+    assert run_command_line(["plan", "-check-with=kube-scheduler=programs", "-out=p"]) == 1
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    # Nothing to apply.
+    assert run_command_line(["apply", "p"]) == 1
 
 
 @pytest.mark.usefixtures("work_directory")

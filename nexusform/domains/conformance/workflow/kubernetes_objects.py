@@ -104,13 +104,9 @@ def check_pod_support(spec: PodSpec) -> None:
     """
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
-        "claims or volumes": any(
-            (spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)
-        ),
-        "missing objects": bool(spec.missing_objects),
+        "devices": bool(spec.device_claims),
         "scheduling gates": bool(spec.gates),
         "its own nodeName": bool(spec.node_name),
-        "requests of the whole pod": spec.container_scored_requests is not None,
     }
     for reason, applies in reasons.items():
         if applies:

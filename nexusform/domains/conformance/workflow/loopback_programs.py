@@ -28,7 +28,7 @@ _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 # PR_SET_PDEATHSIG of Linux.
 _DEATH_SIGNAL: Final = 1
-_ADMISSION: Final = (
+DISABLED_ADMISSION: Final = (
     "ServiceAccount,TaintNodesByCondition,Priority,"
     "DefaultTolerationSeconds,LimitRanger,RuntimeClass"
 )
@@ -40,6 +40,10 @@ _Result = TypeVar("_Result")
 
 class ProgramProblem(Exception):
     """Program without a start, a stopped one, or an error of its own."""
+
+
+class RejectedRequestError(ProgramProblem):
+    """Request that the API server rejects."""
 
 
 class LoopbackPrograms:
@@ -58,8 +62,8 @@ class LoopbackPrograms:
         self._client: ApiClient | None = None
         self.kubeconfig = directory / "kubeconfig"
 
-    def start_api_server(self, *flags: str) -> None:
-        """Start etcd and kube-apiserver, and wait until they answer.
+    def start_api_server(self, *flags: str, disabled_admission: str = DISABLED_ADMISSION) -> None:
+        """Start etcd and kube-apiserver without these admission plug-ins; wait for their answers.
 
         Raises ProgramProblem.
         """
@@ -97,7 +101,7 @@ class LoopbackPrograms:
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--token-auth-file={directory}/tokens.csv",
             "--authorization-mode=RBAC",
-            f"--disable-admission-plugins={_ADMISSION}",
+            f"--disable-admission-plugins={disabled_admission}",
             "--endpoint-reconciler-type=none",
             *flags,
         )
@@ -179,7 +183,7 @@ class LoopbackPrograms:
     ) -> dict[str, Any]:
         """Return the API server's JSON answer, {} for a 404.
 
-        `patch`: kind, as "merge-patch". Raises ProgramProblem.
+        `patch`: kind, as "merge-patch". Raises ProgramProblem, or RejectedRequestError.
         """
         try:
             answer = self._send_once(method, path, body, patch)
@@ -191,7 +195,7 @@ class LoopbackPrograms:
             json.decode(answer.content) if answer.content.startswith(b"{") else {}
         )
         if not answer.is_success:
-            raise ProgramProblem(
+            raise RejectedRequestError(
                 f"kube-apiserver rejects {method} {path}: {content.get('message', answer.status)}"
             )
         return content

@@ -2,14 +2,17 @@
 
 The predicted decisions on pods, repeated by a running kube-scheduler.
 
-Each decision is repeated in its predicted situation: nodes and running pods are created in a real
-API server as nexusform reads them. If the program chooses another of equally good nodes, the pod is
-moved to the predicted one before the next decision.
+Each decision is repeated in its predicted situation: nodes, pods, volumes and classes are created
+in a real API server as the dump and the manifests have them (`original_objects.py`). Only what has
+no original is created as nexusform reads it. If the program chooses another of equally good nodes,
+the pod is moved to the predicted one before the next decision.
 """
 
 import itertools
+import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +27,30 @@ from nexusform.domains.conformance.workflow.kubernetes_objects import (
     check_pod_support,
 )
 from nexusform.domains.conformance.workflow.loopback_programs import (
+    DISABLED_ADMISSION,
     LoopbackPrograms,
     ProgramProblem,
+    RejectedRequestError,
     open_programs,
     read_version,
 )
+from nexusform.domains.conformance.workflow.original_objects import (
+    PATHS,
+    ChangedDumpError,
+    OriginalObjects,
+    add_template_claims,
+    build_original_pod,
+    collect_original_objects,
+    find_original_pod,
+    is_sent_whole,
+    pin_to_node,
+)
+from nexusform.domains.conformance.workflow.volume_controller import (
+    VolumeController,
+    list_claim_names,
+)
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.pods.planning.object_pods import PredictionInput
+from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
@@ -41,8 +61,13 @@ from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckP
 
 PROGRAM: Final = "kube-scheduler"
 _DECISION_SECONDS: Final = 20.0
-# Until the scheduler has seen new nodes.
-_SETTLE_SECONDS: Final = 0.5
+_MINOR_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?![0-9])")
+# Priorities are sent as numbers; tokens, taints of new nodes and protected claims need controllers.
+CHECK_ADMISSION: Final = (
+    "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseProtection"
+)
+# Until the scheduler has seen new nodes, volumes or Services.
+_SETTLE_SECONDS: Final = 1.0
 _MAX_DIFFERENCES: Final = 100
 # Of a different decision.
 _REPETITIONS: Final = 12
@@ -55,40 +80,76 @@ class CheckTimeExceeded(Exception):
     """End of the time for the check."""
 
 
+class IncompleteObjectsError(UnsupportedPodError):
+    """Pod with objects that the API server does not take as they are."""
+
+
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the nodes planned for pods with the decisions of kube-scheduler.
 
     Raises ProgramCheckProblem.
     """
     fleet = find_planned_fleet(result)
-    predictions = list(fleet.pods.list_inputs_and_outcomes()) if fleet is not None else []
+    predictions = list(fleet.pods.list_checkable_predictions()) if fleet is not None else []
     has_timed_out = False
     # A pod without a trigger has no decision in this plan.
-    total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
+    total = sum(
+        bool(outcome.trigger)
+        for prediction in predictions
+        for _, outcome in prediction.pods.values()
+    )
     try:
         version = read_version(Path(programs, PROGRAM), "--version")
+        _compare_versions(PROGRAM, version, predictions)
         with open_programs(programs) as running:
-            start_scheduler(running)
+            start_scheduler(running, disabled_admission=CHECK_ADMISSION)
+            api_version = str(running.call("GET", "/version").get("gitVersion"))
+            _compare_versions("kube-apiserver", api_version.removeprefix("v"), predictions)
             check = KubeSchedulerCheck(running, version, time.monotonic() + seconds)
-            for inputs, pods in predictions:
-                check.check_prediction(inputs, pods)
+            for prediction in predictions:
+                check.check_prediction(prediction)
     except CheckTimeExceeded:
         # By check_prediction: its results so far count.
         has_timed_out = True
-    except ProgramProblem as problem:
+    except (ProgramProblem, ChangedDumpError) as problem:
         raise ProgramCheckProblem(str(problem)) from None
     summary = ProgramCheck(
         PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences)
     )
-    return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
+    return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out, check.incomplete_pods)
 
 
-def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
-    """Start kube-scheduler with an API server.
+def _compare_versions(
+    program: str, version: str, predictions: Sequence[CheckablePrediction]
+) -> None:
+    """Compare the minor version of a program with those of the clusters.
+
+    Raises ProgramProblem if they differ, or one is unknown: the program proves nothing then.
+    """
+    minor_version = _MINOR_VERSION.match(version)
+    for prediction in predictions:
+        cluster = prediction.inputs.cluster
+        cluster_version = ".".join(map(str, cluster.version))
+        if not cluster_version:
+            raise ProgramProblem(
+                f'The Kubernetes version of the cluster "{cluster.name}" is unknown. Set '
+                "kubernetes_version in its data block."
+            )
+        if minor_version is None or minor_version[0] != cluster_version:
+            raise ProgramProblem(
+                f'{program} is {version}, but the cluster "{cluster.name}" runs {cluster_version}. '
+                f"Use a {program} {cluster_version}."
+            )
+
+
+def start_scheduler(
+    running: LoopbackPrograms, *flags: str, disabled_admission: str = DISABLED_ADMISSION
+) -> None:
+    """Start kube-scheduler with an API server without these admission plug-ins.
 
     Raises ProgramProblem.
     """
-    running.start_api_server()
+    running.start_api_server(disabled_admission=disabled_admission)
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -119,31 +180,46 @@ class KubeSchedulerCheck:
         self.differences: list[DecisionDifference] = []
         # One per difference, to repeat it.
         self.cases: list[Body] = []
+        # Why the objects of a pod were not sent whole, by address of its object and its name.
+        self.incomplete_pods: dict[tuple[str, str], str] = {}
         self._running = running
         self._version = version
         self._ends_at = ends_at
         self._names = (f"p{number}" for number in itertools.count())
-        self._cluster: Cluster | None = None
         self._nodes: list[Body] = []
         # names of running pods by spec and node.
         self._pods: dict[tuple[PodSpec, str], list[str]] = {}
+        # As sent, by name of the pod.
+        self._bodies: dict[str, Body] = {}
+        self._originals = OriginalObjects()
+        # Originals of running pods by spec and node, and one of each spec.
+        self._pods_on_nodes: dict[tuple[PodSpec, str], list[Body]] = {}
+        self._pods_by_spec: dict[PodSpec, Body] = {}
+        # Why an object of the cluster could not be sent, "" if all were.
+        self._obstacle = ""
+        self._others: list[Body] = []
+        self._volumes = VolumeController(running)
+        # Whether claims of earlier pods have other volumes than in the prediction.
+        self._has_other_volumes = False
         self._namespaces: set[str] = set()
         # The current Service, for the default spreading of the last pod.
         self._service: Body | None = None
         # Of the prediction being checked, from 1.
         self._prediction_number = 0
 
-    def check_prediction(
-        self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]
-    ) -> None:
-        """Run one prediction again, and compare its decisions on `pods`.
+    def check_prediction(self, prediction: CheckablePrediction) -> None:
+        """Run one prediction again, and compare its decisions.
 
-        Address of the object, and outcome. Raises ProgramProblem, CheckTimeExceeded.
+        Raises ProgramProblem, CheckTimeExceeded, ChangedDumpError.
         """
         self._prediction_number += 1
+        inputs = prediction.inputs
+        pods = prediction.pods
         # Their nominations are not re-created.
         if inputs.cluster.nominated_pods:
             return
+        self._originals = collect_original_objects(prediction)
+        self._collect_original_pods(prediction)
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(
@@ -154,13 +230,17 @@ class KubeSchedulerCheck:
             On the pod `number` of a workload, if it is supported.
             """
             address, outcome = pods.get((workload, number), ("", None))
-            if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
-                # No decision of this plan, or one with evictions or volumes: beyond the check.
+            if outcome is None or not outcome.trigger or outcome.victims:
+                # No decision of this plan, or one with evictions: beyond the check.
                 return
             try:
                 check_pod_support(scheduler.group.spec)
+                self._reject_obstacle()
                 self._sync_running_pods_with_prediction(scheduler)
                 self._compare_decision(address, outcome, scheduler)
+            except IncompleteObjectsError as problem:
+                self.incomplete_pods[address, outcome.name] = str(problem)
+                return
             except UnsupportedPodError:
                 # Not counted as checked.
                 return
@@ -175,6 +255,11 @@ class KubeSchedulerCheck:
             lost_pods=inputs.lost_pods,
         )
 
+    def _reject_obstacle(self) -> None:
+        """Raise IncompleteObjectsError if an object of the cluster could not be sent."""
+        if self._obstacle:
+            raise IncompleteObjectsError(self._obstacle)
+
     def _replace_cluster(self, cluster: Cluster) -> None:
         """Create the missing namespaces of a cluster, and replace the nodes by its nodes.
 
@@ -182,29 +267,89 @@ class KubeSchedulerCheck:
         """
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
-        if self._cluster is not None and self._cluster.nodes == cluster.nodes:
-            # The nodes exist; pods are synchronized before each decision.
-            return
-        for (spec, _), names in self._pods.items():
-            for name in names:
-                self._delete_pod(spec.namespace, name)
-        self._pods.clear()
-        for node in self._nodes:
-            self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
-        self._cluster = cluster
+        self.close_cluster()
+        self._obstacle = ""
+        self._has_other_volumes = False
         kubelet_version = f"v{self._version}"
         # nodes with each image.
         image_counts = Counter(name for node in cluster.nodes for name in node.images or ())
         self._nodes = [
-            build_node(node, kubelet_version, image_counts, len(cluster.nodes))
+            self._originals.nodes.get(node.name)
+            or build_node(node, kubelet_version, image_counts, len(cluster.nodes))
             for node in cluster.nodes
         ]
-        for node in self._nodes:
-            self._check_time_limit()
-            self._running.call("POST", "/api/v1/nodes", {**node, "status": {}})
-            path = f"/api/v1/nodes/{node['metadata']['name']}/status"
-            self._running.call("PATCH", path, {"status": node["status"]}, "strategic-merge-patch")
+        try:
+            for node in self._nodes:
+                self._check_time_limit()
+                self._create_node(node)
+            for body in self._originals.others:
+                self._check_time_limit()
+                self._create_object(body)
+        except (RejectedRequestError, IncompleteObjectsError) as problem:
+            self._obstacle = str(problem)
         time.sleep(_SETTLE_SECONDS)
+
+    def close_cluster(self) -> None:
+        """Delete the pods, objects and nodes of the current cluster."""
+        for (spec, _), names in self._pods.items():
+            for name in names:
+                self._delete_pod(spec.namespace, name)
+        self._pods.clear()
+        self._replace_spreading_service(None)
+        for body in reversed(self._others):
+            self._running.call("DELETE", _get_path(body, with_name=True))
+        self._others = []
+        self._volumes.delete_provisioned()
+        for node in self._nodes:
+            self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+        self._nodes = []
+
+    def _create_node(self, node: Body) -> None:
+        """Create a node, then its status, which its creation ignores."""
+        without_status = {key: value for key, value in node.items() if key != "status"}
+        self._post("/api/v1/nodes", without_status)
+        path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+        status = {"status": node["status"]}
+        answer = self._running.call("PATCH", path, status, "strategic-merge-patch")
+        if not is_sent_whole(status, answer):
+            raise IncompleteObjectsError(f"the status of node {node['metadata']['name']}")
+
+    def _create_object(self, body: Body) -> None:
+        """Create an object of the cluster that kube-scheduler or admission reads."""
+        namespace = body["metadata"].get("namespace", "")
+        if "{}" in PATHS[body["kind"]]:
+            self._ensure_namespace(namespace or "default", labels={})
+        self._others.append(body)
+        if body["kind"] in ("PersistentVolume", "PersistentVolumeClaim"):
+            self._volumes.create(body)
+            return
+        self._post(_get_path(body), {key: body[key] for key in body if key != "status"})
+
+    def _post(self, path: str, body: Body) -> None:
+        """Create an object as it is.
+
+        Raises IncompleteObjectsError if the server drops a part, RejectedRequestError.
+        """
+        answer = self._running.call("POST", f"{path}?fieldValidation=Strict", body)
+        if not is_sent_whole(body, answer):
+            raise IncompleteObjectsError(f"{body['kind']} {body['metadata']['name']}")
+
+    def _collect_original_pods(self, prediction: CheckablePrediction) -> None:
+        """Collect the originals of the running pods, and a template of each spec."""
+        self._pods_on_nodes.clear()
+        self._pods_by_spec.clear()
+        for pod in prediction.inputs.existing_pods:
+            original = find_original_pod(self._originals, pod)
+            if original is not None:
+                self._pods_on_nodes.setdefault((pod.spec, pod.node), []).append(original)
+                self._pods_by_spec[pod.spec] = original
+            elif pod.workload in self._originals.templates:
+                self._pods_by_spec.setdefault(pod.spec, self._originals.templates[pod.workload])
+        for workload in prediction.inputs.workloads:
+            template = self._originals.templates.get(workload.key)
+            if template is None or workload.is_rewritten:
+                continue
+            self._pods_by_spec[workload.pod] = template
 
     def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
         """Create a namespace with these labels, or label an existing one.
@@ -248,7 +393,19 @@ class KubeSchedulerCheck:
             while len(names) < count:
                 self._check_time_limit()
                 name = next(self._names)
-                self._create_pod(build_pod_manifest(spec, name, node))
+                originals = self._pods_on_nodes.get((spec, node), [])
+                # Each one stands for one pod; a pod of the plan is like its template.
+                original = (
+                    originals[len(names)]
+                    if len(names) < len(originals)
+                    else self._pods_by_spec.get(spec)
+                )
+                body = (
+                    build_original_pod(original, spec, name, node)
+                    if original is not None
+                    else build_pod_manifest(spec, name, node)
+                )
+                self._create_pod(body)
                 names.append(name)
         self._pods = {key: names for key, names in self._pods.items() if names}
 
@@ -274,7 +431,11 @@ class KubeSchedulerCheck:
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]
         self._ensure_namespace(namespace, labels={})
-        self._running.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+        try:
+            self._post(f"/api/v1/namespaces/{namespace}/pods", body)
+        except RejectedRequestError as problem:
+            raise IncompleteObjectsError(str(problem)) from None
+        self._bodies[body["metadata"]["name"]] = body
 
     def _delete_pod(self, namespace: str, name: str) -> None:
         self._running.call(
@@ -306,13 +467,14 @@ class KubeSchedulerCheck:
             choice = scheduler.choose_nodes()
             tied_nodes = choice.tied_nodes if choice is not None else ()
             expected = {scheduler.cache.nodes[node].name for node in tied_nodes} or {_PENDING}
-        body = build_pod_manifest(spec, next(self._names), only_node=only_node)
+        body = self._build_new_pod(outcome, spec, only_node)
         # The node of each attempt, "" for none.
         answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
-            if len(answers) == 1:
-                # The scheduler may have missed an event.
+            self._volumes.reset(body)
+            if len(answers) == 1 or list_claim_names(body):
+                # The scheduler may have missed an event, or has to notice volumes and claims.
                 time.sleep(_SETTLE_SECONDS)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
@@ -320,6 +482,9 @@ class KubeSchedulerCheck:
             self._pods.setdefault((spec, answers[-1]), []).append(body["metadata"]["name"])
         else:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
+        if list_claim_names(body) and answers[-1] != outcome.node:
+            # Its volumes cannot be moved, so those of the prediction are unknown from here on.
+            self._has_other_volumes = True
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(
@@ -327,6 +492,35 @@ class KubeSchedulerCheck:
             )
             # Without the answer before the pause.
             self.cases.append(self._build_case(body, answers[1:]))
+
+    def _build_new_pod(self, outcome: PodOutcome, spec: PodSpec, only_node: str) -> Body:
+        """Build the pod of a decision from its manifest, and create its claims.
+
+        `only_node`: the node of a pod of a DaemonSet. Raises IncompleteObjectsError.
+        """
+        original = self._pods_by_spec.get(spec)
+        name = next(self._names)
+        if original is None:
+            if spec.claim_count:
+                raise IncompleteObjectsError("the pod has claims, but no manifest")
+            return build_pod_manifest(spec, name, only_node=only_node)
+        body = build_original_pod(original, spec, name)
+        if only_node:
+            pin_to_node(body, only_node)
+        templates = self._originals.claim_templates.get(outcome.workload, ())
+        claims = add_template_claims(body, outcome.workload, outcome.number, templates)
+        if any("ephemeral" in volume for volume in body["spec"].get("volumes") or ()):
+            raise IncompleteObjectsError("a controller creates the claims of its volumes")
+        if self._has_other_volumes and list_claim_names(body):
+            raise IncompleteObjectsError("earlier pods have other volumes")
+        for claim in claims:
+            self._ensure_namespace(spec.namespace, labels={})
+            if not self._running.call("GET", _get_path(claim, with_name=True)):
+                self._others.append(claim)
+                self._volumes.create(claim)
+        if claims:
+            time.sleep(_SETTLE_SECONDS)
+        return body
 
     def _decide(self, body: Body) -> str:
         """Create a pod; return the node of the decision, "" for none.
@@ -345,6 +539,8 @@ class KubeSchedulerCheck:
             reasons = [(condition.get("type"), condition.get("reason")) for condition in conditions]
             if node or ("PodScheduled", "Unschedulable") in reasons:
                 answers.append(node)  # "": unschedulable
+            else:
+                self._volumes.bind(body)
             return bool(answers)
 
         self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)
@@ -356,9 +552,9 @@ class KubeSchedulerCheck:
         The last of `answers` (node, "" for none) is the decision.
         """
         pods = [
-            build_pod_manifest(spec, name, node)
-            for (spec, node), names in self._pods.items()
-            for name in names
+            {**body, "spec": {**body["spec"], "nodeName": node}}
+            for (_, node), names in self._pods.items()
+            for body in map(self._bodies.__getitem__, names)
         ]
         own_name = pod["metadata"]["name"]
         # A finished pod marks the snapshot as one with pods, even if none is running.
@@ -373,6 +569,7 @@ class KubeSchedulerCheck:
         }
         objects: list[Any] = [
             *self._nodes,
+            *self._others,
             *(item for item in pods if item["metadata"]["name"] != own_name),
             finished,
         ]
@@ -384,3 +581,9 @@ class KubeSchedulerCheck:
             "decision": {"node": answers[-1] or None},
             "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
         }
+
+
+def _get_path(body: Body, *, with_name: bool = False) -> str:
+    """Return the path of the kind of an object, or of the object itself."""
+    folder = PATHS[body["kind"]].format(body["metadata"].get("namespace") or "default")
+    return f"{folder}/{body['metadata']['name']}" if with_name else folder

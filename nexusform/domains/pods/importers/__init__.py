@@ -15,7 +15,7 @@ PUBLIC = {
         "is_created_by_owner remove_namespace select_custom_definitions"
     ),
     "kubectl_kind_files": "list_dump_errors",
-    "kubectl_snapshot": "KubectlSnapshot parse_snapshot",
+    "kubectl_snapshot": "KubectlSnapshot list_objects parse_kubectl_files parse_snapshot",
     "kubernetes_schemas": "list_schema_problems",
     "kubernetes_volumes": "collect_cluster_storage",
     "kubernetes_workloads": "collect_workloads",

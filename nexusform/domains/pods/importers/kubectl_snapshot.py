@@ -280,7 +280,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
     """
     reading = KubectlOutput()
     for name, content in files:
-        for body in _list_objects(name, content, reading.findings):
+        for body in list_objects(name, content, reading.findings):
             metadata = body["metadata"]
             if body.get("kind") == "Node":
                 node = _keep_needed_node_fields(body)
@@ -308,7 +308,7 @@ def find_missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
     return tuple(kind for kind in _MANDATORY_KINDS if kind not in kinds)
 
 
-def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
+def list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a `kubectl get` output; one finding for any other text."""
     for document in _parse_documents(name, content, findings):
         items = get_value_at_path(document, "items")

@@ -11,7 +11,7 @@ PUBLIC = {
         "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods "
         "list_prior_pods"
     ),
-    "object_pods": "parse_pod_number PredictionInput",
+    "object_pods": "parse_pod_number",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
@@ -19,7 +19,7 @@ PUBLIC = {
         "ExternalClusters ObservedCluster "
         "merge_observed_pods check_unknown_clusters"
     ),
-    "pod_phase": "PlannedPod PodPhase list_unlocated_pods",
+    "pod_phase": "CheckablePrediction PlannedPod PodPhase list_unlocated_pods",
     "pod_rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (

@@ -61,10 +61,11 @@ _UsageByQuota: TypeAlias = Mapping[tuple[str, str], tuple[tuple[str, int], ...]]
 
 
 class ClusterSnapshotBlock(Struct, frozen=True):
-    """Cluster snapshot read by a data block."""
+    """Cluster snapshot read by a data block, and the attributes of the block."""
 
     block: ResourceBlock
     snapshot: KubectlSnapshot
+    attributes: Mapping[str, Any] = {}
 
 
 class ExternalClusters(Struct):
@@ -83,7 +84,8 @@ class ObservedCluster(Struct, frozen=True):
     re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
     `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has
     predicted since. `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing
-    in the snapshot.
+    in the snapshot. `plan_names` are those of the nodes by their names in the snapshot,
+    `attributes` those of the data block that read it.
     """
 
     cluster: NodeCluster
@@ -99,6 +101,8 @@ class ObservedCluster(Struct, frozen=True):
     unready_nodes: frozenset[str] = frozenset()
     extreme_image_values: tuple[Mapping[str, int], ...] = ()
     unlisted_usage: _UsageByQuota = MappingProxyType({})
+    plan_names: Mapping[str, str] = MappingProxyType({})
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def has_all_classes(self) -> bool:
@@ -191,6 +195,7 @@ def match_cluster_snapshot(
         ),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
         unlisted_usage=_find_unlisted_usage(snapshot),
+        plan_names=plan_names,
     )
 
 
@@ -416,7 +421,7 @@ def match_observed_clusters(
         observed = match_cluster_snapshot(
             cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
         )
-        result[cluster_id] = observed
+        result[cluster_id] = replace(observed, attributes=snapshot_block.attributes)
         # So each node should match a VM.
         has_vms = cluster_id in clusters
         external.diagnostics += _warn_mismatches(

@@ -40,7 +40,7 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
             )
             external.diagnostics.append(problem)
         external.snapshots[cluster_id] = ClusterSnapshotBlock(
-            block, parse_snapshot(str(attributes.get("objects")))
+            block, parse_snapshot(str(attributes.get("objects"))), attributes
         )
     return external
 

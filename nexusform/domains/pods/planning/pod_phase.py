@@ -56,6 +56,21 @@ OBJECT_REPLACED: Final = "object_replaced"
 _MAX_PREDICTIONS: Final = 20
 
 
+class CheckablePrediction(Struct, frozen=True):
+    """Prediction that a real scheduler can repeat.
+
+    `pods` by key: the address of their object, and the outcome. `manifests` are those of the plan
+    on the cluster. `dump` has the attributes of its data block, `node_names` the names of nodes in
+    the plan by those in the dump.
+    """
+
+    inputs: PredictionInput
+    pods: dict[PodKey, tuple[str, PodOutcome]]
+    manifests: tuple[Manifest, ...]
+    dump: Mapping[str, Any]
+    node_names: Mapping[str, str]
+
+
 class PlannedPod(Struct, frozen=True):
     """Pod of the plan, the input of its first prediction, and the other pods afterwards."""
 
@@ -687,23 +702,27 @@ class PodPhase(PodsByCluster):
                 planned_pods.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return planned_pods
 
-    def list_inputs_and_outcomes(
-        self,
-    ) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
-        """Yield each input of a first prediction once, with its pods by key.
-
-        (address of the object, outcome).
-        """
+    def list_checkable_predictions(self) -> Iterator[CheckablePrediction]:
+        """Yield each first prediction once, with its pods and the objects behind it."""
         # By the id of the input: objects predicted together share one.
-        pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
-        for (address, _), object_pods in self._object_pods.items():
+        predictions: dict[int, CheckablePrediction] = {}
+        for (address, cluster_id), object_pods in self._object_pods.items():
             inputs = object_pods.inputs
             if inputs is None:
                 continue  # never predicted
-            _, pods = pods_by_input.setdefault(id(inputs), (inputs, {}))
+            if id(inputs) not in predictions:
+                observed = self._get_observed_cluster(cluster_id)
+                objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
+                predictions[id(inputs)] = CheckablePrediction(
+                    inputs,
+                    {},
+                    tuple(chain.from_iterable(item.manifests for item in objects)),
+                    observed.attributes,
+                    observed.plan_names,
+                )
             for outcome in object_pods.list_all_outcomes():
-                pods[outcome.key] = (address, outcome)
-        yield from pods_by_input.values()
+                predictions[id(inputs)].pods[outcome.key] = (address, outcome)
+        yield from predictions.values()
 
     def find_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
         """Return the pods of an object on a cluster, empty if it has none."""

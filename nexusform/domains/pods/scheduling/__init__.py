@@ -8,6 +8,7 @@ PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PREEMPTED",
     "preemption": "find_drain_obstacles has_budget list_applied_budgets",
+    "template_rollout": "TEMPLATE_KEY",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (

@@ -1,0 +1,257 @@
+"""Random clusters with volumes, drivers and features of nodes, decided by a real kube-scheduler.
+
+Run: python -m tests.nightly.volume_worlds PROGRAMS WORLDS [FIRST_SEED]. Each seed is a world of its
+own, so a run continues at any seed. Prints a line for each world with a different decision, and in
+the end the number of decisions compared, and of certain ones, by kind of object.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nexusform.domains.conformance.workflow import scheduler_check
+from nexusform.domains.conformance.workflow.loopback_programs import open_programs, read_version
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
+from nexusform.planning.plan_request import ValueOverride
+from nexusform.plans.plan_checks import DecisionDifference
+from tests.domains.pods.importers.cluster_objects import print_objects
+from tests.domains.pods.planning.test_pods import build_manifest
+from tests.nightly import pod_worlds
+from tests.planning.harness import plan, require_success
+
+Body = dict[str, Any]
+_HOST = "kubernetes.io/hostname"
+_DRIVERS = ("one.example.com", "two.example.com")
+_FEATURE = "RestartAllContainersOnContainerExits"
+_RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+_SIZES = (1, 2, 5, 8, 20, 50, 100)
+_MEMBER = (
+    'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
+)
+_DATA = 'data "kubernetes_nodes" "a" {\n  files      = ["n.json"]\n  cluster_id = "m1"\n}\n'
+_FINISHED = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "finished", "namespace": "default"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+    "status": {"phase": "Succeeded"},
+}
+
+
+def build_world(seed: int, version: str) -> tuple[list[Body], list[Body]]:
+    """Return the objects of a random cluster, and one to three workloads."""
+    draw = Random(seed)
+    nodes = [pod_worlds.build_node(draw, number, 3) for number in range(draw.randint(2, 6))]
+    for node in nodes:
+        node["status"]["nodeInfo"] = {**pod_worlds.NODE_INFO, "kubeletVersion": f"v{version}"}
+        node["status"]["images"] = [{"names": ["img:1"], "sizeBytes": 1000}]
+        if draw.random() < 0.6:
+            node["status"]["declaredFeatures"] = [_FEATURE]
+    names = [node["metadata"]["name"] for node in nodes]
+    objects = [*_build_basics(), *nodes, *_build_storage(draw, names)]
+    workloads = []
+    for app in "abc"[: draw.randint(1, 3)]:
+        workload, claims = _build_workload(draw, app)
+        workloads.append(workload)
+        objects += claims
+    return objects, workloads
+
+
+def _build_basics() -> list[Body]:
+    """Return the objects of every cluster, and a finished pod."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 1000,
+    }
+    return [namespace, priority, _FINISHED]
+
+
+def _build_storage(draw: Random, nodes: list[str]) -> list[Body]:
+    """Return local volumes, classes, drivers, their nodes and their free storage."""
+    objects = [
+        _build_storage_object("StorageClass", "local", **_class("kubernetes.io/no-provisioner"))
+    ]
+    number = 0
+    for node in nodes:
+        for _ in range(draw.randint(0, 3)):
+            objects.append(_build_volume(f"l{number}", node, draw.choice(_SIZES)))
+            number += 1
+    for position, driver in enumerate(_DRIVERS):
+        name = f"net{position}"
+        objects.append(_build_storage_object("StorageClass", name, **_class(driver)))
+        is_checked = draw.random() < 0.6
+        spec: Body = {"storageCapacity": is_checked}
+        if draw.random() < 0.5:
+            spec["preventPodSchedulingIfMissing"] = True
+        objects.append(_build_storage_object("CSIDriver", driver, spec=spec))
+        objects += [
+            _build_storage_object(
+                "CSIStorageCapacity",
+                f"{name}-{node}",
+                namespace="default",
+                storageClassName=name,
+                nodeTopology={"matchLabels": {_HOST: node}},
+                capacity=f"{draw.choice(_SIZES)}Gi",
+            )
+            for node in nodes
+            if is_checked and draw.random() < 0.8
+        ]
+    for node in nodes:
+        drivers = []
+        for driver in _DRIVERS:
+            if draw.random() < 0.8:
+                limit = (
+                    {"allocatable": {"count": draw.randint(0, 3)}} if draw.random() < 0.3 else {}
+                )
+                drivers.append({"name": driver, "nodeID": node, "topologyKeys": None, **limit})
+        objects.append(_build_storage_object("CSINode", node, spec={"drivers": drivers}))
+    return objects
+
+
+def _class(provisioner: str) -> Body:
+    return {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def _build_storage_object(kind: str, name: str, *, namespace: str = "", **more: Any) -> Body:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": metadata, **more}
+
+
+def _build_volume(name: str, node: str, size: int) -> Body:
+    term = {"matchExpressions": [{"key": _HOST, "operator": "In", "values": [node]}]}
+    spec = {
+        "capacity": {"storage": f"{size}Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "local": {"path": "/x"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    metadata = {"name": name}
+    status = {"phase": "Available"}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _build_claim_spec(draw: Random) -> Body:
+    return {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": draw.choice(("local", "local", "net0", "net1")),
+        "resources": {"requests": {"storage": f"{draw.choice(_SIZES[:5])}Gi"}},
+    }
+
+
+def _build_workload(draw: Random, app: str) -> tuple[Body, list[Body]]:
+    """Return a workload, and the claims of a bare pod."""
+    requests = {"cpu": f"{draw.choice((100, 500, 1000))}m", "memory": "256Mi"}
+    container: Body = {"name": "c", "image": "img:1", "resources": {"requests": requests}}
+    labels = {"app": app}
+    names = [f"{app}{number}" for number in range(draw.randint(0, 3))]
+    if draw.random() < 0.4:
+        templates = [
+            {"metadata": {"name": name}, "spec": _build_claim_spec(draw)} for name in names
+        ]
+        body = {
+            "serviceName": app,
+            "replicas": draw.randint(1, 3),
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "volumeClaimTemplates": templates,
+        }
+        metadata = {"name": app, "namespace": "default"}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": metadata,
+            "spec": body,
+        }, []
+    spec: Body = {"containers": [container], "restartPolicy": "Never"}
+    if draw.random() < 0.3:
+        container |= {"restartPolicy": "Never", "restartPolicyRules": [_RULE]}
+    spec["volumes"] = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
+    ]
+    claims = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": _build_claim_spec(draw),
+            "status": {"phase": "Pending"},
+        }
+        for name in names
+    ]
+    metadata = {"name": app, "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, claims
+
+
+def plan_world(seed: int, version: str, directory: Path) -> list[CheckablePrediction]:
+    """Plan the workloads of a world, and return the predictions."""
+    objects, workloads = build_world(seed, version)
+    path = directory / "n.json"
+    path.write_bytes(print_objects(*objects))
+    reading = parse_kubectl_files([(str(path), path.read_bytes())])
+    attributes = {"objects": reading.encode(), "files": [str(path)]}
+    values = ValueOverride(None, "kubernetes_nodes", attributes)
+    text = _MEMBER + _DATA + build_manifest("m", *map(json.dumps, workloads), of='"m1"')
+    result = require_success(plan(text, data_overrides=(values,)))
+    fleet = find_planned_fleet(result)
+    assert fleet is not None
+    return list(fleet.pods.list_checkable_predictions())
+
+
+def list_kinds(prediction: CheckablePrediction, key: tuple[str, int]) -> list[str]:
+    """Return the kinds of objects that decide on a pod."""
+    _, outcome = prediction.pods[key]
+    kinds = {claim.storage_class for claim in outcome.spec.claims}
+    kinds |= {"features"} if outcome.spec.required_features else set()
+    return sorted(kinds) or ["none"]
+
+
+def main(programs: str, count: int, first_seed: int) -> int:
+    """Compare worlds; return the number of different decisions."""
+    compared: Counter[str] = Counter()
+    certain: Counter[str] = Counter()
+    differences: list[DecisionDifference] = []
+    version = read_version(Path(programs, scheduler_check.PROGRAM), "--version")
+    with tempfile.TemporaryDirectory() as directory, open_programs(programs) as running:
+        scheduler_check.start_scheduler(running, disabled_admission=scheduler_check.CHECK_ADMISSION)
+        for seed in range(first_seed, first_seed + count):
+            check = scheduler_check.KubeSchedulerCheck(running, version, time.monotonic() + 600)
+            for prediction in plan_world(seed, version, Path(directory)):
+                check.check_prediction(prediction)
+                for _, key in check.checked:
+                    for kind in list_kinds(prediction, key):
+                        compared[kind] += 1
+                        certain[kind] += prediction.pods[key][1].is_certain
+            check.close_cluster()
+            for difference in check.differences:
+                print(seed, difference, flush=True)
+            for pod, reason in check.incomplete_pods.items():
+                print(seed, "not sent whole", pod, reason, flush=True)
+            differences += check.differences
+            print(seed, sum(compared.values()), len(differences), flush=True)
+    for kind, number in sorted(compared.items()):
+        print(f"{kind}: {number} compared, {certain[kind]} certain")
+    return len(differences)
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1], int(sys.argv[2]), int((*sys.argv[3:], "0")[0]))))
