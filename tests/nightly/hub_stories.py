@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,16 @@ _PROPERTY = "example.com/rank"
 _TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 # By kind: plural, resource type, and the path in front of the plural.
 _KINDS: Mapping[str, tuple[str, str, str]] = {
+    "ClusterResourcePlacementDisruptionBudget": (
+        "clusterresourceplacementdisruptionbudgets",
+        "fleet_placement_disruption_budget",
+        _PLACEMENTS,
+    ),
+    "ClusterResourcePlacementEviction": (
+        "clusterresourceplacementevictions",
+        "fleet_placement_eviction",
+        _PLACEMENTS,
+    ),
     "Namespace": ("namespaces", "fleet_hub_manifest", "/api/v1"),
     "ConfigMap": ("configmaps", "fleet_hub_manifest", "/api/v1/namespaces/{namespace}"),
     "Deployment": ("deployments", "fleet_hub_manifest", "/apis/apps/v1/namespaces/{namespace}"),
@@ -48,19 +58,9 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         "fleet_cluster_resource_placement",
         _PLACEMENTS,
     ),
-    "ClusterResourcePlacementDisruptionBudget": (
-        "clusterresourceplacementdisruptionbudgets",
-        "fleet_placement_disruption_budget",
-        _PLACEMENTS,
-    ),
     "ClusterStagedUpdateStrategy": (
         "clusterstagedupdatestrategies",
         "fleet_cluster_staged_update_strategy",
-        _PLACEMENTS,
-    ),
-    "ClusterResourcePlacementEviction": (
-        "clusterresourceplacementevictions",
-        "fleet_placement_eviction",
         _PLACEMENTS,
     ),
     "ClusterStagedUpdateRun": (
@@ -69,6 +69,9 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
         _PLACEMENTS,
     ),
 }
+_RUN = "ClusterStagedUpdateRun"
+_EVICTION = "ClusterResourcePlacementEviction"
+_FIRST_KINDS = ("ClusterResourcePlacementDisruptionBudget", _EVICTION)
 # Longer than the hub agent collects changes of content.
 _QUIET_SECONDS = 3.0
 _MAX_SECONDS = 90.0
@@ -383,21 +386,28 @@ class Twin:
             self._hub.leave(name)
         if self._write_members(story.members):
             self._wait_until_quiet(story.name)
+        # As nexusform orders the steps: changes of a placement follow its evictions.
+        self._write_kinds(story, _FIRST_KINDS)
         removed = [key for key in self._applied if key not in story.objects]
         for key in sorted(removed, key=lambda key: list(_KINDS).index(key[0]), reverse=True):
             self._delete(self._applied.pop(key))
-        last = ("ClusterStagedUpdateRun", "ClusterResourcePlacementEviction")
-        for kind in _KINDS:
+        self._write_kinds(story, [kind for kind in _KINDS if kind not in _FIRST_KINDS])
+        self._wait_until_quiet(story.name)
+
+    def _write_kinds(self, story: Story, kinds: Iterable[str]) -> None:
+        """Write the changed objects of these kinds; wait before a run and after an eviction."""
+        for kind in kinds:
             bodies = [
                 body
                 for key, body in story.objects.items()
                 if key[0] == kind and self._applied.get(key) != body
             ]
-            if kind in last and bodies:
+            if kind == _RUN and bodies:
                 self._wait_until_quiet(story.name)
             for body in bodies:
                 self._write(body)
-        self._wait_until_quiet(story.name)
+            if kind == _EVICTION and bodies:
+                self._wait_until_quiet(story.name)
 
     def remove(self, story: Story) -> None:
         """Remove all objects of a story."""

@@ -292,6 +292,14 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
         )
 
 
+def _check_cluster_role_binding(binding: Node) -> Iterator[CheckFailure]:
+    """Yield a failure for each ServiceAccount without a namespace."""
+    for index, subject in enumerate(binding.get_node("subjects").list_items()):
+        is_account = subject.get_node("kind").text == "ServiceAccount"
+        if is_account and subject.get_node("namespace").is_absent:
+            yield subject, f"subjects[{index}].namespace", "must be set for a ServiceAccount."
+
+
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
     """Check the number of values of a selector requirement by its operator."""
     operator = requirement.get_node("operator").text
@@ -360,6 +368,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     ),
     "meta_v1.LabelSelectorRequirement": _check_requirement,
     "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
+    "rbac_v1.ClusterRoleBinding": _check_cluster_role_binding,
 }
 
 

@@ -596,6 +596,13 @@ CASES: list[tuple[str, str, Any, str]] = [
         1,
         "spec.maxUnavailable cannot be combined with minAvailable.",
     ),
+    # An API server adds none; in a RoleBinding it may be absent.
+    (
+        "ClusterRoleBinding",
+        "subjects",
+        [{"kind": "ServiceAccount", "name": "s"}],
+        "subjects[0].namespace must be set for a ServiceAccount.",
+    ),
 ]
 
 
