@@ -1,8 +1,8 @@
 """Random clusters with volumes, drivers and features of nodes, decided by a real kube-scheduler.
 
 Run: python -m tests.nightly.volume_worlds PROGRAMS WORLDS [FIRST_SEED]. Each seed is a world of its
-own, so a run continues at any seed. Prints a line for each world with a different decision, and in
-the end the number of decisions compared, and of certain ones, by kind of object.
+own, so a run continues at any seed. Prints each different decision, and after each world its seed,
+the number of differences, and the certain and compared decisions by kind of object.
 """
 
 from __future__ import annotations
@@ -247,9 +247,8 @@ def main(programs: str, count: int, first_seed: int) -> int:
             for pod, reason in check.incomplete_pods.items():
                 print(seed, "not sent whole", pod, reason, flush=True)
             differences += check.differences
-            print(seed, sum(compared.values()), len(differences), flush=True)
-    for kind, number in sorted(compared.items()):
-        print(f"{kind}: {number} compared, {certain[kind]} certain")
+            figures = [f"{kind} {certain[kind]}/{compared[kind]}" for kind in sorted(compared)]
+            print(seed, len(differences), *figures, flush=True)
     return len(differences)
 
 
