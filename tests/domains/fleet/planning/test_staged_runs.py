@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from nexusform.resources.address import parse_address
 from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
     build_member,
     build_pick_n,
     build_placement,
@@ -289,3 +290,31 @@ def test_eviction_with_joined_cluster_lists_it() -> None:
     state = build_state_after(require_success(plan(text, state)), state)
     names = [status["cluster_name"] for status in attributes(state, P)["placement_statuses"]]
     assert sorted(names) == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_eviction_with_another_score_renews_status() -> None:
+    """The new binding has another affinity score, so the scheduler's decision differs."""
+    preferred = """
+    affinity {
+      cluster_affinity {
+        preferred_during_scheduling_ignored_during_execution {
+          weight = 20
+          preference {
+            label_selector {
+              match_labels = { env = "prod" }
+            }
+          }
+        }
+      }
+    }
+    """
+    placement = build_placement(build_pick_n(1, preferred), EXTERNAL) + ONE_STAGE + build_run()
+    state = build_state(build_hub() + build_member("a", {"env": "prod"}) + placement)
+    eviction = build_eviction("a")
+    text = build_hub() + build_member("a", {"env": "canary"}) + placement + eviction
+    state = build_state_after(require_success(plan(text, state)), state)
+    (status,) = attributes(state, P)["placement_statuses"]
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [
+        ("Scheduled", "True"),
+        ("RolloutStarted", "Unknown"),
+    ]
