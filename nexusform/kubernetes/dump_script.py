@@ -34,6 +34,7 @@ _KINDS: Final = (
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
+    *("ServiceAccount", "ConfigMap", "Secret", "CustomResourceDefinition"),
 )
 # Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a
 # group.
@@ -77,6 +78,33 @@ FLEET_KINDS: Final = (
 NO_SUCH_KIND: Final = "the server doesn't have a resource type"
 
 
+_IDENTITY: Final = (
+    '"apiVersion":"v1","kind":{{printf "%q" .kind}},"metadata":{"name":{{printf "%q" '
+    ".metadata.name}}"
+)
+_KEYS: Final = '{{$comma}}{{printf "%q" $key}}:""{{$comma = ","}}'
+
+
+def _build_template(content: str) -> str:
+    """Return a go-template of kubectl that prints a list of objects as JSON."""
+    items = "{{range $index, $item := .items}}{{if $index}},{{end}}{{with $item}}{ "
+    start = f'{{"apiVersion":"v1","kind":"List","items":[{items}'
+    return f"{start}{_IDENTITY}{content}}}{{{{end}}}}{{{{end}}}}]}}"
+
+
+# The names and keys of ConfigMaps and Secrets: no value leaves the cluster.
+_KEYS_TEMPLATE: Final = _build_template(
+    ',"namespace":{{printf "%q" .metadata.namespace}}},"data":{ {{$comma := ""}}'
+    f"{{{{range $key, $value := .data}}}}{_KEYS}{{{{end}}}}"
+    f"{{{{range $key, $value := .binaryData}}}}{_KEYS}{{{{end}}}} }}"
+)
+# Without the schemas, which are long.
+_DEFINITIONS_TEMPLATE: Final = _build_template(
+    '},"spec":{"group":{{printf "%q" .spec.group}},'
+    '"names":{"kind":{{printf "%q" .spec.names.kind}} } }'
+)
+
+
 def build_dump_script(directory: str, names: Iterable[str]) -> str:
     """Return a script that writes each kind into DIRECTORY/KIND.json.
 
@@ -85,13 +113,21 @@ def build_dump_script(directory: str, names: Iterable[str]) -> str:
     kinds = " \\\n    ".join(names)
     return f"""#!/bin/sh
 # Lists a cluster with kubectl, one file per kind. Changes nothing.
+# Of ConfigMaps and Secrets it lists names and keys, no values.
 directory={shlex.quote(directory)}
+keys={shlex.quote(_KEYS_TEMPLATE)}
+definitions={shlex.quote(_DEFINITIONS_TEMPLATE)}
 mkdir -p "$directory"
 for kind in \\
     {kinds}
 do
     rm -f "$directory/$kind.json" "$directory/$kind.error"
-    if kubectl get "$kind" -A -o json --show-managed-fields \\
+    case "$kind" in
+    configmaps | secrets) format="go-template=$keys" ;;
+    customresourcedefinitions) format="go-template=$definitions" ;;
+    *) format=json ;;
+    esac
+    if kubectl get "$kind" -A -o "$format" --show-managed-fields \\
         > "$directory/$kind.part" 2> "$directory/$kind.error"
     then
         mv "$directory/$kind.part" "$directory/$kind.json"

@@ -23,6 +23,6 @@ PUBLIC = {
         "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep "
         "SeparationVerdict "
         "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
-        "NOT_READ_IDS build_hypothetical_plan"
+        "MissingObject NOT_READ_IDS build_hypothetical_plan"
     ),
 }

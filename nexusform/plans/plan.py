@@ -255,11 +255,14 @@ class Rollout(Struct, frozen=True):
 class FeasibilityResult(StrEnum):
     """Whether the pods of a binding run on its cluster.
 
-    Now, after more nodes, never, or not known.
+    Now, after more nodes, once a missing object exists, not as the API server rejects them, never,
+    or not known.
     """
 
     RUNS = "runs"
     RUNS_AFTER = "runs_after"
+    WAITS = "waits"
+    REJECTED = "rejected"
     CANNOT_RUN = "cannot_run"
     UNKNOWN = "unknown"
 
@@ -275,6 +278,18 @@ class LossEffect(Struct, frozen=True):
     waiting_pods: int = 0
 
 
+class MissingObject(Struct, frozen=True):
+    """Object that pods of a binding name and its cluster lacks, or one `key` of it.
+
+    `namespace` is "" for a cluster-scoped kind, `key` for the whole object.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    key: str = ""
+
+
 class Feasibility(Struct, frozen=True):
     """Feasibility of one binding: all pods of the plan on its cluster, existing ones included.
 
@@ -283,7 +298,8 @@ class Feasibility(Struct, frozen=True):
     "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run
     (None: not known). `one_machine_down` and `one_rack_down` are None if not computed, or if the
     machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
-    if it alone were added. `suggested_fixes`: tested ones, with kind, text and edits.
+    if it alone were added. `suggested_fixes`: tested ones, with kind, text and edits. `missing` are
+    the objects for which pods wait, and `by` is the admission plugin that rejects pods.
     """
 
     placement: Address
@@ -301,10 +317,12 @@ class Feasibility(Struct, frozen=True):
     one_rack_down: LossEffect | None = None
     is_selected: bool = True
     suggested_fixes: tuple[Mapping[str, Any], ...] = ()
+    missing: tuple[MissingObject, ...] = ()
+    by: str = ""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the placement selects the cluster and some of its pods have no node there.
+        """Whether the placement selects the cluster and some of its pods do not run there.
 
         Such pods are known even with the result UNKNOWN if `replicas_max` is known: then only the
         number of missing nodes is unknown.

@@ -374,7 +374,8 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     # Without clusters rejected by the placement.
     bindings = [row for row in plan.feasibility if row.is_selected]
     bindings_by_result = group_by(bindings, lambda row: row.result)
-    infeasible = bindings_by_result.get(FeasibilityResult.CANNOT_RUN, [])
+    results = (FeasibilityResult.CANNOT_RUN, FeasibilityResult.WAITS, FeasibilityResult.REJECTED)
+    infeasible = [row for row in bindings if row.result in results]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in infeasible)
     text = enclose(f"{format_count(len(infeasible), 'binding')} cannot run: ", names)
     yield GuardRailMeasurement(len(infeasible), text)

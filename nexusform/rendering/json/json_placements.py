@@ -31,6 +31,7 @@ from nexusform.plans.plan import (
     ContentChange,
     Feasibility,
     LossEffect,
+    MissingObject,
     PlacementChange,
     PlacementTable,
     Plan,
@@ -216,8 +217,9 @@ FEASIBILITY_FORM: Final = RecordForm(
     "placement cluster result missing_nodes pool [missing_by_pool] site_capacity reason "
     "replicas_requested "
     "replicas_max certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected "
-    "[suggested_fixes]",
+    "[suggested_fixes] [missing] [by]",
     placement=str,
+    missing=RecordForm(MissingObject),
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
 )

@@ -154,6 +154,10 @@ def _format_truncated_reason(row: Feasibility) -> str:
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
+    FeasibilityResult.WAITS: lambda row: f"{row.cluster} waits for {_format_truncated_reason(row)}",
+    FeasibilityResult.REJECTED: lambda row: (
+        f"{row.cluster} rejects it ({_format_truncated_reason(row)})"
+    ),
     FeasibilityResult.CANNOT_RUN: lambda row: (
         f"{row.cluster} cannot run it ({_format_truncated_reason(row)})"
     ),

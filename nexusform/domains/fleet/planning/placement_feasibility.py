@@ -38,7 +38,7 @@ from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import Feasibility, FeasibilityResult
+from nexusform.plans.plan import Feasibility, FeasibilityResult, MissingObject
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
 
@@ -207,7 +207,8 @@ def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Itera
         ):
             # nodes not known, no pods, or pods planned there.
             continue
-        assessment = find_candidate_feasibility(pods, cluster, workloads)
+        manifests = placement.selection.manifests
+        assessment = find_candidate_feasibility(pods, cluster, workloads, manifests)
         yield _build_feasibility_row(
             rejected.address, rejected.cluster, assessment, is_selected=False
         )
@@ -231,6 +232,11 @@ def _build_feasibility_row(
         replicas_max=assessment.replicas_max,
         is_certain=assessment.is_certain,
         is_selected=is_selected,
+        missing=tuple(
+            MissingObject(need.kind, need.namespace, need.name, need.key)
+            for need in assessment.missing
+        ),
+        by=assessment.by,
     )
 
 
@@ -445,7 +451,11 @@ def _list_clusters_with_capacity(
     maximum_replicas: dict[str, int] = {}
     for name in outcome.clusters.keys() - collect_clusters(placement.bindings):
         feasibility = find_candidate_feasibility(
-            pods, outcome.clusters[name], workloads, tries_nodes=False
+            pods,
+            outcome.clusters[name],
+            workloads,
+            placement.selection.manifests,
+            tries_nodes=False,
         )
         if feasibility.result is FeasibilityResult.RUNS:
             maximum_replicas[name] = feasibility.replicas_max or 0

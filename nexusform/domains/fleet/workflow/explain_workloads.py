@@ -209,7 +209,8 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
         if row.kind != BINDING or row.action is PlacementAction.REMOVE:
             # No picked member.
             continue
-        has_known_nodes = cluster_ids.get(row.object, "") in fleet.pods.clusters
+        # A member without a cluster of its own is known by its name.
+        has_known_nodes = cluster_ids.get(row.object, row.object) in fleet.pods.clusters
         if not has_known_nodes and pattern.is_match(row.address):
             names.append(row.object)
     if not names:

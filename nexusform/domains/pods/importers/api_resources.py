@@ -40,6 +40,13 @@ _FURTHER_KINDS: Final = {
     ("apiregistration.k8s.io", "APIService"): ("v1",),
 }
 
+_FURTHER_GROUPS: Final = frozenset(
+    {
+        "authentication.k8s.io", "authorization.k8s.io", "internal.apiserver.k8s.io",
+        "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io",
+    }
+)  # fmt: skip
+
 
 class ApiKind(Struct, frozen=True):
     """Kind of an API group, with its served versions.
@@ -75,6 +82,12 @@ def _list_moved_forms(kind: str) -> list[str]:
     ]
 
 
+@cache
+def _list_built_in_groups() -> frozenset[str]:
+    """Return the groups of Kubernetes, those without kinds in the table included."""
+    return _FURTHER_GROUPS.union(group for group, _ in _list_built_in_kinds())
+
+
 class ApiKinds:
     """Built-in kinds, and those of the CustomResourceDefinitions among objects."""
 
@@ -94,6 +107,10 @@ class ApiKinds:
     def find_kind(self, group: str, kind: str) -> ApiKind | None:
         """Return a kind; None if it is unknown."""
         return self.custom_kinds.get((group, kind)) or _list_built_in_kinds().get((group, kind))
+
+    def has_group(self, group: str) -> bool:
+        """Return whether Kubernetes itself serves a group."""
+        return group in _list_built_in_groups()
 
     def explain_unserved_kind(self, group: str, version: str, kind: str) -> str:
         """Return why no API server serves a kind in a version, with the right form.

@@ -1,15 +1,18 @@
 """Files with one kind of a cluster each, as written by the script of `inventory script`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.interfaces.plugins import FileProblem, ReadContext
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, NO_SUCH_KIND, build_dump_script
 
 _SUFFIX: Final = ".error"
+# Words of kubectl about a missing right.
+_FORBIDDEN: Final = "(Forbidden)"
 
 
 class KubectlKindFiles(Struct, frozen=True):
@@ -28,7 +31,13 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     # A kind unknown to the server, such as one of a CRD that is not installed, is no problem.
-    problems = list(list_dump_errors(directory, context, ignored_message=NO_SUCH_KIND))
+    # The right to list kinds that only some pods name is optional: these pods are unknown then.
+    optional_names = {f"{CLUSTER_KINDS[kind]}{_SUFFIX}" for kind in NAMED_KINDS}
+    problems = list(
+        list_dump_errors(
+            directory, context, ignored_message=NO_SUCH_KIND, optional_names=optional_names
+        )
+    )
     for kind, name in CLUSTER_KINDS.items():
         path = f"{directory.rstrip('/')}/{name}.json"
         if context.files.is_file(path):
@@ -45,11 +54,15 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
 
 
 def list_dump_errors(
-    directory: str | None, context: ReadContext, *, ignored_message: str | None = None
+    directory: str | None,
+    context: ReadContext,
+    *,
+    ignored_message: str | None = None,
+    optional_names: Collection[str] = (),
 ) -> Iterator[Problem]:
     """Yield a warning with kubectl's message for each kind not listed.
 
-    Messages with `ignored_message` are left out.
+    Messages with `ignored_message` are left out, and missing rights for files of `optional_names`.
     """
     if directory is None:
         # files are named instead.
@@ -58,6 +71,8 @@ def list_dump_errors(
     for file in context.files.find_files(base, f"*{_SUFFIX}"):
         message = _read_kubectl_error(f"{base}/{file}", context)
         if ignored_message and ignored_message in message:
+            continue
+        if file in optional_names and _FORBIDDEN in message:
             continue
         detail = f"kubectl could not list {file.removesuffix(_SUFFIX)}: {message or 'no message'}"
         yield Problem(("directory",), "kind-not-listed", detail, Severity.WARNING)

@@ -31,6 +31,12 @@ from nexusform.domains.pods.importers.live_workloads import (
     select_present_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
+from nexusform.domains.pods.importers.object_needs import (
+    CONFIG_MAP,
+    DEFINITION,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
 from nexusform.domains.pods.importers.pod_conditions import CONTAINERS
 from nexusform.domains.pods.scheduling.cluster_records import (
     ClaimedUses,
@@ -105,6 +111,9 @@ KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "CSIStorageCapacity": ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
     "MutatingWebhookConfiguration": ("webhooks",),
     "ValidatingWebhookConfiguration": ("webhooks",),
+    SERVICE_ACCOUNT: ("imagePullSecrets",),
+    **dict.fromkeys((CONFIG_MAP, SECRET), ("data", "binaryData", "stringData")),
+    DEFINITION: ("spec",),
     **dict.fromkeys(_SPEC_KINDS, ("spec",)),
 }
 # Further metadata and status fields kept of some kinds.
@@ -202,7 +211,7 @@ class KubectlSnapshot(Struct, frozen=True):
     ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and
     classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
     configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
-    `unread_kinds` have no file.
+    `unread_kinds` have no file, `listed_kinds` were listed whole.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
@@ -216,6 +225,7 @@ class KubectlSnapshot(Struct, frozen=True):
     has_pods: bool = False
     duplicate_nodes: tuple[str, ...] = ()
     unread_kinds: tuple[str, ...] = ()
+    listed_kinds: frozenset[str] = frozenset()
 
     @property
     def observation_time(self) -> int:
@@ -270,6 +280,8 @@ class KubectlOutput(Struct):
             data["duplicates"] = sorted(set(self.duplicate_nodes))
         if self.unread_kinds:
             data["unread"] = sorted(self.unread_kinds)
+        # Files read by earlier versions have no such list: nothing is known to be absent then.
+        data["listed"] = sorted(CLUSTER_KINDS.keys() - set(self.unread_kinds))
         return msgspec.json.encode(data, order="sorted").decode()
 
 
@@ -408,7 +420,14 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
     status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
-    reduced = {**identity, "metadata": metadata, **select_present_fields(body, KEPT_FIELDS[kind])}
+    content = select_present_fields(body, KEPT_FIELDS[kind])
+    if kind in (CONFIG_MAP, SECRET):
+        # The keys alone: no value of a Secret enters a state or a plan.
+        content = {section: dict.fromkeys(values, "") for section, values in content.items()}
+    elif kind == DEFINITION:
+        names = {"kind": get_text(body, "spec", "names", "kind")}
+        content = {"spec": {"group": get_text(body, "spec", "group"), "names": names}}
+    reduced = {**identity, "metadata": metadata, **content}
     return {**reduced, "status": status} if status else reduced
 
 
@@ -491,6 +510,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         has_pods=bool(data["pods"]),
         duplicate_nodes=tuple(get_list(data, "duplicates")),
         unread_kinds=tuple(get_list(data, "unread")),
+        listed_kinds=frozenset(get_list(data, "listed")).difference(missing_kinds),
         objects=objects,
         missing_kinds=missing_kinds,
         # The newest kubelet version, else the version in the configuration.

@@ -54,6 +54,8 @@ DEVICE_CLAIMS: Final = "device-claims"
 GANGS: Final = "gang-scheduling"
 # Key of an admitted spec: admission may change or reject the pod in unknown ways.
 IN_DOUBT: Final = "in-doubt"
+# Start of the words of Kubernetes about an absent PriorityClass.
+NO_CLASS: Final = "no PriorityClass with name"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
@@ -134,7 +136,7 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
             # The class may exist, or for a pod without a class ("") a default class.
             return ""
         if name:
-            return f"no PriorityClass with name {name} was found"
+            return f"{NO_CLASS} {name} was found"
     class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
     values = (
         ("integer value of priority", spec.data.get("priority"), priorities.by_name.get(name, 0)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -39,18 +39,25 @@ from nexusform.domains.pods.importers.manifest_parser import (
     read_silently,
     select_manifests,
 )
-from nexusform.domains.pods.importers.pod_admission import AdmissionRules
+from nexusform.domains.pods.importers.object_needs import (
+    SERVICE_ACCOUNT,
+    ClusterInventory,
+    NeedAnswer,
+    list_pod_needs,
+)
+from nexusform.domains.pods.importers.pod_admission import AdmissionRejection, AdmissionRules
 from nexusform.domains.pods.importers.unpredicted_kinds import (
     NOT_PREDICTED,
     list_unpredicted_problems,
 )
 from nexusform.domains.pods.scheduling.cluster_records import (
     NEWEST_REVISION,
+    ObjectNeed,
     PodSpec,
     Strategy,
     Workload,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.
@@ -66,6 +73,16 @@ LIVE_REPLICAS: Final = "replicas-of-cluster"
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 # maxSurge and maxUnavailable of a Deployment by default.
 _DEFAULT_SHARE: Final = "25%"
+
+
+# Words of the admission plugins about absent objects.
+_ABSENCES: Final = {
+    SERVICE_ACCOUNT: (
+        "error looking up service account {need.namespace}/{need.name}: serviceaccount "
+        '"{need.name}" not found'
+    ),
+    "RuntimeClass": 'pod rejected: RuntimeClass "{need.name}" not found',
+}
 
 
 class ParsedWorkloads(Struct, frozen=True):
@@ -88,13 +105,16 @@ def collect_workloads(
     has_all_classes: bool = False,
     live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
     previous_manifests: Sequence[Manifest] = (),
+    read_kinds: Collection[str] = (),
+    version: tuple[int, ...] = (),
 ) -> ParsedWorkloads:
     """Return the workloads among `manifests`, the objects of one cluster.
 
     Services, autoscalers and admission rules are also read from `context_manifests`: other objects
     of the cluster. `is_complete`: objects missing here do not exist; `has_all_classes`:
     StorageClasses missing here do not exist. `live_workloads` (by key) have the fields of other
-    managers; `previous_manifests` are those applied before.
+    managers; `previous_manifests` are those applied before. Objects of `read_kinds` missing
+    here do not exist. `version` is the one of Kubernetes, () if unknown.
     """
     all_manifests = _merge_objects((*manifests, *context_manifests))
     service_selectors: dict[str, list[Mapping[str, str]]] = {}  # by namespace
@@ -110,7 +130,8 @@ def collect_workloads(
         priorities=kubernetes_pod_spec.collect_priority_classes(
             all_manifests, is_complete=is_complete
         ),
-        rules=pod_admission.collect_admission_rules(all_manifests),
+        rules=pod_admission.collect_admission_rules(all_manifests, version),
+        inventory=ClusterInventory(all_manifests, read_kinds),
         storage=collect_storage(
             all_manifests, is_complete=is_complete, has_all_classes=has_all_classes
         ),
@@ -185,6 +206,7 @@ def _collect_autoscalers(
 class _WorkloadReader(Struct):
     priorities: Priorities
     rules: AdmissionRules
+    inventory: ClusterInventory
     storage: Storage
     services: Mapping[str, Sequence[Mapping[str, str]]]
     autoscalers: Mapping[tuple[str, str, str], Sequence[Manifest]]
@@ -233,6 +255,13 @@ class _WorkloadReader(Struct):
         # rules for these are not simulated.
         if is_gang or has_devices or has_unknown_fields:
             pod = replace(pod, has_unknown_rules=True)
+        needs = list_pod_needs(
+            manifest.namespace,
+            admitted_fields.data,
+            pod_admission.parse_network_names(_read_annotations(manifest), manifest.namespace),
+            list_mappings(spec.data, "volumeClaimTemplates"),
+        )
+        rejection = self._find_rejection(manifest.namespace, metadata, admitted_fields, needs)
         workload = Workload(
             kind=manifest.kind,
             namespace=manifest.namespace,
@@ -241,12 +270,9 @@ class _WorkloadReader(Struct):
             pod=pod,
             line=manifest.line,
             containers=kubernetes_pod_spec.parse_containers(admitted_fields),
-            admission_error=kubernetes_pod_spec.find_priority_rejection(
-                admitted_fields, self.priorities
-            )
-            or pod_admission.find_admission_rejection(
-                manifest.namespace, admitted_fields, self.rules
-            ),
+            admission_error=rejection.reason,
+            rejected_by=rejection.plugin,
+            needs=needs,
             # Set by another manager.
             keeps_replicas=_get_replicas(manifest) != _get_replicas(applied),
         )
@@ -256,6 +282,22 @@ class _WorkloadReader(Struct):
             # No observed pod has the new template.
             workload = replace(workload, current_revisions=())
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
+
+    def _find_rejection(
+        self, namespace: str, metadata: Fields, spec: Fields, needs: Iterable[ObjectNeed]
+    ) -> AdmissionRejection:
+        """Return the first admission plugin that rejects a pod, and why; both "" if none does."""
+        priority_rejection = kubernetes_pod_spec.find_priority_rejection(spec, self.priorities)
+        has_class = not priority_rejection.startswith(kubernetes_pod_spec.NO_CLASS)
+        plugin = "Priority" if has_class else "PriorityClass"
+        rejections = [AdmissionRejection(plugin, priority_rejection)]
+        rejections += [
+            AdmissionRejection(need.kind, _ABSENCES[need.kind].format(need=need))
+            for need in needs
+            if need.kind in _ABSENCES and self.inventory.find_answer(need) is NeedAnswer.NOT_THERE
+        ]
+        rejections += pod_admission.list_admission_rejections(namespace, metadata, spec, self.rules)
+        return next((item for item in rejections if item.reason), AdmissionRejection("", ""))
 
     def _build_pod_owner(
         self,
@@ -446,6 +488,13 @@ class _WorkloadReader(Struct):
         )
         self._warn(manifest, AUTOSCALED, detail, summary)
         return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
+
+
+def _read_annotations(manifest: Manifest) -> Fields:
+    """Return the annotations of a workload's pods; problems were reported before."""
+    path = () if manifest.kind == "Pod" else ("spec", "template")
+    annotations = get_mapping(manifest.body, *path, "metadata", "annotations")
+    return Fields(manifest, [], annotations)
 
 
 def _get_template(manifest: Manifest) -> dict[str, Any]:

@@ -6,16 +6,15 @@ the network-resources-injector of k8snetworkplumbingwg.
 """
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers import manifest_parser
+from nexusform.domains.pods.importers import manifest_parser, pod_security
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     IN_DOUBT,
     parse_selector,
@@ -33,10 +32,6 @@ from nexusform.kubernetes.quantity import read_quantity, read_quantity_or_zero
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
-# Fields of a pod in JSON forbidden by the baseline of the Pod Security Standards.
-_HOST_ACCESS: Final = re.compile(
-    r'"(host(?:Network|PID|IPC|Path|Port)|privileged)": (?:true|\{|[1-9])'
-)
 _OS: Final = "kubernetes.io/os"
 _CONTAINERS: Final = ("initContainers", "containers")
 
@@ -67,7 +62,7 @@ class AdmissionRules(Struct, frozen=True):
 
     `runtimes` and `namespaces` by name, `defaults` by namespace, `networks` by namespace and name:
     the resource required by each, "" if there is none. `bounds` by namespace. `counted_namespaces`
-    have a ResourceQuota of count/pods.
+    have a ResourceQuota of count/pods. `version` is the one of Kubernetes, () if unknown.
     """
 
     runtimes: Mapping[str, Manifest]
@@ -76,9 +71,19 @@ class AdmissionRules(Struct, frozen=True):
     bounds: Mapping[str, Sequence[LimitRangeBounds]]
     namespaces: Mapping[str, Manifest]
     counted_namespaces: frozenset[str]
+    version: tuple[int, ...] = ()
 
 
-def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
+class AdmissionRejection(Struct, frozen=True):
+    """Admission plugin, and why it rejects a pod ("" if it does not)."""
+
+    plugin: str
+    reason: str
+
+
+def collect_admission_rules(
+    manifests: Iterable[Manifest], version: tuple[int, ...] = ()
+) -> AdmissionRules:
     """Return the admission rules for pods, read from the objects of a cluster."""
     runtimes: dict[str, Manifest] = {}  # by name
     defaults: dict[str, list[LimitRangeDefaults]] = {}  # by namespace
@@ -109,7 +114,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
     return AdmissionRules(
-        runtimes, defaults, networks, bounds, namespaces, frozenset(counted_namespaces)
+        runtimes, defaults, networks, bounds, namespaces, frozenset(counted_namespaces), version
     )
 
 
@@ -130,21 +135,39 @@ def _add_limit_range(
             defaults.append(LimitRangeDefaults(requests, limits))
 
 
-def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes.
+def list_admission_rejections(
+    namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules
+) -> Iterator[AdmissionRejection]:
+    """Yield why admission plugins reject a pod with defaults set, in the words of Kubernetes.
 
-    The result is "" if none does.
+    In the order of the API server.
     """
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
-        return (
-            f"unable to create new content in namespace {namespace} because it is being terminated"
+        yield AdmissionRejection(
+            "NamespaceLifecycle",
+            f"unable to create new content in namespace {namespace} because it is being terminated",
         )
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    rejections = [_find_overhead_rejection(spec, rules), *map(_find_excess_request, containers)]
-    rejection = next(filter(None, rejections), "")
-    if rejection or not rules.bounds.get(namespace):
-        return rejection
+    for container in containers:
+        yield AdmissionRejection("Validation", _find_excess_request(container))
+    yield AdmissionRejection("LimitRanger", _find_limit_violation(namespace, spec, rules))
+    if owner:
+        annotations = metadata.get_mapping("annotations").data
+        yield AdmissionRejection(
+            pod_security.PLUGIN,
+            pod_security.find_pod_security_rejection(
+                owner.labels, annotations, spec.data, rules.version
+            ),
+        )
+    yield AdmissionRejection("RuntimeClass", _find_overhead_rejection(spec, rules))
+
+
+def _find_limit_violation(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
+    """Return why a LimitRange of the namespace rejects a pod; "" if none does."""
+    if not rules.bounds.get(namespace):
+        return ""
+    containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the
     # right side wins: the pod's own request, else the sum of its containers, else its limit.
     container_amounts = [
@@ -325,19 +348,6 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     The reasons are reported.
     """
     known_count = len(spec.findings)
-    owner = rules.namespaces.get(namespace)
-    level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
-    if level in ("baseline", "restricted"):
-        violations = ", ".join(
-            sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str))))
-        )
-        if violations:
-            spec.report(
-                "",
-                f'may violate PodSecurity "{level}": {violations}.',
-                Severity.WARNING,
-                id="pod-security",
-            )
     if namespace in rules.counted_namespaces:
         detail = (
             "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they "
@@ -458,7 +468,7 @@ def _apply_multus_networks(
     """
     # number of devices by resource.
     needed_resources: Counter[str] = Counter()
-    for network in _parse_network_names(annotations, namespace):  # (namespace, name)
+    for network in parse_network_names(annotations, namespace):  # (namespace, name)
         if network not in rules.networks:
             title = "/".join(network)
             detail = (
@@ -483,7 +493,7 @@ def _apply_multus_networks(
     )
 
 
-def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
+def parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
     """Return namespace and name of each network of a pod, once per interface.
 
     The networks annotation names them.

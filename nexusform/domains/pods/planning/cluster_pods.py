@@ -15,7 +15,12 @@ from nexusform.domains.pods.importers.device_objects import collect_device_inven
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
-from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_cluster_scoped,
+    select_manifests,
+)
+from nexusform.domains.pods.importers.object_needs import ClusterInventory
 from nexusform.domains.pods.importers.pod_admission import (
     collect_pod_disruption_budgets,
     collect_resource_quotas,
@@ -176,6 +181,30 @@ class PodsByCluster:
         """Return a clause if pods of an observed cluster were not read; "" otherwise."""
         return describe_unlisted_pods(self._get_observed_cluster(cluster_id).snapshot)
 
+    def _list_read_kinds(self, cluster_id: str) -> frozenset[str]:
+        """Return the kinds listed whole: an object of them that was not read does not exist.
+
+        If kubectl listed some namespaces only, these are the cluster-scoped kinds.
+        """
+        kinds = self._get_observed_cluster(cluster_id).snapshot.listed_kinds
+        if not self.describe_unlisted_pods(cluster_id):
+            return kinds
+        return frozenset(kind for kind in kinds if is_cluster_scoped("", kind))
+
+    def build_inventory(
+        self, cluster_id: str, further: Sequence[Manifest] = ()
+    ) -> ClusterInventory:
+        """Return the objects on a cluster during this plan, to answer for needed ones.
+
+        With `further` objects, as if applied to it.
+        """
+        namespaces = set(self._namespaces.get(cluster_id, ()))
+        for key, kept in self._kept_namespaces.items():
+            if key[1] == cluster_id:
+                namespaces |= kept
+        manifests = (*further, *self._collect_manifests(cluster_id))
+        return ClusterInventory(manifests, self._list_read_kinds(cluster_id), namespaces)
+
     def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
         """Return the pods of an object on a cluster; add an empty collection at the first call."""
         self._clusters_by_address.setdefault(address, set()).add(cluster_id)
@@ -285,9 +314,37 @@ class PodsByCluster:
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
         return [
-            *manifests,
+            *self._add_foreign_labels(manifests, cluster_id),
             *(manifest for manifest in observed_objects if manifest.identity not in planned_keys),
         ]
+
+    def _add_foreign_labels(self, manifests: Sequence[Manifest], cluster_id: str) -> list[Manifest]:
+        """Return the objects with the labels that others set on the Namespaces of the cluster.
+
+        An apply removes only the labels of its own former manifest.
+        """
+        observed = self._get_observed_cluster(cluster_id).objects
+        observed_labels = {
+            item.name: item.labels for item in select_manifests(observed, "", "Namespace")
+        }
+        if not observed_labels:
+            return list(manifests)
+        prior = chain.from_iterable(
+            item.manifests for item in self._prior_pods_by_cluster.get(cluster_id, ())
+        )
+        prior_labels = {item.name: item.labels for item in select_manifests(prior, "", "Namespace")}
+        objects: list[Manifest] = []
+        for item in manifests:
+            labels = observed_labels.get(item.name, {}) if item.is_namespace else {}
+            own_names = prior_labels.get(item.name, {}).keys()
+            foreign_labels = {
+                name: value for name, value in labels.items() if name not in own_names
+            }
+            is_labelled = bool(foreign_labels)
+            objects.append(
+                replace(item, labels={**foreign_labels, **item.labels}) if is_labelled else item
+            )
+        return objects
 
     @property
     def findings(self) -> list[tuple[str, Problem]]:
@@ -315,12 +372,14 @@ class PodsByCluster:
                 # deleted first, so its live fields are lost.
                 live_workloads.pop(name, None)
         reading = collect_workloads(
-            object_pods.manifests,
+            self._add_foreign_labels(object_pods.manifests, cluster_id),
             self._collect_manifests(cluster_id),
             is_complete=observed_cluster.is_complete,
             has_all_classes=observed_cluster.has_all_classes,
             live_workloads=live_workloads,
             previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
+            read_kinds=self._list_read_kinds(cluster_id),
+            version=self.clusters[cluster_id].version,
         )
         object_pods.findings = reading.findings
         object_pods.workloads = add_previous_maximums(

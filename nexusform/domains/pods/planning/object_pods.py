@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.pod_admission import AdmissionRejection
 from nexusform.domains.pods.planning import pod_rows
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_rows import OBSERVED, RecordedPod, RejectedPods
@@ -41,9 +42,21 @@ _PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
 
 PodMap = dict[str, dict[str, Any]]
 _QUOTA: Final = "a full quota"
+_QUOTA_PLUGIN: Final = "ResourceQuota"
 _MISSING_NAMESPACE: Final = "a missing namespace"
 # Triggers of a repeated prediction that continue an earlier change of the same plan.
 _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
+
+
+NO_REJECTION: Final = AdmissionRejection("", "")
+
+
+def build_rejection(forecast: WorkloadForecast) -> AdmissionRejection:
+    """Return the admission plugin that rejects pods of a workload, and why ("" if none does)."""
+    if not forecast.has_rejected_pods:
+        return NO_REJECTION
+    plugin = forecast.workload.rejected_by if forecast.workload.admission_error else _QUOTA_PLUGIN
+    return AdmissionRejection(plugin, forecast.rejection)
 
 
 class PriorPods(Struct, frozen=True):
@@ -142,7 +155,7 @@ class ObjectPods(Struct):
     are template hashes by workload. `workloads` and `manifests` are those of the last call,
     `values` is the returned value, `outcomes` has the outcome of each pod (by workload and number),
     `displacements` those of pods evicted for other objects. `uncreated_keys`: workloads without
-    some of their pods, `has_rejected_pods`: some of them on any number of nodes (see
+    some of their pods, `rejection`: why some of them are not created on any number of nodes (see
     WorkloadForecast); `rejections` are pods rejected permanently. `findings` are problems of the
     manifests, applied by Fleet (`is_placed`) or by the plan.
     """
@@ -161,7 +174,7 @@ class ObjectPods(Struct):
     warnings: tuple[WorkloadWarning, ...] = ()
     overrides_changed: bool = False
     uncreated_keys: set[str] = field(default_factory=set)
-    has_rejected_pods: bool = False
+    rejection: AdmissionRejection = NO_REJECTION
     rejections: list[RejectedPods] = field(default_factory=list)
     inputs: PredictionInput | None = None
 
@@ -267,10 +280,11 @@ class ObjectPods(Struct):
         """
         self.uncreated_keys = set()
         self.rejections = []
-        self.has_rejected_pods = False
+        self.rejection = NO_REJECTION
         for workload in self.workloads:
             forecast = forecasts[workload.key]
-            self.has_rejected_pods |= forecast.has_rejected_pods
+            if not self.rejection.reason:
+                self.rejection = build_rejection(forecast)
             if forecast.uncreated:
                 self.uncreated_keys.add(workload.key)
                 if forecast.workload.admission_error:

@@ -13,12 +13,31 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.pods.importers import pod_security
+from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.object_needs import ClusterInventory
+from nexusform.domains.pods.importers.pod_admission import AdmissionRejection
+from nexusform.domains.pods.planning.need_assessment import (
+    NeedAssessment,
+    assess_object_needs,
+    assess_workload_needs,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import PredictionInput
+from nexusform.domains.pods.planning.object_pods import (
+    NO_REJECTION,
+    PredictionInput,
+    build_rejection,
+)
 from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, Workload
+from nexusform.domains.pods.scheduling.cluster_records import (
+    HOSTNAME,
+    Node,
+    ObjectNeed,
+    PodSpec,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor, predict
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, SchedulerCache
@@ -28,7 +47,6 @@ from nexusform.plans.plan import FeasibilityResult, LossEffect
 _MAX_REPLICAS: Final = 10_000
 # places times pods; more would take minutes per cluster.
 MAX_LOST_PODS: Final = 20_000
-_REJECTED: Final = "a quota or an admission rule rejects pods"
 _SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
 # additional nodes tried per pool.
 _MAX_NODES: Final = 512
@@ -58,7 +76,8 @@ WaitingPods: TypeAlias = dict[frozenset[tuple[str, int]], Counter[str]]
 class ObjectFeasibility(Struct, frozen=True):
     """Feasibility of one object on one cluster.
 
-    `missing_nodes` by pool are needed for RUNS_AFTER.
+    `missing_nodes` by pool are needed for RUNS_AFTER. `missing` are objects for which pods wait.
+    `by` is the admission plugin that rejects pods.
     """
 
     result: FeasibilityResult
@@ -67,6 +86,8 @@ class ObjectFeasibility(Struct, frozen=True):
     replicas_requested: int = 0
     replicas_max: int | None = None
     is_certain: bool = False
+    missing: tuple[ObjectNeed, ...] = ()
+    by: str = ""
 
 
 class ClusterPodCapacity:
@@ -82,6 +103,11 @@ class ClusterPodCapacity:
     def is_certain(self) -> bool:
         """Whether every pod of the cluster is certain."""
         return self.pods.is_cluster_certain(self.cluster.id)
+
+    @cached_property
+    def inventory(self) -> ClusterInventory:
+        """The objects on the cluster after the plan."""
+        return self.pods.build_inventory(self.cluster.id)
 
     @cached_property
     def initial_prediction_input(self) -> PredictionInput:
@@ -129,6 +155,14 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     outcomes = [outcome for outcome in object_pods.list_all_outcomes() if not outcome.is_removed]
     is_certain = all(outcome.is_certain for outcome in outcomes)
     feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
+    needs = assess_object_needs(object_pods, capacity.inventory)
+    feasibility = _apply_rejection(feasibility, object_pods.rejection, needs)
+    if feasibility.result in (FeasibilityResult.REJECTED, FeasibilityResult.WAITS):
+        return feasibility
+    if not needs.are_met:
+        feasibility = replace(feasibility, is_certain=False)
+    if feasibility.result is FeasibilityResult.RUNS and not needs.are_met:
+        return _doubt_needs(feasibility, needs)
     if feasibility.result is FeasibilityResult.RUNS:
         gap = pods.describe_unlisted_pods(cluster.id)
         # These pods may use the capacity.
@@ -141,11 +175,50 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
-    if object_pods.has_rejected_pods:
-        # quotas and admission reject pods on any number of nodes.
-        return feasibility
     inputs = capacity.initial_prediction_input
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
+
+
+def _apply_rejection(
+    feasibility: ObjectFeasibility, rejection: AdmissionRejection, needs: NeedAssessment
+) -> ObjectFeasibility:
+    """Return the feasibility of pods that the API server rejects, or that wait for objects.
+
+    More nodes help neither.
+    """
+    # An absent object is named by its kind instead of a plugin.
+    absent_kinds = {need.kind for need in needs.missing}
+    if rejection.reason and rejection.plugin not in absent_kinds:
+        # The exemptions of an API server are not read.
+        is_certain = feasibility.is_certain and rejection.plugin != pod_security.PLUGIN
+        return replace(
+            feasibility,
+            result=FeasibilityResult.REJECTED,
+            by=rejection.plugin,
+            reason=rejection.reason,
+            is_certain=is_certain,
+        )
+    if not needs.missing:
+        return feasibility
+    return replace(
+        feasibility,
+        result=FeasibilityResult.WAITS,
+        missing=needs.missing,
+        reason=format_list([need.title for need in needs.missing]),
+        is_certain=False,
+    )
+
+
+def _doubt_needs(feasibility: ObjectFeasibility, needs: NeedAssessment) -> ObjectFeasibility:
+    """Return the feasibility of pods with a node whose needs are not all known to be there."""
+    return replace(
+        feasibility,
+        result=FeasibilityResult.UNKNOWN,
+        reason=needs.describe_doubt(),
+        missing=needs.image_secrets,
+        replicas_max=None,
+        is_certain=False,
+    )
 
 
 def _evaluate_outcomes(
@@ -164,7 +237,7 @@ def _evaluate_outcomes(
     if not reasons and running >= requested:
         return feasibility
     # Without a reason of a waiting pod, some pods are not created at all.
-    reason = next(filter(None, reasons), _REJECTED)
+    reason = next(filter(None, reasons), "some pods are not created")
     return replace(feasibility, result=FeasibilityResult.CANNOT_RUN, reason=reason)
 
 
@@ -228,12 +301,17 @@ def _try_more_nodes(
 
 
 def find_candidate_feasibility(
-    pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
+    pods: PodPhase,
+    cluster: NodeCluster,
+    workloads: Sequence[Workload],
+    manifests: Sequence[Manifest] = (),
+    *,
+    tries_nodes: bool = True,
 ) -> ObjectFeasibility:
     """Return whether additional workloads can run on a cluster, next to its pods of the plan.
 
-    With `tries_nodes`, find additional nodes for pods without a node. Without it, these pods mean
-    CANNOT_RUN.
+    `manifests` are applied with them. With `tries_nodes`, find additional nodes for pods
+    without a node. Without it, these pods mean CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -243,6 +321,14 @@ def find_candidate_feasibility(
         item for item in prediction.outcomes if item.workload in keys and not item.is_removed
     ]
     feasibility = _evaluate_outcomes(workloads, outcomes)
+    needs = assess_workload_needs(workloads, pods.build_inventory(cluster.id, manifests))
+    rejections = [build_rejection(prediction.forecasts[key]) for key in sorted(keys)]
+    rejection = next((item for item in rejections if item.reason), NO_REJECTION)
+    feasibility = _apply_rejection(feasibility, rejection, needs)
+    if feasibility.result in (FeasibilityResult.REJECTED, FeasibilityResult.WAITS):
+        return feasibility
+    if feasibility.result is FeasibilityResult.RUNS and not needs.are_met:
+        return _doubt_needs(feasibility, needs)
     if feasibility.result is FeasibilityResult.RUNS:
         gap = pods.describe_unlisted_pods(cluster.id)
         if gap:
@@ -252,8 +338,7 @@ def find_candidate_feasibility(
         # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return replace(feasibility, replicas_max=maximum)
-    if not tries_nodes or any(prediction.forecasts[key].has_rejected_pods for key in keys):
-        # More nodes do not help against a quota or the admission of pods.
+    if not tries_nodes:
         return feasibility
     # More nodes: all pods of the plan are placed again, too.
     inputs = pods.build_initial_input(cluster)

@@ -15,7 +15,6 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     is_reserved_namespace,
-    select_manifests,
     unwrap_envelopes,
 )
 from nexusform.domains.pods.planning import template_matching
@@ -25,6 +24,7 @@ from nexusform.domains.pods.planning.cluster_pods import (
     PodsByCluster,
     list_namespaces,
 )
+from nexusform.domains.pods.planning.need_assessment import list_need_doubts, list_need_warnings
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -52,6 +52,8 @@ from nexusform.resources.address import parse_address
 
 BINDING_REMOVED: Final = "binding_removed"
 OBJECT_REPLACED: Final = "object_replaced"
+# Their absence rejects pods.
+_ADMITTING_KINDS: Final = ("PriorityClass", "RuntimeClass", "ServiceAccount", "Namespace")
 # Limit for pods that evict each other in turns.
 _MAX_PREDICTIONS: Final = 20
 
@@ -298,11 +300,12 @@ class PodPhase(PodsByCluster):
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
     def _read_workloads_of_classes(self, manifests: Iterable[Manifest], cluster_id: str) -> None:
-        """Read the workloads with uncreated pods again if the manifests have PriorityClasses.
+        """Read the workloads with uncreated pods again if the manifests may be the reason.
 
-        These may be the reason, and the controllers of the workloads try again.
+        The controllers of the workloads try again after PriorityClasses, RuntimeClasses,
+        ServiceAccounts and new labels of a Namespace.
         """
-        if any(select_manifests(manifests, "scheduling.k8s.io", "PriorityClass")):
+        if any(manifest.kind in _ADMITTING_KINDS for manifest in manifests):
             for key, object_pods in self._object_pods_by_cluster[cluster_id].items():
                 if object_pods.uncreated_keys:
                     self._read_workloads(object_pods, key)
@@ -404,8 +407,11 @@ class PodPhase(PodsByCluster):
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             # Found without another prediction.
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []
+            inventory = self.build_inventory(cluster_id)
             for key, object_pods in objects.items():
                 direct_doubts += object_pods.list_controller_doubts(missing_namespaces.get(key, ()))
+                direct_doubts += list_need_doubts(object_pods, inventory)
+                object_pods.warnings += tuple(list_need_warnings(object_pods, inventory))
             scene = self._build_scene(cluster_id, base_pods)
             observed = self._get_observed_cluster(cluster_id)
             manifests = self._collect_manifests(cluster_id)

@@ -18,6 +18,7 @@ from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
 from nexusform.domains.pods.importers.kubectl_snapshot import NAMESPACE, KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
+from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
@@ -105,8 +106,9 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         is_affected = partial(_is_dependent, kinds=frozenset({"CSIStorageCapacity"}))
         yield SnapshotUncertainty("free storage", "storage-not-listed", detail, is_affected)
-    if snapshot.unread_kinds:
-        kinds = frozenset(snapshot.unread_kinds)
+    # Pods that name an object of the other kinds have a doubt of their own.
+    kinds = frozenset(snapshot.unread_kinds) - NAMED_KINDS
+    if kinds:
         detail = (
             f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are "
             "not certain. "

@@ -482,6 +482,37 @@ class Strategy(StrEnum):
     ON_DELETE = "OnDelete"
 
 
+class NeedEffect(StrEnum):
+    """Effect of an absent object on the pods that name it.
+
+    The API server creates no pod, kubelet starts no container, or it pulls images without
+    credentials.
+    """
+
+    CREATION = "creation"
+    START = "start"
+    IMAGES = "images"
+
+
+class ObjectNeed(Struct, frozen=True):
+    """Object of a cluster that a pod names, or one `key` of it.
+
+    `namespace` is "" for a cluster-scoped kind, `key` for a whole object.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    key: str = ""
+    effect: NeedEffect = NeedEffect.START
+
+    @property
+    def title(self) -> str:
+        """Display name: `Secret web/db (key password)`."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}{f' (key {self.key})' if self.key else ''}"
+
+
 class Workload(Struct, frozen=True):
     """Controller and its pods.
 
@@ -491,7 +522,8 @@ class Workload(Struct, frozen=True):
     template of `partition` pods from it on. `is_ordered`: it waits for each pod. `max_surge_text`
     is a DaemonSet's maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is
     scaled. `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it
-    is not scaled). `admission_error`: why the API server creates no pod of it, "" if it does.
+    is not scaled). `admission_error`: why the API server creates no pod of it, "" if it does;
+    `rejected_by`: the admission plugin. `needs`: objects that its pods name.
     `current_revisions`: the revision labels of its pods with the current template, None if unknown.
     `keeps_replicas`: its manifest sets no replicas, so those of the cluster are kept.
     `is_rewritten`: its pods differ from the manifest as if changed on admission.
@@ -516,6 +548,8 @@ class Workload(Struct, frozen=True):
     is_ordered: bool = False
     line: int = 0
     admission_error: str = ""
+    rejected_by: str = ""
+    needs: tuple[ObjectNeed, ...] = ()
     max_surge_text: str = "0"
     is_paused: bool = False
     containers: tuple[Container, ...] = ()

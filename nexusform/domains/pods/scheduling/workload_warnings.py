@@ -28,10 +28,12 @@ VOLUMES: Final = "unknown-volume-limits"
 VOLUME_ON_NODES: Final = "volume-on-several-nodes"
 PREEMPTS: Final = "pods-evicted"
 NO_EXECUTE_EVICTS: Final = "no-execute-eviction"
+MISSING_OBJECTS: Final = "objects-not-on-cluster"
 
 RISKS: Final = (
     *(SHARED_MACHINE, SHARED_RACK, UNLABELLED, UNKNOWN_KEY, TOO_MANY, DEADLOCK, STUCK, STUCK_PODS),
     *(PENDING, FAILED, GATED, NOT_MADE, NOWHERE, VOLUMES, PREEMPTS, NO_EXECUTE_EVICTS),
+    MISSING_OBJECTS,
 )
 _MOST_NAMES: Final = 5
 

@@ -193,12 +193,13 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
     Applied to clusters, to the hub, by placements.
     """
     ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
+    # A member without a cluster of its own is known by its name, as in a plan.
     cluster_id_by_member = {
-        str(site_object.attributes.get("name")): get_text(
-            site_object.attributes, "kubernetes_cluster_id"
-        )
+        str(site_object.attributes.get("name")): cluster_id
         for site_object in ordered_objects
         if site_object.address.type == MEMBER_TYPE
+        for cluster_id in (get_text(site_object.attributes, "kubernetes_cluster_id"),)
+        if cluster_id
     }
     sources = _PodSources(
         {str(site_object.address): site_object.attributes for site_object in ordered_objects}
@@ -218,7 +219,7 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
         recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)
         for member, member_objects in (recorded_objects or {}).items():
             cluster_manifests = sources.by_placements.setdefault(
-                cluster_id_by_member.get(member, ""), []
+                cluster_id_by_member.get(member, member), []
             )
             cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
     return sources
@@ -230,7 +231,7 @@ def _list_placed_workloads(
     """Yield pairs of a cluster id and the pods by workload, as recorded with an object.
 
     A manifest has the pods on its `target`. A placement has pods on each member. The id "" means
-    the hub, or an unknown cluster.
+    the hub.
     """
     attribute = site_object.attributes.get("workloads")
     # An object without pods.
@@ -241,7 +242,7 @@ def _list_placed_workloads(
         return
     for member, workloads in attribute.items():
         if isinstance(workloads, Mapping):
-            yield cluster_id_by_member.get(member, ""), dict(workloads)
+            yield cluster_id_by_member.get(member, member), dict(workloads)
 
 
 def _build_cluster_pods(

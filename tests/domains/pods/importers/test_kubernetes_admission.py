@@ -330,45 +330,17 @@ def test_terminating_namespace_gets_no_pods() -> None:
     assert parse_workloads(build_pod(), build_namespace()).workloads[0].admission_error == ""
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
-        ({"hostNetwork": False, "volumes": [{"name": "v", "emptyDir": {}}]}, ""),
-        ({"hostNetwork": True, "hostPID": True}, "hostNetwork, hostPID"),
-        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
-        (
-            {"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]},
-            "privileged",
-        ),
-        (
-            {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]},
-            "hostPort",
-        ),
-        (
-            {
-                "containers": [
-                    {
-                        "name": "c",
-                        "env": [{"name": "A", "value": '{"hostPath": {"hostPID": true}}'}],
-                    }
-                ]
-            },
-            "",
-        ),
-    ],
-)
 @pytest.mark.parametrize("level", ["privileged", "baseline", "restricted"])
-def test_access_to_the_host_may_violate_pod_security(
-    spec: dict[str, Any], fields: str, level: str
-) -> None:
+def test_level_of_the_namespace_rejects_pods(level: str) -> None:
     namespace = build_namespace(labels={"pod-security.kubernetes.io/enforce": level})
-    reading = parse_workloads(build_pod(**{"containers": [{"name": "c"}], **spec}), namespace)
-    is_in_doubt = bool(fields) and level != "privileged"
-    text = f'Pod shop/p: spec may violate PodSecurity "{level}": {fields}.'
-    assert [each.detail for each in reading.findings if each.id == "pod-security"] == [
-        text
-    ] * is_in_doubt
-    assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
+    workload = parse_workloads(build_pod(hostNetwork=True), namespace).workloads[0]
+    reason = f'violates PodSecurity "{level}:latest": host namespaces (hostNetwork=true)'
+    is_rejected = level != "privileged"
+    assert workload.admission_error.startswith(reason) == is_rejected
+    assert workload.rejected_by == ("PodSecurity" if is_rejected else "")
+    # Other rules than those of the level have no say.
+    safe = parse_workloads(build_pod(), namespace).workloads[0]
+    assert bool(safe.admission_error) == (level == "restricted")
 
 
 def test_windows_pod_may_get_a_node_of_another_os() -> None:

@@ -93,6 +93,18 @@ def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
     )
 
 
+def test_right_to_list_secrets_is_optional() -> None:
+    result = read_directory(
+        nodes__json=print_objects(build_node("n1")),
+        pods__json=print_objects(build_pod("p1", "n1")),
+        configmaps__json=print_objects(),
+        secrets__error=b"Error from server (Forbidden): secrets is forbidden\n",
+    )
+    assert not any("secrets" in problem.detail for problem in result.problems)
+    kinds = parse_snapshot(result.attributes["objects"]).listed_kinds
+    assert ("ConfigMap" in kinds, "Secret" in kinds) == (True, False)
+
+
 def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
     deployment = {
         "apiVersion": "apps/v1",
@@ -154,7 +166,7 @@ def test_object_needs_a_kind(kind: Any) -> None:
 
 def test_script_lists_each_kind_separately() -> None:
     text = build_dump_script("export", CLUSTER_KINDS.values())
-    assert 'kubectl get "$kind" -A -o json --show-managed-fields' in text
+    assert 'kubectl get "$kind" -A -o "$format" --show-managed-fields' in text
     assert all(
         name in text
         for name in ("horizontalpodautoscalers", "mutatingadmissionpolicybindings", "deviceclasses")

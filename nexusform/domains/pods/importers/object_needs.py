@@ -1,0 +1,307 @@
+"""Objects that a pod needs on its cluster, and whether they are there.
+
+One table of references has every field of a pod that names an object. One inventory answers for
+placed, planned and observed objects: there, not there, or not read.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.domains.pods.importers.api_resources import ApiKinds
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_fleet_group,
+    select_custom_definitions,
+    select_manifests,
+)
+from nexusform.domains.pods.scheduling.cluster_records import NeedEffect, ObjectNeed
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+
+CONFIG_MAP: Final = "ConfigMap"
+SECRET: Final = "Secret"  # noqa: S105
+SERVICE_ACCOUNT: Final = "ServiceAccount"
+DEFINITION: Final = "CustomResourceDefinition"
+_NAMESPACE: Final = "Namespace"
+_CLAIM: Final = "PersistentVolumeClaim"
+_CLASS: Final = "StorageClass"
+_RUNTIME: Final = "RuntimeClass"
+_PRIORITY: Final = "PriorityClass"
+_NETWORK: Final = "NetworkAttachmentDefinition"
+# Kinds that no rule of scheduling reads: they matter only to the pods that name them.
+NAMED_KINDS: Final = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT, DEFINITION})
+_CLUSTER_SCOPED: Final = frozenset({_NAMESPACE, _CLASS, _RUNTIME, _PRIORITY, DEFINITION})
+# Of the API server itself, and of its controllers in every namespace.
+_BUILT_IN_OBJECTS: Final = frozenset(
+    {
+        *((_NAMESPACE, name) for name in ("default", "kube-system", "kube-public")),
+        (_NAMESPACE, "kube-node-lease"),
+        *((_PRIORITY, name) for name in ("system-cluster-critical", "system-node-critical")),
+        (SERVICE_ACCOUNT, "default"),
+        (CONFIG_MAP, "kube-root-ca.crt"),
+    }
+)
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105
+_TOKEN_KEYS: Final = frozenset({"token", "ca.crt", "namespace"})
+_SECTIONS: Final = ("initContainers", "containers")
+# Sources of volumes with a reference to a Secret.
+_DRIVER_SECRETS: Final = (
+    *("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"),
+)
+_EACH: Final = "*"
+_MAX_DEPTH: Final = 24
+
+
+class NeedAnswer(StrEnum):
+    """Answer about an object on a cluster."""
+
+    THERE = "there"
+    NOT_THERE = "not there"
+    NOT_READ = "not read"
+
+
+class ObjectReference(Struct, frozen=True):
+    """Field of a pod spec that names an object.
+
+    `path` leads to the reference ("*": each item of a list). `name` is its field with the name;
+    `keys` the path to the names of required keys.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    name: str = "name"
+    keys: tuple[str, ...] = ()
+    effect: NeedEffect = NeedEffect.START
+
+
+def _list_container_references() -> Iterator[ObjectReference]:
+    """Yield the references of containers to ConfigMaps and Secrets."""
+    for section in _SECTIONS:
+        value = (section, _EACH, "env", _EACH, "valueFrom")
+        yield ObjectReference((*value, "configMapKeyRef"), CONFIG_MAP, keys=("key",))
+        yield ObjectReference((*value, "secretKeyRef"), SECRET, keys=("key",))
+        environment = (section, _EACH, "envFrom", _EACH)
+        yield ObjectReference((*environment, "configMapRef"), CONFIG_MAP)
+        yield ObjectReference((*environment, "secretRef"), SECRET)
+
+
+_VOLUME: Final = ("volumes", _EACH)
+_SOURCE: Final = (*_VOLUME, "projected", "sources", _EACH)
+_ITEM_KEYS: Final = ("items", _EACH, "key")
+_CREATION: Final = NeedEffect.CREATION
+# The table: each field of a pod spec that names an object.
+REFERENCES: Final = (
+    ObjectReference((), SERVICE_ACCOUNT, "serviceAccountName", effect=_CREATION),
+    ObjectReference((), SERVICE_ACCOUNT, "serviceAccount", effect=_CREATION),
+    ObjectReference((), _RUNTIME, "runtimeClassName", effect=_CREATION),
+    ObjectReference((), _PRIORITY, "priorityClassName", effect=_CREATION),
+    ObjectReference(("imagePullSecrets", _EACH), SECRET, effect=NeedEffect.IMAGES),
+    *_list_container_references(),
+    ObjectReference((*_VOLUME, "configMap"), CONFIG_MAP, keys=_ITEM_KEYS),
+    ObjectReference((*_VOLUME, "secret"), SECRET, "secretName", _ITEM_KEYS),
+    ObjectReference((*_SOURCE, "configMap"), CONFIG_MAP, keys=_ITEM_KEYS),
+    ObjectReference((*_SOURCE, "secret"), SECRET, keys=_ITEM_KEYS),
+    ObjectReference((*_SOURCE, "clusterTrustBundle"), "ClusterTrustBundle"),
+    ObjectReference((*_VOLUME, "persistentVolumeClaim"), _CLAIM, "claimName"),
+    ObjectReference(
+        (*_VOLUME, "ephemeral", "volumeClaimTemplate", "spec"), _CLASS, "storageClassName"
+    ),
+    ObjectReference((*_VOLUME, "csi", "nodePublishSecretRef"), SECRET),
+    ObjectReference((*_VOLUME, "azureFile"), SECRET, "secretName"),
+    *(ObjectReference((*_VOLUME, driver, "secretRef"), SECRET) for driver in _DRIVER_SECRETS),
+)
+
+
+def list_pod_needs(
+    namespace: str,
+    spec: Mapping[str, Any],
+    networks: Iterable[tuple[str, str]],
+    claim_templates: Iterable[Mapping[str, Any]],
+) -> tuple[ObjectNeed, ...]:
+    """Return the objects that a pod names in its spec after admission, each once.
+
+    `networks` are those of Multus by namespace and name, `claim_templates` those of a StatefulSet.
+    An optional reference is no need.
+    """
+    needs = dict.fromkeys(_list_referenced_objects(namespace, spec))
+    for network_namespace, name in networks:
+        needs[ObjectNeed(_NETWORK, network_namespace, name)] = None
+    for template in claim_templates:
+        class_name = get_text(template, "spec", "storageClassName")
+        if class_name:
+            needs[ObjectNeed(_CLASS, "", class_name)] = None
+    return tuple(needs)
+
+
+def _list_referenced_objects(namespace: str, spec: Mapping[str, Any]) -> Iterator[ObjectNeed]:
+    """Yield the objects that the fields of the table name, and their keys."""
+    for row in REFERENCES:
+        for reference in _select_parts(spec, row.path):
+            name = get_text(reference, row.name)
+            if not name or (row.path and reference.get("optional") is True):
+                continue
+            place = "" if row.kind in _CLUSTER_SCOPED else namespace
+            keys = list(_select_parts(reference, row.keys)) if row.keys else []
+            for key in filter(None, map(_get_key, keys)):
+                yield ObjectNeed(row.kind, place, name, key, row.effect)
+            if not keys:
+                yield ObjectNeed(row.kind, place, name, effect=row.effect)
+
+
+def _get_key(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _select_parts(data: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the parts at a path; "*" takes each item of a list."""
+    if not path:
+        if isinstance(data, Mapping | str):
+            yield data
+        return
+    first, *rest = path
+    if first == _EACH:
+        items = data if isinstance(data, list) else []
+        for item in items:
+            yield from _select_parts(item, tuple(rest))
+    else:
+        yield from _select_parts(get_value_at_path(data, first), tuple(rest))
+
+
+def list_definition_needs(manifests: Iterable[Manifest]) -> tuple[ObjectNeed, ...]:
+    """Return the CustomResourceDefinitions needed by custom resources among objects.
+
+    The plural of a kind is not known here, so it is the guess of Kubernetes.
+    """
+    needs = {
+        ObjectNeed(DEFINITION, "", f"{_guess_plural(item.kind)}.{item.group}"): None
+        for item in manifests
+        if is_custom_resource(item)
+    }
+    return tuple(needs)
+
+
+def is_custom_resource(manifest: Manifest) -> bool:
+    """Return whether an object is of a kind that a CustomResourceDefinition defines."""
+    is_qualified = "." in manifest.group and not is_fleet_group(manifest.group)
+    return is_qualified and not ApiKinds().has_group(manifest.group)
+
+
+def _guess_plural(kind: str) -> str:
+    """Return the plural of a kind as Kubernetes guesses it (UnsafeGuessKindToResource)."""
+    name = kind.lower()
+    if name.endswith(("s", "x", "ch", "sh")):
+        return f"{name}es"
+    return f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
+
+
+class ClusterInventory:
+    """Objects of one cluster: those that a plan places, and those read from it.
+
+    `read_kinds` were listed whole, so an object of them that is missing here does not exist.
+    `namespaces` are known to exist.
+    """
+
+    def __init__(
+        self,
+        manifests: Iterable[Manifest],
+        read_kinds: Collection[str],
+        namespaces: Collection[str] = (),
+    ) -> None:
+        self._read_kinds = frozenset(read_kinds)
+        self._namespaces = frozenset(namespaces)
+        self._objects: dict[tuple[str, str, str], Manifest] = {}
+        self._definitions: set[str] = set()
+        self._custom_groups: set[str] = set()
+        # Of volumes without a claim.
+        self._volume_classes: set[str] = set()
+        self._creators: list[Manifest] = []
+        for manifest in manifests:
+            self._add_object(manifest)
+
+    def _add_object(self, manifest: Manifest) -> None:
+        namespace = "" if manifest.kind in _CLUSTER_SCOPED else manifest.namespace
+        self._objects.setdefault((manifest.kind, namespace, manifest.name), manifest)
+        if any(select_custom_definitions([manifest])):
+            names = get_mapping(manifest.body, "spec", "names")
+            group = get_text(manifest.body, "spec", "group")
+            self._definitions.add(f"{_guess_plural(get_text(names, 'kind'))}.{group}")
+        if select_manifests([manifest], "", "PersistentVolume"):
+            self._volume_classes.add(get_text(manifest.body, "spec", "storageClassName"))
+        if is_custom_resource(manifest) or manifest.kind == "Job":
+            self._creators.append(manifest)
+
+    def find_answer(self, need: ObjectNeed) -> NeedAnswer:
+        """Return whether a needed object or its key is on the cluster."""
+        if self._has_object(need):
+            return NeedAnswer.THERE
+        # A controller or a Job of the cluster may create it later.
+        if need.kind not in self._read_kinds or self._has_creator(need):
+            return NeedAnswer.NOT_READ
+        return NeedAnswer.NOT_THERE
+
+    def list_class_needs(self, need: ObjectNeed) -> tuple[ObjectNeed, ...]:
+        """Return the StorageClass of a claim without a volume; empty for other needs."""
+        claim = self._objects.get((need.kind, need.namespace, need.name))
+        if need.kind != _CLAIM or claim is None:
+            return ()
+        class_name = get_text(claim.body, "spec", "storageClassName")
+        has_volume = bool(get_text(claim.body, "spec", "volumeName"))
+        if has_volume or not class_name or class_name in self._volume_classes:
+            return ()
+        return (ObjectNeed(_CLASS, "", class_name),)
+
+    def _has_object(self, need: ObjectNeed) -> bool:
+        if (need.kind, need.name) in _BUILT_IN_OBJECTS:
+            return True
+        if need.kind == DEFINITION:
+            return need.name in self._definitions
+        if need.kind == _NAMESPACE and need.name in self._namespaces:
+            return True
+        found = self._objects.get((need.kind, need.namespace, need.name))
+        if need.kind == _CLASS and need.name in self._volume_classes:
+            return True
+        if found is None or not need.key:
+            return found is not None
+        return need.key in _list_keys(found)
+
+    def _has_creator(self, need: ObjectNeed) -> bool:
+        """Return whether a custom resource or a Job of the namespace names the object."""
+        if need.kind not in (CONFIG_MAP, SECRET):
+            return False
+        return any(
+            creator.namespace == need.namespace and _can_create(creator, need.name)
+            for creator in self._creators
+        )
+
+
+def _list_keys(manifest: Manifest) -> frozenset[str]:
+    """Return the keys of a ConfigMap or Secret."""
+    sections = ("data", "binaryData", "stringData")
+    keys = frozenset(key for section in sections for key in get_mapping(manifest.body, section))
+    return keys | _TOKEN_KEYS if manifest.body.get("type") == _TOKEN_TYPE else keys
+
+
+def _can_create(creator: Manifest, name: str) -> bool:
+    """Return whether a custom resource, or an argument of a Job, names an object to create."""
+    if creator.kind != "Job":
+        parts = {key: value for key, value in creator.body.items() if key != "metadata"}
+        return _has_text(parts, name)
+    pod = get_mapping(creator.body, "spec", "template", "spec")
+    return any(
+        _has_text(container.get(field), name)
+        for section in _SECTIONS
+        for container in list_mappings(pod, section)
+        for field in ("command", "args")
+    )
+
+
+def _has_text(data: Any, name: str, depth: int = 0) -> bool:
+    """Return whether a value is a name, or an argument that ends with it."""
+    if isinstance(data, str):
+        return data == name or data.endswith(f"={name}")
+    if depth > _MAX_DEPTH:
+        return False
+    values = data.values() if isinstance(data, Mapping) else data if isinstance(data, list) else ()
+    return any(_has_text(value, name, depth + 1) for value in values)

@@ -1,0 +1,187 @@
+"""Objects that the pods of an object name, compared with those on the cluster.
+
+Observed pods that run have all they need. Pods to place run only if every need is there.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_list, select_word_form
+from nexusform.domains.pods.importers.object_needs import (
+    CONFIG_MAP,
+    SECRET,
+    ClusterInventory,
+    NeedAnswer,
+    list_definition_needs,
+)
+from nexusform.domains.pods.planning.object_pods import ObjectPods
+from nexusform.domains.pods.planning.pod_rows import OBSERVED
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.cluster_records import (
+    NeedEffect,
+    ObjectNeed,
+    PodKey,
+    Workload,
+)
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.workload_warnings import MISSING_OBJECTS, WorkloadWarning
+
+UNREAD_OBJECTS: Final = "objects that were not read"
+ABSENT_OBJECTS: Final = "objects that are not on the cluster"
+_NAMESPACE: Final = "Namespace"
+_MAX_NAMED: Final = 3
+
+
+class NeedAssessment(Struct, frozen=True):
+    """Needs that are not there (`missing`) or not read.
+
+    Without the Secrets of `image_secrets`, images are pulled without credentials.
+    """
+
+    missing: tuple[ObjectNeed, ...] = ()
+    unread: tuple[ObjectNeed, ...] = ()
+    image_secrets: tuple[ObjectNeed, ...] = ()
+
+    @property
+    def are_met(self) -> bool:
+        """Whether every need is there."""
+        return not (self.missing or self.unread or self.image_secrets)
+
+    def describe_doubt(self) -> str:
+        """Return a clause about the needs without an answer."""
+        if self.unread:
+            verb = select_word_form(len(self.unread), "was", "were")
+            return f"{_format_needs(self.unread)} {verb} not read"
+        verb = select_word_form(len(self.image_secrets), "is", "are")
+        return f"{_format_needs(self.image_secrets)} {verb} missing, so images may not be pulled"
+
+
+def _format_needs(needs: Iterable[ObjectNeed]) -> str:
+    return format_list([need.title for need in needs])
+
+
+def assess_object_needs(object_pods: ObjectPods, inventory: ClusterInventory) -> NeedAssessment:
+    """Return the needs of an object on a cluster that are not there or not read."""
+    needs: dict[ObjectNeed, NeedAnswer] = {}
+    for workload in object_pods.workloads:
+        if not _has_only_running_pods(object_pods, workload):
+            needs |= _assess_workload(workload, inventory)
+    for need in list_definition_needs(object_pods.manifests):
+        needs[need] = inventory.find_answer(need)
+    return _build_assessment(needs)
+
+
+def assess_workload_needs(
+    workloads: Iterable[Workload], inventory: ClusterInventory
+) -> NeedAssessment:
+    """Return the needs of workloads without pods on a cluster that are not there or not read."""
+    needs: dict[ObjectNeed, NeedAnswer] = {}
+    for workload in workloads:
+        needs |= _assess_workload(workload, inventory)
+    return _build_assessment(needs)
+
+
+def _build_assessment(needs: dict[ObjectNeed, NeedAnswer]) -> NeedAssessment:
+    absent = [need for need, answer in needs.items() if answer is NeedAnswer.NOT_THERE]
+    return NeedAssessment(
+        missing=tuple(need for need in absent if need.effect is not NeedEffect.IMAGES),
+        unread=tuple(need for need, answer in needs.items() if answer is NeedAnswer.NOT_READ),
+        image_secrets=tuple(need for need in absent if need.effect is NeedEffect.IMAGES),
+    )
+
+
+def _assess_workload(
+    workload: Workload, inventory: ClusterInventory
+) -> dict[ObjectNeed, NeedAnswer]:
+    """Return the answer to each need of a workload's pods, its namespace and classes included."""
+    needs = [ObjectNeed(_NAMESPACE, "", workload.namespace), *workload.needs]
+    for need in workload.needs:
+        needs += inventory.list_class_needs(need)
+    return {
+        need: NeedAnswer.NOT_THERE
+        if _is_missing_in_prediction(need, workload)
+        else inventory.find_answer(need)
+        for need in needs
+    }
+
+
+def _is_missing_in_prediction(need: ObjectNeed, workload: Workload) -> bool:
+    """Return whether the pods are predicted to wait for an object, so that it is not there."""
+    absence = f'persistentvolumeclaim "{need.name}" not found'
+    return need.kind == workload.rejected_by or absence in workload.pod.missing_objects
+
+
+def _has_only_running_pods(object_pods: ObjectPods, workload: Workload) -> bool:
+    """Return whether all pods of a workload are observed and run."""
+    outcomes = object_pods.list_outcomes(workload.key)
+    if not outcomes or workload.key in object_pods.uncreated_keys:
+        return False
+    return all(_is_running(object_pods, outcome) for outcome in outcomes)
+
+
+def _is_running(object_pods: ObjectPods, outcome: PodOutcome) -> bool:
+    record = object_pods.records.get((outcome.workload, outcome.name))
+    is_observed = record is not None and record.provenance == OBSERVED
+    is_kept = outcome.action == pod_outcomes.KEEP and bool(outcome.node)
+    return is_observed and is_kept and not outcome.condition.stuck_reason
+
+
+def list_need_doubts(
+    object_pods: ObjectPods, inventory: ClusterInventory
+) -> Iterator[tuple[PodKey, PodDoubt]]:
+    """Yield the doubt about each pod to place with a need that is not there or not read."""
+    for workload in object_pods.workloads:
+        assessment = _build_assessment(
+            {
+                need: answer
+                for need, answer in _assess_workload(workload, inventory).items()
+                if need.kind != _NAMESPACE
+            }
+        )
+        if assessment.are_met:
+            continue
+        assumption = UNREAD_OBJECTS if assessment.unread else ABSENT_OBJECTS
+        for outcome in object_pods.list_outcomes(workload.key):
+            # Else no node is chosen for the pod in this plan.
+            if outcome.feasible_nodes is not None:
+                yield outcome.key, PodDoubt(assumption)
+
+
+def list_need_warnings(
+    object_pods: ObjectPods, inventory: ClusterInventory
+) -> Iterator[WorkloadWarning]:
+    """Yield a warning for each workload that names absent ConfigMaps, Secrets or keys.
+
+    Absent objects of other kinds are reported with the manifest, or with the pods not created.
+    """
+    for workload in object_pods.workloads:
+        if _has_only_running_pods(object_pods, workload):
+            continue
+        answers = _assess_workload(workload, inventory)
+        absent = [
+            need
+            for need, answer in answers.items()
+            if answer is NeedAnswer.NOT_THERE and need.kind in (CONFIG_MAP, SECRET)
+        ]
+        starting = [need for need in absent if need.effect is NeedEffect.START]
+        for needs, effect in (
+            (starting, "Containers do not start without."),
+            ([need for need in absent if need not in starting], "Images may not be pulled."),
+        ):
+            if needs:
+                yield _build_warning(workload, needs, effect)
+
+
+def _build_warning(workload: Workload, needs: list[ObjectNeed], effect: str) -> WorkloadWarning:
+    name = f"{workload.namespace}/{workload.name}"
+    verb = select_word_form(len(needs), "is", "are")
+    text = f"{_format_needs(needs[:_MAX_NAMED])} {verb} not on the cluster"
+    return WorkloadWarning(
+        MISSING_OBJECTS,
+        workload.key,
+        f"{workload.kind} {name}: {text}. {effect}",
+        f"{name}: {text}",
+    )
