@@ -21,8 +21,10 @@ PUBLIC = {
     "shared_flags": (
         "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags "
         "ViewFlags "
-        "declare_migration_flag is_confinement_disabled"
+        "declare_migration_flag is_confinement_disabled choose_max_age parse_max_age "
+        "declare_revocations_flag"
     ),
+    "export": "Withdrawal withdraw_and_report",
     "interrupts": "handle_interrupts",
     "main": "main",
     "plan": "get_exit_code parse_fail_on PlanDisplay create_plan_display",

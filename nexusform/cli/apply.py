@@ -29,12 +29,13 @@ from nexusform.cli.shared_flags import (
     create_context,
     declare_migration_flag,
     declare_ownership_flag,
+    declare_revocations_flag,
     declare_state_flag,
     declare_variable_flags,
     parse_max_age,
 )
 from nexusform.cli.terminal_screen import is_input_allowed
-from nexusform.diagnostics.diagnostic import build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun
@@ -45,15 +46,18 @@ from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+from nexusform.workflow.plan_files.plan_acceptance import (
+    PlanVerification,
+    build_plan_identity,
+    check_plan_acceptance,
+    check_plan_signatures,
+)
 from nexusform.workflow.plan_files.plan_execution import (
     ApplyOutcome,
     PlanApplyOptions,
     apply_plan,
     apply_remaining_steps,
 )
-from nexusform.workflow.plan_files.plan_revocations import check_not_withdrawn
-from nexusform.workflow.plan_files.plan_signing import verify_signature
-from nexusform.workflow.plan_files.plan_statement import check_plan_statement
 from nexusform.workflow.plan_files.remaining_steps import (
     RemainingSteps,
     check_inputs_unchanged,
@@ -63,13 +67,14 @@ from nexusform.workflow.plan_files.remaining_steps import (
     open_remaining_steps,
 )
 from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_saved_plan, read_plan
-from nexusform.workflow.runs.plan_origin import PlanRequirements, check_plan_place
+from nexusform.workflow.runs.evaluation_record import find_plan_origin
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.site_checks import (
     MAXIMUM_WAIT_SECONDS,
     check_conditions,
     check_observed_site,
+    has_conditions,
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 
@@ -122,11 +127,7 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
         file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
     max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
-    revocations: tuple[str, ...] = declare_repeatable_text(
-        "Reject plans withdrawn in this file (sign -withdraw)",
-        metavar="FILE",
-        file=ArgumentFile("withdrawn plans", AllowedWriter.OPERATOR),
-    )
+    revocations: tuple[str, ...] = declare_revocations_flag()
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
     flags: ApplyFlags = declare_flag_group(ApplyFlags)
 
@@ -146,14 +147,7 @@ def apply(arguments: ApplyArguments) -> int:
         max_age=parse_max_age(arguments.max_age),
         revocation_files=arguments.revocations,
     )
-    for name in ("verify", "max_age", "revocations"):
-        if getattr(arguments, name) and (
-            arguments.planfile is None or arguments.resume or arguments.discard
-        ):
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"-{flag} needs a plan file and excludes -resume and -discard.")
-    if arguments.revocations and not verification.key_files:
-        raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
+    _check_verification_flags(arguments)
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume and -discard cannot be combined.")
     if arguments.discard:
@@ -164,7 +158,7 @@ def apply(arguments: ApplyArguments) -> int:
             raise click.UsageError(
                 f"-{planning_flags[0]} and -resume cannot be combined: {reason}."
             )
-        return _resume_last_apply(arguments.flags, arguments.planfile)
+        return _resume_last_apply(arguments.flags, arguments.planfile, verification)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())
     if planning_flags:
@@ -175,26 +169,28 @@ def apply(arguments: ApplyArguments) -> int:
     return _apply_saved_plan(arguments.planfile, verification, arguments.flags)
 
 
-class SignatureRequirements(Struct, frozen=True):
-    """The checks of -verify: `key_files` must all have signed the plan.
+def _check_verification_flags(arguments: ApplyArguments) -> None:
+    """Raise a usage error for flags about a saved plan without one.
 
-    `replan`: a new plan must be equal. `is_ancestor`: its commit must be an ancestor. `max_age` is
-    the maximum age in seconds (None: as saved), `revocation_files` list withdrawn plans.
+    -resume has the plan of its journal. Its signatures are in the file.
     """
+    for name in ("verify", "max_age", "revocations"):
+        if not getattr(arguments, name):
+            continue
+        flag = name.replace("_", "-")
+        has_plan = arguments.planfile is not None or (arguments.resume and name != "verify")
+        if arguments.discard or not has_plan:
+            raise click.UsageError(f"-{flag} needs a plan file and excludes -discard.")
+    if arguments.revocations and not arguments.verify:
+        raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
+    for text in arguments.verify if arguments.resume else ():
+        if not text.startswith("key:"):
+            raise click.UsageError(
+                f"-verify={text} and -resume cannot be combined: the plan has started."
+            )
 
-    key_files: tuple[str, ...] = ()
-    replan: bool = False
-    is_ancestor: bool = False
-    max_age: float | None = None
-    revocation_files: tuple[str, ...] = ()
 
-    @property
-    def plan_requirements(self) -> PlanRequirements:
-        """The requirements besides signatures."""
-        return PlanRequirements(bool(self.key_files), self.replan, self.is_ancestor, self.max_age)
-
-
-def parse_verification(values: Sequence[str]) -> SignatureRequirements:
+def parse_verification(values: Sequence[str]) -> PlanVerification:
     """Parse the values of -verify.
 
     Raises a usage error.
@@ -209,7 +205,7 @@ def parse_verification(values: Sequence[str]) -> SignatureRequirements:
                 f'-verify: invalid value "{text}". Use -verify=replan, -verify=ancestor or '
                 "-verify=key:FILE."
             )
-    return SignatureRequirements(
+    return PlanVerification(
         tuple(key_files), replan="replan" in values, is_ancestor="ancestor" in values
     )
 
@@ -301,9 +297,12 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
         # The apply ended, with failed or waiting steps: the new plan has them again.
         return 0
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    # There is no person to decide about changed inputs.
-    if not can_prompt:
-        problems += check_inputs_unchanged(run, remaining_steps)
+    changed_inputs = check_inputs_unchanged(run, remaining_steps)
+    # A person may decide about changed inputs, but with them the site cannot be checked as planned.
+    if not can_prompt or has_conditions(remaining_steps.saved_plan.plan):
+        problems += changed_inputs
+    if not changed_inputs and not has_errors(problems):
+        problems += _check_remaining_steps(run, remaining_steps, PlanVerification())
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
@@ -317,7 +316,9 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     return _get_exit_code(outcome)
 
 
-def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
+def _resume_last_apply(
+    flags: ApplyFlags, planfile: str | None, verification: PlanVerification
+) -> int:
     """Resume the last apply; with `planfile` only if it applied that plan.
 
     Return the exit code.
@@ -332,6 +333,10 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
             problems.append(
                 build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.')
             )
+        elif saved is not None:
+            problems += check_plan_signatures(
+                saved, planfile, verification.key_files, context.confinement
+            )
     opened = OpenResult(project=None, diagnostics=(), sources={})
     if remaining_steps is not None and not has_errors(problems):
         # From the journal.
@@ -339,12 +344,18 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
-    return _run_with_lock(job, opened.project, lambda run: _apply_steps_of_earlier_apply(run, job))
+    return _run_with_lock(
+        job, opened.project, lambda run: _apply_steps_of_earlier_apply(run, job, verification)
+    )
 
 
-def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
+def _apply_steps_of_earlier_apply(
+    run: Run, job: _ApplyCommandRun, verification: PlanVerification
+) -> int:
     """Apply the remaining steps of an earlier apply; return the exit code, 0 if there are none."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
+    if remaining_steps is not None and not has_errors(problems):
+        problems += _check_remaining_steps(run, remaining_steps, verification)
     job.reporter.report_diagnostics(problems, run.project.sources)
     if has_errors(problems):
         return 1
@@ -352,6 +363,28 @@ def _apply_steps_of_earlier_apply(run: Run, job: _ApplyCommandRun) -> int:
         job.reporter.report_notice("No steps left.")
         return 0
     return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
+
+
+def _check_remaining_steps(
+    run: Run, remaining_steps: RemainingSteps, verification: PlanVerification
+) -> list[Diagnostic]:
+    """Check the rest of a plan as a whole plan: withdrawals, place, age, and the observed site.
+
+    Its journal is in the state, so the state is the planned one, even after a migration. An end
+    that is only to be recorded changes nothing.
+    """
+    if not remaining_steps.step_count:
+        return []
+    plan = remaining_steps.saved_plan.plan
+    identity = build_plan_identity(plan, remaining_steps.plan_digest)
+    current = find_plan_origin(run.project)
+    if identity.origin is not None:
+        origin = replace(identity.origin, backend=current.backend, location=current.location)
+        identity = replace(identity, origin=origin)
+    problems = check_plan_acceptance(identity, verification, run.project.context, lambda: current)
+    if has_errors(problems):
+        return problems
+    return [*problems, *check_observed_site(run, plan)]
 
 
 def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
@@ -387,7 +420,7 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
     return _run_with_lock(job, opened.project, drop_steps)
 
 
-def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: ApplyFlags) -> int:
+def _apply_saved_plan(path: str, verification: PlanVerification, flags: ApplyFlags) -> int:
     """Apply a saved plan after verifying its signatures; return the exit code."""
     job = _create_apply_job(flags)
     context = flags.create_context()
@@ -397,22 +430,14 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
     if saved is not None:
         # A plan with errors cannot be applied.
         problems += check_failed_plan(saved, path)
-        for key in verification.key_files:
-            problems += verify_signature(
-                saved.signature, saved.signed_digest, key, context.confinement
-            )
-            problems += (
-                check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
-            )
-        for revocation_file in verification.revocation_files:
-            problems += check_not_withdrawn(
-                saved.digest, revocation_file, verification.key_files, context.confinement
-            )
+        problems += check_plan_signatures(saved, path, verification.key_files, context.confinement)
         if not has_errors(problems):
             opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     problems += opened.diagnostics
     if saved is not None and opened.project is not None:
-        problems += check_plan_place(opened.project, saved.plan, verification.plan_requirements)
+        identity = build_plan_identity(saved.plan, saved.digest)
+        find_current = partial(find_plan_origin, opened.project)
+        problems += check_plan_acceptance(identity, verification, context, find_current)
     job.reporter.report_diagnostics(problems, opened.sources)
     if saved is None or opened.project is None or has_errors(problems):
         return 1
@@ -426,7 +451,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 
 def _check_and_apply(
-    run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements
+    run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: PlanVerification
 ) -> int:
     """Apply a saved plan after its checks, or only record its end if all steps were done.
 
@@ -448,7 +473,7 @@ def _check_and_apply(
     if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(f"{complete_notice} Recorded its end.")
         return 0
-    verdict = check_saved_plan(run, saved, verification.plan_requirements)
+    verdict = check_saved_plan(run, saved, verification.requirements)
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1

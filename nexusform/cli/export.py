@@ -20,10 +20,11 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
+from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.files.external_files import AllowedWriter, ArgumentFile
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
-from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan
+from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan, read_plan
 
 
 class ExportArguments(Struct, frozen=True, kw_only=True):
@@ -138,17 +139,37 @@ def sign(arguments: SignArguments) -> int:
 
 def _withdraw(arguments: SignArguments, planfile: str) -> int:
     """Withdraw a plan and return the exit code."""
+    screen = arguments.view.create_screen()
+    saved, problems = read_plan(planfile, create_context())
+    screen.print_diagnostics(problems, sources={})
+    if saved is None:
+        return 1
+    withdrawal = Withdrawal(planfile, saved.digest, arguments.key, arguments.revocations)
+    return withdraw_and_report(withdrawal, screen, "apply")
+
+
+class Withdrawal(Struct, frozen=True):
+    """A plan file to withdraw, with its digest; the key, and the revocation file ("": default)."""
+
+    path: str
+    digest: str
+    key_file: str
+    revocation_file: str
+
+
+def withdraw_and_report(withdrawal: Withdrawal, screen: Screen, command: str) -> int:
+    """Withdraw a plan, print how `command` reads that, and return the exit code."""
     from nexusform.workflow.plan_files.plan_revocations import withdraw_plan
 
-    screen = arguments.view.create_screen()
+    path = withdrawal.path
     revocation_file, problems = withdraw_plan(
-        planfile, arguments.key, arguments.revocations, create_context()
+        path, withdrawal.digest, withdrawal.key_file, withdrawal.revocation_file, create_context()
     )
     screen.print_diagnostics(problems, sources={})
     if has_errors(problems):
         return 1
     screen.print_text(
-        f"Withdrawn: {planfile}\nRead it at apply: "
-        f"nexusform apply -verify=key:FILE -revocations={quote(revocation_file)} PLANFILE"
+        f"Withdrawn: {path}\nRead it at apply: "
+        f"nexusform {command} -verify=key:FILE -revocations={quote(revocation_file)} PLANFILE"
     )
     return 0

@@ -22,13 +22,13 @@ from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter, TextRepo
 from nexusform.cli.shared_flags import (
     StateLockFlags,
     ViewFlags,
+    choose_max_age,
     create_context,
     declare_migration_flag,
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
     is_confinement_disabled,
-    parse_max_age,
 )
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 # exit code of -detailed-exitcode.
 _EXIT_CHANGES: Final = 2
-# seconds.
-_AUTOMATION_MAX_AGE: Final = 7 * 24 * 3600
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -245,7 +243,7 @@ def plan(arguments: PlanArguments) -> int:
         # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
-    max_age = _choose_max_age(arguments.max_age, context)
+    max_age = choose_max_age(arguments.max_age, context)
     if arguments.check_with:
         # raises its usage errors before the plan.
         _parse_checker_programs(arguments.check_with)
@@ -290,17 +288,6 @@ def _check_assumption_flags(arguments: PlanArguments) -> None:
     for flag, (is_set, reason) in conflicts.items():
         if is_set:
             raise click.UsageError(f"-assume and {flag} cannot be combined: {reason}.")
-
-
-def _choose_max_age(text: str, context: CommandContext) -> float:
-    """Return the maximum age of the saved plan in seconds: of -max-age, else a week in automation.
-
-    0 for none. Raises a usage error.
-    """
-    max_age = parse_max_age(text)
-    if max_age is not None:
-        return max_age
-    return _AUTOMATION_MAX_AGE if context.environment.get("NF_IN_AUTOMATION") else 0
 
 
 def _set_max_age(plan: Plan, max_age: float) -> Plan:

@@ -8,12 +8,17 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_ordered_flags,
+    declare_repeatable_text,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.documents.times import parse_duration as parse_age
-from nexusform.files.external_files import ArgumentFile
+from nexusform.files.external_files import AllowedWriter, ArgumentFile
 from nexusform.workflow.opening.command_context import (
     CommandContext,
     detect_confinement_source,
@@ -21,6 +26,8 @@ from nexusform.workflow.opening.command_context import (
 )
 from nexusform.workflow.runs.state_locking import LockOptions
 
+# Maximum age of a saved plan in seconds.
+_AUTOMATION_MAX_AGE: Final = 7 * 24 * 3600
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
@@ -138,6 +145,15 @@ def create_context(
     )
 
 
+def declare_revocations_flag() -> tuple[str, ...]:
+    """Declare -revocations."""
+    return declare_repeatable_text(
+        "Reject plans withdrawn in this file (sign -withdraw)",
+        metavar="FILE",
+        file=ArgumentFile("withdrawn plans", AllowedWriter.OPERATOR),
+    )
+
+
 def parse_max_age(text: str) -> float | None:
     """Parse -max-age in seconds; None for "".
 
@@ -149,6 +165,17 @@ def parse_max_age(text: str) -> float | None:
     if not age:
         raise click.UsageError(f'-max-age: "{text}" is not a duration. Examples: 12h, 7d.')
     return age.total_seconds()
+
+
+def choose_max_age(text: str, context: CommandContext) -> float:
+    """Return the maximum age of a saved plan in seconds: of -max-age, else a week in automation.
+
+    0 for none. Raises a usage error.
+    """
+    max_age = parse_max_age(text)
+    if max_age is not None:
+        return max_age
+    return _AUTOMATION_MAX_AGE if context.environment.get("NF_IN_AUTOMATION") else 0
 
 
 def is_confinement_disabled() -> bool:

@@ -444,3 +444,93 @@ def test_ancestor_that_is_no_commit_does_not_reach_git(
     monkeypatch.setattr("subprocess.run", None)
     reason = explain_not_ancestor("--all", "b" * 40, ".")
     assert reason == "The commit of the plan or of this directory is no commit ID."
+
+
+FAULT = """
+provider "simulated" {
+  fault {
+    address   = "nexus_rack.r[1]"
+    operation = "create"
+    error     = "no power"
+  }
+}
+"""
+
+
+def save_interrupted_plan(run: Run, *flags: str) -> str:
+    """Sign a plan and leave steps of its apply undone; return the path of the plan."""
+    Path("provider.nf.hcl").write_text(FAULT)
+    path = save_signed_plan(run, *flags)
+    code, text = run("apply", VERIFY, path)
+    assert code == 1, text
+    assert "no power" in text
+    return path
+
+
+def list_state(run: Run) -> list[str]:
+    return run("state", "list")[1].split()
+
+
+def test_resumed_apply_checks_the_age_of_its_plan(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_interrupted_plan(run)
+    before = list_state(run)
+    code, text = run("apply", "-resume", "-max-age=10d")
+    assert code == 1, text
+    assert "apply can only shorten it" in text
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + 2 * DAY))
+    code, text = run("apply", "-resume", "-max-age=1d")
+    assert (code, "Its maximum age is 24h." in text) == (1, True), text
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + 8 * DAY))
+    for arguments in (("-resume",), ("-resume", path)):
+        code, text = run("apply", *arguments)
+        assert (code, "Its maximum age is 168h." in text) == (1, True), text
+    assert list_state(run) == before
+
+
+def test_resumed_apply_of_a_fresh_plan_continues(run: Run) -> None:
+    path = save_interrupted_plan(run)
+    Path("provider.nf.hcl").unlink()
+    code, text = run("apply", "-resume", VERIFY, path)
+    assert code in (0, 1), text
+    assert "Its maximum age" not in text
+    assert "The plan is for" not in text
+
+
+def test_resumed_apply_checks_signature_and_withdrawals(run: Run) -> None:
+    path = save_interrupted_plan(run)
+    before = list_state(run)
+    code, text = run("apply", "-resume", "-verify=key:../../mallory.pub", path)
+    assert (code, "Saved plan not verified" in text) == (1, True), text
+    code, text = run("sign", "-withdraw", KEY, REVOCATIONS, path)
+    assert code == 0, text
+    code, text = run("apply", "-resume", VERIFY, REVOCATIONS, path)
+    assert (code, '"../../revocations.json" withdraws this plan.' in text) == (1, True), text
+    assert list_state(run) == before
+
+
+def test_resumed_apply_checks_its_directory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is in a common state, and another directory continues it."""
+    state = "-state=../../common.nfstate"
+    Path("provider.nf.hcl").write_text(FAULT)
+    assert run("plan", "-out=../../p.plan", state)[0] == 0
+    assert run("apply", state, "../../p.plan")[0] == 1
+    monkeypatch.chdir("../prod")
+    code, text = run("apply", "-resume", state)
+    assert code == 1, text
+    assert 'The plan is for the directory "lab" (here it is "prod").' in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-resume", VERIFY), "-verify needs a plan file"),
+        (("-resume", "-verify=replan", "p.plan"), "the plan has started"),
+        (("-resume", REVOCATIONS), "-revocations needs -verify=key:FILE"),
+        (("-discard", "-max-age=1d"), "-max-age needs a plan file and excludes -discard."),
+    ],
+)
+def test_flags_of_a_plan_file_need_one(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, text = run("apply", *arguments)
+    assert (code, message in text) == (1, True), text

@@ -10,7 +10,7 @@ PUBLIC = {
         "CommandContext create_editor_context create_locked_packages"
     ),
     "project": (
-        "find_backend prepare_backend open_project OpenResult Project create_project "
+        "find_backend open_backend prepare_backend open_project OpenResult Project create_project "
         "select_variable_values"
     ),
     "provider_setup": "list_managed_objects list_objects check_provider_addresses",

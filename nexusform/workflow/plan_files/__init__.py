@@ -19,7 +19,11 @@ PUBLIC = {
         "check_failed_plan save_failed_plan UNFINISHED"
     ),
     "show_target": "find_show_target ShownContent",
-    "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
-    "plan_revocations": "check_not_withdrawn withdraw_plan",
-    "plan_statement": "check_plan_statement Signer StatementContent write_statement",
+    "plan_signing": "check_signable sign_plan create_signer write_signed_plan",
+    "plan_acceptance": (
+        "PlanIdentity PlanVerification build_plan_identity check_plan_acceptance "
+        "check_plan_signatures"
+    ),
+    "plan_revocations": "withdraw_plan",
+    "plan_statement": "Signer StatementContent write_statement",
 }

@@ -20,7 +20,6 @@ from nexusform.state import json_codec
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import read_file, write_output
 from nexusform.workflow.plan_files.plan_signing import create_signer
-from nexusform.workflow.plan_files.saved_plans import read_plan
 
 _SUFFIX: Final = ".revocations.json"
 _FORMAT: Final = "nexusform"
@@ -41,26 +40,23 @@ class RevocationList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def withdraw_plan(
-    path: str, key_file: str, revocation_file: str, context: CommandContext
+    path: str, digest: str, key_file: str, revocation_file: str, context: CommandContext
 ) -> tuple[str, list[Diagnostic]]:
-    """Add the plan in a file to a signed revocation file ("": next to the plan).
+    """Add a plan, with the digest of the plan in a file, to a signed revocation file.
 
-    Return the path of the revocation file, and the problems. An existing file must have a signature
-    of the same key.
+    Return the path of the revocation file ("": next to the plan), and the problems. An existing
+    file must have a signature of the same key.
     """
     revocation_file = revocation_file or f"{path}{_SUFFIX}"
-    return revocation_file, _add_plan(path, key_file, revocation_file, context)
+    return revocation_file, _add_plan(digest, key_file, revocation_file, context)
 
 
 def _add_plan(
-    path: str, key_file: str, revocation_file: str, context: CommandContext
+    plan_digest: str, key_file: str, revocation_file: str, context: CommandContext
 ) -> list[Diagnostic]:
-    """Add the plan in a file to a signed revocation file; return the problems."""
+    """Add a plan to a signed revocation file; return the problems."""
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
-        return problems
-    saved, problems = read_plan(path, context)
-    if saved is None:
         return problems
     withdrawn: tuple[str, ...] = ()
     if Path(revocation_file).exists():
@@ -76,7 +72,7 @@ def _add_plan(
             detail = f'"{revocation_file}" has no valid signature of {key_file}. Use another file.'
             return [_build_error(detail)]
         withdrawn = revocations.plans
-    plans = tuple(sorted({*withdrawn, saved.digest}))
+    plans = tuple(sorted({*withdrawn, plan_digest}))
     document = {
         "format": _FORMAT,
         "kind": _KIND,

@@ -10,9 +10,9 @@ PUBLIC = {
     ),
     "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",
-    "plan_origin": "check_plan_place check_saved_age PlanRequirements",
+    "evaluation_record": "build_plan_origin find_backend_origin find_plan_origin",
     "saved_plan_checks": "check_saved_plan",
-    "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site",
+    "site_checks": "MAXIMUM_WAIT_SECONDS check_conditions check_observed_site has_conditions",
     "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",
     "state_refresh": "refresh_objects",
 }

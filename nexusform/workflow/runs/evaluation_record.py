@@ -7,8 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.files.access_record import get_recorded_accesses
 from nexusform.files.regular_files import Confinement, is_path_below
+from nexusform.interfaces.state_storage import StateBackend
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import EvaluatedFile, EvaluationEnvironment, PlanOrigin
 from nexusform.workflow.opening.command_context import (
@@ -64,18 +66,28 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 
 def find_plan_origin(project: Project) -> PlanOrigin:
     """Return the place of the plans of a project."""
-    context = project.context
+    return find_backend_origin(project.context, project.configuration, project.backend)
+
+
+def find_backend_origin(
+    context: CommandContext, configuration: Configuration, backend: StateBackend
+) -> PlanOrigin:
+    """Return the place of the plans of a configuration with a backend."""
+    kind = "local" if context.state_path else configuration.settings.backend_type
+    return build_plan_origin(context, kind, backend.describe())
+
+
+def build_plan_origin(context: CommandContext, backend: str, location: str) -> PlanOrigin:
+    """Build the place of plans in a directory, with a state of a backend at a location."""
     directory = context.directory
     environment = context.environment
     confinement = context.directory_confinement
-    kind = "local" if context.state_path else project.configuration.settings.backend_type
-    location = project.backend.describe()
-    if kind == "local":
+    if backend == "local":
         location = _describe_local_location(location, directory)
     return PlanOrigin(
         repository=find_repository(directory, environment, confinement),
         directory=describe_directory(directory),
-        backend=kind,
+        backend=backend,
         location=location,
         commit=find_commit_or_none(directory, environment, confinement),
         has_work_tree=find_top(directory) is not None,

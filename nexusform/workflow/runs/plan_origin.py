@@ -1,6 +1,6 @@
 """Place and age of a saved plan: apply accepts it only where and when it is meant for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -18,8 +18,6 @@ from nexusform.workflow.opening.git_work_tree import (
     explain_not_ancestor,
     normalize_repository,
 )
-from nexusform.workflow.opening.project import Project
-from nexusform.workflow.runs.evaluation_record import find_plan_origin
 
 # The clocks of the machines that plan and apply may differ by this.
 _CLOCK_TOLERANCE: Final = timedelta(minutes=10)
@@ -64,38 +62,36 @@ def check_origin_complete(plan: Plan) -> list[Diagnostic]:
 
 
 def check_plan_place(
-    project: Project, plan: Plan, requirements: PlanRequirements
+    planned: PlanOrigin | None,
+    find_current: Callable[[], PlanOrigin],
+    requirements: PlanRequirements,
+    directory: str,
 ) -> list[Diagnostic]:
-    """Return an error for a plan of another repository, directory, backend, commit or time.
+    """Return an error for a plan of another repository, directory, backend or commit.
 
-    Without strict requirements, repositories and unknown parts are not compared.
+    `find_current` returns the place here, `directory` is the one of the configuration. Without
+    strict requirements, repositories and unknown parts are not compared.
     """
-    planned = plan.basis.origin
     if planned is None:
-        problems = (
-            [build_error("saved-plan-place-mismatch", _UNKNOWN_PLACE)]
-            if requirements.is_strict
-            else []
-        )
-        return [*problems, *_check_age(project.context.environment, plan, requirements)]
+        is_unknown = requirements.is_strict
+        return [build_error("saved-plan-place-mismatch", _UNKNOWN_PLACE)] if is_unknown else []
     # An earlier version recorded other forms.
     planned = replace(planned, repository=normalize_repository(planned.repository))
-    current = find_plan_origin(project)
+    current = find_current()
     differences = [
         _describe_difference(name, getattr(planned, name), getattr(current, name))
         for name in _list_compared_parts(planned, current, is_strict=requirements.is_strict)
         if getattr(planned, name) != getattr(current, name)
     ]
-    problems = []
     if differences:
         detail = (
             f"The plan is for {format_list(differences)}. No changes were made. Apply it "
             "there, or plan again here."
         )
-        problems.append(build_error("saved-plan-place-mismatch", detail))
-    elif requirements.is_ancestor:
-        problems += _check_ancestor(project, planned.commit, current.commit)
-    return [*problems, *_check_age(project.context.environment, plan, requirements)]
+        return [build_error("saved-plan-place-mismatch", detail)]
+    if requirements.is_ancestor:
+        return _check_ancestor(directory, planned.commit, current.commit)
+    return []
 
 
 def _list_compared_parts(planned: PlanOrigin, current: PlanOrigin, *, is_strict: bool) -> list[str]:
@@ -123,28 +119,25 @@ def _describe_difference(name: str, planned: str, current: str) -> str:
     return f'the {_PART_NAMES.get(name, name)} "{planned}" (here it is "{current}")'
 
 
-def _check_ancestor(project: Project, planned: str, current: str) -> list[Diagnostic]:
+def _check_ancestor(directory: str, planned: str, current: str) -> list[Diagnostic]:
     """Return an error unless the commit of the plan is an ancestor of the current one."""
     if {planned, current} & {NONE, ""}:
         reason = "The commit of the plan or of this directory is unknown."
     else:
-        reason = explain_not_ancestor(planned, current, project.context.directory)
+        reason = explain_not_ancestor(planned, current, directory)
     if not reason:
         return []
     detail = f"-verify=ancestor: {reason} No changes were made."
     return [build_error("saved-plan-not-ancestor", detail)]
 
 
-def check_saved_age(plan: Plan, environment: Mapping[str, str]) -> list[Diagnostic]:
-    """Return an error for a plan that is older than the maximum age saved with it."""
-    return _check_age(environment, plan, PlanRequirements())
-
-
-def _check_age(
-    environment: Mapping[str, str], plan: Plan, requirements: PlanRequirements
+def check_plan_age(
+    timestamp: str, limit: float, requirements: PlanRequirements, environment: Mapping[str, str]
 ) -> list[Diagnostic]:
-    """Return an error for a plan that is older than its maximum age, or from the future."""
-    limit = plan.basis.max_age
+    """Return an error for a plan that is older than its maximum age, or from the future.
+
+    `timestamp` is its time, `limit` the maximum age saved with it, in seconds.
+    """
     shorter_limit = requirements.max_age
     if shorter_limit is not None:
         if limit and shorter_limit > limit:
@@ -154,16 +147,16 @@ def _check_age(
             )
             return [build_error("saved-plan-expired", detail)]
         limit = shorter_limit
-    planned_at = parse_time(plan.timestamp)
+    planned_at = parse_time(timestamp)
     now = parse_time(read_clock(environment))
     if not limit or now is None:
         return []
     if planned_at is None or planned_at - now > _CLOCK_TOLERANCE:
-        reason = f'The time of the plan, "{plan.timestamp}", is in the future or unknown.'
+        reason = f'The time of the plan, "{timestamp}", is in the future or unknown.'
     elif now - planned_at > timedelta(seconds=limit):
         age = format_duration((now - planned_at).total_seconds())
         reason = (
-            f"The plan was made at {plan.timestamp}, {age} ago. Its maximum age is "
+            f"The plan was made at {timestamp}, {age} ago. Its maximum age is "
             f"{format_duration(limit)}."
         )
     else:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -293,6 +294,63 @@ def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> 
     assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites", "-confine=false"]) == 1
     Path("f.nfsites").write_bytes(signed)
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
+
+
+def make_keys(name: str) -> None:
+    key = f"{name}.key"
+    make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", key]
+    subprocess.run(make, check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", f"{name}.pub"], check=True)
+
+
+def test_withdrawn_fleet_plan_is_rejected(fleet: Fleet, command: Command) -> None:
+    fleet()
+    make_keys("team")
+    sign = ("-sign=team.key", "-confine=false")
+    assert command("plan", "-out=f.nfsites", *sign)[0] == 0
+    assert run_command_line(["sites", "sign", "-withdraw", "-key=team.key", "f.nfsites"]) == 0
+    verify = "-verify=key:team.pub"
+    revocations = "-revocations=f.nfsites.revocations.json"
+    code, _, err = command("apply", verify, revocations, "f.nfsites")
+    assert (code, "withdraws this plan." in join_lines(err)) == (1, True), err
+    code, _, err = command("apply", revocations, "f.nfsites")
+    assert (code, "-revocations needs -verify=key:FILE" in join_lines(err)) == (1, True)
+    assert not Path("states").exists()
+
+
+@pytest.mark.parametrize("flag", ["", "-max-age=1h"])
+def test_old_fleet_plan_is_rejected(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    """In automation, a plan is valid for a week. Apply can shorten that."""
+    fleet()
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    age = 2 * 3600 if flag else 8 * 24 * 3600
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(1767225600 + age))
+    code, _, err = command("apply", *filter(None, [flag]), "f.nfsites")
+    limit = "1h" if flag else "168h"
+    assert (code, f"Its maximum age is {limit}." in join_lines(err)) == (1, True), err
+    assert not Path("states").exists()
+
+
+def test_fleet_plan_of_another_directory_is_rejected(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    for name in ("lab", "prod"):
+        Path(name).mkdir()
+    monkeypatch.chdir("lab")
+    fleet()
+    assert command("plan", "-out=f.nfsites")[0] == 0
+    shutil.copytree("site", "../prod/site")
+    for name in ("sites.json", "nexusform.sites.hcl", "f.nfsites"):
+        shutil.copy(name, "../prod")
+    monkeypatch.chdir("../prod")
+    code, _, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert 'The plan is for the directory "lab" (here it is "prod").' in join_lines(err)
+    assert not Path("states").exists()
 
 
 @pytest.mark.parametrize("sign_while_planning", [True, False])

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 import click
@@ -21,9 +22,21 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports
-from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_revocations_flag,
+    parse_duration,
+    parse_max_age,
+)
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
@@ -47,8 +60,14 @@ from nexusform.domains.sites.workflow.wave_runner import (
 from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.rendering.text.report_text import render_report_text
-from nexusform.workflow.opening.command_context import parse_confinement
+from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
 from nexusform.workflow.opening.system_io import SystemClock
+from nexusform.workflow.plan_files.plan_acceptance import (
+    PlanIdentity,
+    PlanVerification,
+    check_plan_acceptance,
+)
+from nexusform.workflow.runs.evaluation_record import build_plan_origin
 
 # limit for a line per site.
 _MAX_LISTED_SITES: Final = 30
@@ -65,6 +84,8 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
         metavar="key:FILE",
         file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
+    max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
+    revocations: tuple[str, ...] = declare_revocations_flag()
     lock_timeout: str = declare_text_flag(
         "Wait this long for the lock of a site", metavar="DURATION", default="0s"
     )
@@ -95,15 +116,21 @@ def apply(arguments: ApplyArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     # Values for plans of one site.
-    verification = parse_verification(arguments.verify)
+    verification = replace(
+        parse_verification(arguments.verify),
+        max_age=parse_max_age(arguments.max_age),
+        revocation_files=arguments.revocations,
+    )
     if verification.replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
     if verification.is_ancestor:
         raise click.UsageError("-verify=ancestor is for plans of one site.")
+    if arguments.revocations and not verification.key_files:
+        raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
     # diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     arguments.engine.check_usable(screen)
-    job, problems, sources = _open_apply_job(arguments)
+    job, problems, sources = _open_apply_job(arguments, verification)
     screen.print_diagnostics(problems, sources, is_aside=is_stdout_for_data)
     if job is None:
         return 1
@@ -134,7 +161,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(
-    arguments: ApplyArguments,
+    arguments: ApplyArguments, verification: PlanVerification
 ) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the plan, the definition and the progress of earlier applies, and select the waves.
 
@@ -148,10 +175,10 @@ def _open_apply_job(
         )
         return None, [build_error("approval-required", detail)], {}
     location = create_context()
-    plan, problems = read_fleet_plan(
-        arguments.planfile, location, parse_verification(arguments.verify).key_files
-    )
-    if plan is None:
+    plan, problems = read_fleet_plan(arguments.planfile, location, verification.key_files)
+    if plan is not None:
+        problems += _check_acceptance(plan, verification, location)
+    if plan is None or has_errors(problems):
         return None, problems, {}
     if plan.is_confined and not location.confinement.root:
         # To the work tree, as for the plan.
@@ -180,6 +207,18 @@ def _open_apply_job(
         return None, [*problems, obstacle], opened.sources
     requested_waves = tuple(wave for wave in waves if arguments.wave in ("", wave.name))
     return _ApplyJob(plan, opened.fleet, progress, requested_waves), problems, opened.sources
+
+
+def _check_acceptance(
+    plan: FleetPlan, verification: PlanVerification, location: CommandContext
+) -> list[Diagnostic]:
+    """Return errors for a plan of sites that is withdrawn, too old, or of another place.
+
+    The states of the sites have their own backends, so only the directory is compared.
+    """
+    identity = PlanIdentity(plan.identity, plan.origin, plan.now, plan.max_age)
+    find_current = partial(build_plan_origin, location, backend="", location="")
+    return check_plan_acceptance(identity, verification, location, find_current)
 
 
 def _find_wave_obstacle(

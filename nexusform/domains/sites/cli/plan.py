@@ -16,6 +16,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
+from nexusform.cli.export import Withdrawal, withdraw_and_report
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import (
     ReportFlag,
@@ -27,6 +28,7 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.shared_flags import (
     StateLockFlags,
     ViewFlags,
+    choose_max_age,
     create_context,
     is_confinement_disabled,
 )
@@ -47,6 +49,7 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import (
     build_failed_plan,
+    read_fleet_plan,
     save_failed_plan,
     sign_fleet_plan,
 )
@@ -90,6 +93,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if a site changes")
+    max_age: str = declare_text_flag(
+        "Let apply reject the saved plan after this time", metavar="DURATION"
+    )
     selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
     sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
@@ -123,6 +129,7 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
+    max_age = choose_max_age(arguments.max_age, create_context())
     # diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
@@ -152,7 +159,7 @@ def plan(arguments: PlanArguments) -> int:
         screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
         return 1
     screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
-    result = _plan_sites_on_engine(sites, arguments, signer, screen)
+    result = _plan_sites_on_engine(sites, arguments, signer, screen, max_age)
     write_plan_reports(result.plan, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
         _print_next_steps(result, screen, arguments.out)
@@ -210,7 +217,11 @@ def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_jso
 
 
 def _plan_sites_on_engine(
-    sites: SelectedSites, arguments: PlanArguments, signer: Signer | None, screen: Screen
+    sites: SelectedSites,
+    arguments: PlanArguments,
+    signer: Signer | None,
+    screen: Screen,
+    max_age: float,
 ) -> FleetPlanningResult:
     """Plan on the requested engine, with a progress line on a terminal.
 
@@ -252,6 +263,7 @@ def _plan_sites_on_engine(
             out=arguments.out,
             signer=signer,
             undeclared=sites.undeclared,
+            max_age=max_age,
             on_result=count_result,
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,
@@ -283,20 +295,38 @@ class SignArguments(Struct, frozen=True, kw_only=True):
         metavar="KEYFILE",
         file=ArgumentFile("private key of a signer", AllowedWriter.OPERATOR),
     )
+    withdraw: bool = declare_switch_flag("Withdraw the plan instead of signing it")
+    revocations: str = declare_text_flag(
+        "Add the withdrawn plan to this file",
+        metavar="FILE",
+        file=ArgumentFile("withdrawn plans", AllowedWriter.OPERATOR),
+    )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`.
+    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`, or withdraw it.
 
-    It must have been made with -confine, or type -confine=false.
+    It must have been made with -confine, or type -confine=false. With -withdraw, adds the plan to a
+    signed file of withdrawn plans: that of -revocations, else PLANFILE.revocations.json.
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError(
             "The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites."
         )
+    if arguments.revocations and not arguments.withdraw:
+        raise click.UsageError("-revocations needs -withdraw.")
     screen = arguments.view.create_screen()
+    if arguments.withdraw:
+        plan, problems = read_fleet_plan(arguments.planfile, create_context())
+        screen.print_diagnostics(problems, sources={})
+        if plan is None:
+            return 1
+        withdrawal = Withdrawal(
+            arguments.planfile, plan.identity, arguments.key, arguments.revocations
+        )
+        return withdraw_and_report(withdrawal, screen, "sites apply")
     problems = sign_fleet_plan(
         arguments.planfile,
         arguments.key,

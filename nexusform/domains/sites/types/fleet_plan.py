@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
+from nexusform.plans.plan_checks import PlanOrigin
 
 FILE_NAME: Final = "nexusform.sites.hcl"
 SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -127,7 +128,9 @@ class FleetPlan(Struct, frozen=True):
     `now`: current time of all plans. `is_confined` and `allow_remote`: trust in the configuration,
     also on apply. `undeclared`: sites with a state but no longer declared; they are not changed and
     not part of the approval. `definition_digest`: digest of nexusform.sites.hcl and the files it
-    reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
+    reads; `digest`: the approved digest; `errors`: diagnostics of a failed run. `origin` is the
+    place of nexusform.sites.hcl, without a backend (None: an earlier version made the plan),
+    `max_age` the maximum age at apply in seconds, 0 for none.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -140,6 +143,8 @@ class FleetPlan(Struct, frozen=True):
     allow_remote: tuple[str, ...] = ()
     undeclared: tuple[UndeclaredSite, ...] = ()
     errors: tuple[SiteDiagnostic, ...] = ()
+    origin: PlanOrigin | None = None
+    max_age: float = 0
 
     @property
     def identity(self) -> str:

@@ -34,18 +34,13 @@ from nexusform.plans.plan import PlanInputs
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import write_output
+from nexusform.workflow.plan_files.plan_acceptance import check_plan_signatures
 from nexusform.workflow.plan_files.plan_signing import (
     check_signable,
     create_signer,
-    verify_signature,
     write_signed_plan,
 )
-from nexusform.workflow.plan_files.plan_statement import (
-    Signer,
-    StatementContent,
-    check_plan_statement,
-    write_statement,
-)
+from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
 from nexusform.workflow.plan_files.saved_plans import open_limited_file
 
 _FORMAT: Final = "nexusform"
@@ -140,6 +135,11 @@ class _PlanFileContent(Struct, frozen=True):
     signature: Mapping[str, Any] | None
     signed_digest: str
 
+    @property
+    def digest(self) -> str:
+        """Digest of the plan."""
+        return self.plan.identity
+
 
 def sign_fleet_plan(
     path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
@@ -217,14 +217,7 @@ def read_fleet_plan(
         content = _read_plan_file(path, location)
     except _READ_PROBLEMS as problem:
         return None, _convert_read_problem(problem, path)
-    problems: list[Diagnostic] = []
-    for key in key_files:
-        problems += verify_signature(
-            content.signature, content.signed_digest, key, location.confinement
-        )
-        # Otherwise the plan is already refused.
-        if not problems:
-            problems += check_plan_statement(content.plan.identity, path, key)
+    problems = check_plan_signatures(content, path, key_files, location.confinement)
     # The plan of a failed run.
     if not problems and content.plan.errors:
         reasons = "\n".join(map(describe_diagnostic, content.plan.errors))

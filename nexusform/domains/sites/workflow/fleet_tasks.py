@@ -53,6 +53,7 @@ from nexusform.domains.sites.workflow.fleet_plan_file import (
 from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.plan_statement import Signer
+from nexusform.workflow.runs.evaluation_record import build_plan_origin
 
 RUNS_PER_PART = 100
 # parts per worker, for an even load.
@@ -175,6 +176,7 @@ def plan_fleet(
     out: str = "",
     signer: Signer | None = None,
     undeclared: tuple[UndeclaredSite, ...] = (),
+    max_age: float = 0,
     on_result: Callable[[SiteResult], None] = lambda _: None,
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
@@ -182,7 +184,8 @@ def plan_fleet(
     """Plan the sites of `names`.
 
     Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
-    errors. `on_result` is called for each result, `on_plan` for the whole plan before the write.
+    errors. `max_age` is its maximum age at apply in seconds. `on_result` is called for each result,
+    `on_plan` for the whole plan before the write.
     """
     definition = fleet.definition
     context = fleet.context
@@ -217,7 +220,9 @@ def plan_fleet(
             task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining
         }
         fleet_plan = _build_plan(definition, context, {name: results[name] for name in names})
-        fleet_plan = replace(fleet_plan, undeclared=undeclared)
+        # The states of sites have their own backends.
+        origin = build_plan_origin(location, backend="", location="")
+        fleet_plan = replace(fleet_plan, undeclared=undeclared, origin=origin, max_age=max_age)
         on_plan(fleet_plan)
         problems = check_site_order(
             definition, {site.name: site.dependencies for site in fleet_plan.sites}

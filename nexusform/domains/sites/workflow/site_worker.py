@@ -18,7 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.events import StepListener
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    build_error,
+    has_errors,
+    select_errors,
+)
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
 from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetDefinition, SiteEntry
@@ -64,6 +70,11 @@ from nexusform.workflow.plan_files.plan_execution import (
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
 from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_limited_file, save_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+from nexusform.workflow.runs.site_checks import (
+    MAXIMUM_WAIT_SECONDS,
+    check_conditions,
+    check_observed_site,
+)
 from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.states.state_commands import check_lineage
 
@@ -81,12 +92,13 @@ _CHANGED_MESSAGE: Final = (
 
 
 class _LockedSite(Struct):
-    """Site locked by this worker."""
+    """Site locked by this worker, and the monotonic time of its check."""
 
     run: Run
     plan: Plan | None
     remaining: RemainingSteps | None
     exit_stack: ExitStack
+    checked_at: float
 
 
 class FleetTaskWorker:
@@ -198,7 +210,9 @@ class FleetTaskWorker:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
         # filled by the comparison below.
-        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
+        prepared = _LockedSite(
+            run, plan=None, remaining=None, exit_stack=exit_stack, checked_at=monotonic()
+        )
         result = build_rejected_result(site.name, run.diagnostics)
         if run.is_ready:
             result = _compare_with_approval(task, site, prepared, opened.diagnostics)
@@ -367,7 +381,11 @@ def _compare_with_approval(
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
         # An apply of this plan file was interrupted.
         prepared.remaining = remaining
-        return result
+        broken: list[Diagnostic] = []
+        # Else only its end is to be recorded.
+        if remaining.step_count:
+            broken = select_errors(check_observed_site(run, remaining.saved_plan.plan))
+        return build_rejected_result(name, broken) if broken else result
     if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
         return replace(
             result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial
@@ -403,6 +421,13 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     Its approved plan, or the remaining steps of an interrupted apply.
     """
     run = prepared.run
+    if monotonic() - prepared.checked_at > MAXIMUM_WAIT_SECONDS:
+        # Other sites of the wave were applied first.
+        saved_plan = prepared.remaining.saved_plan.plan if prepared.remaining else prepared.plan
+        assert saved_plan is not None, "a site that was compared"
+        broken = select_errors(check_conditions(run, saved_plan, run.stored.state))
+        if broken:
+            return build_rejected_result(task.site, broken)
     options = PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
         outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)

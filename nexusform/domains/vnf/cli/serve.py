@@ -1,25 +1,37 @@
 """`nexusform serve sol003`: answers of an NFVO from a plan."""
 
+from __future__ import annotations
+
 import ipaddress
 import signal
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import LazyGroup, define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_revocations_flag,
+    parse_max_age,
+)
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
-from nexusform.files.regular_files import Confinement, read_regular
+from nexusform.files.regular_files import read_regular
 from nexusform.plans.saved.plan_file import SavedPlan
+
+if TYPE_CHECKING:
+    from nexusform.workflow.opening.command_context import CommandContext
+    from nexusform.workflow.plan_files.plan_acceptance import PlanVerification
 
 _MAX_TOKEN_BYTES: Final = 4096
 _LAST_PORT: Final = 65_535
@@ -59,6 +71,8 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
         metavar="key:FILE",
         file=ArgumentFile("public key of signers", AllowedWriter.OPERATOR, PathValueForm.KEY),
     )
+    max_age: str = declare_text_flag("Reject a plan older than this", metavar="DURATION")
+    revocations: tuple[str, ...] = declare_revocations_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -68,17 +82,17 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
     A request of the plan is granted with the zone of each VNFC; any other is rejected with the
     reason. Granted requests are written to FILE.grants before the answer, so a restart gives the
-    same answers. Several servers of one plan never grant an operation twice. -verify checks the
-    signature and the saved maximum age of the plan at start. It checks no withdrawals. Without a
-    certificate and a token only loopback addresses are allowed. SIGTERM and Ctrl-C end the server.
+    same answers. Several servers of one plan never grant an operation twice. At start, the plan is
+    checked as by apply: signature, withdrawals, place and age. Run it in the directory of the
+    plan. Without a certificate and a token only loopback addresses are allowed. SIGTERM and Ctrl-C
+    end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
     from nexusform.workflow.opening.system_io import ConfinedFileAccess
     from nexusform.workflow.plan_files.saved_plans import read_plan
-    from nexusform.workflow.runs.plan_origin import check_saved_age
 
-    key_files = _parse_key_files(arguments.verify)
+    verification = _build_verification(arguments)
     host, port = _parse_address(arguments.listen)
     context = create_context()
     token = _read_token(arguments.token_file)
@@ -92,9 +106,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     screen = arguments.view.create_screen()
     saved, diagnostics = read_plan(arguments.plan, context)
     if saved is not None:
-        diagnostics += _check_signatures(saved, arguments.plan, key_files, context.confinement)
-        if key_files:
-            diagnostics += check_saved_age(saved.plan, context.environment)
+        diagnostics += _check_acceptance(saved, arguments.plan, verification, context)
     screen.print_diagnostics(tuple(diagnostics), sources={})
     if saved is None or has_errors(diagnostics):
         # The reason is printed.
@@ -151,19 +163,46 @@ def _parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-def _check_signatures(
-    saved: SavedPlan, path: str, key_files: Sequence[str], confinement: Confinement
+def _check_acceptance(
+    saved: SavedPlan, path: str, verification: PlanVerification, context: CommandContext
 ) -> list[Diagnostic]:
-    """Return errors unless a plan and its statement are signed with each key, as for an apply."""
-    from nexusform.workflow.plan_files.plan_signing import verify_signature
-    from nexusform.workflow.plan_files.plan_statement import check_plan_statement
+    """Return errors for a plan that `apply` does not accept here."""
+    from nexusform.workflow.opening.command_context import load_project_configuration
+    from nexusform.workflow.opening.project import open_backend
+    from nexusform.workflow.plan_files.plan_acceptance import (
+        build_plan_identity,
+        check_plan_acceptance,
+        check_plan_signatures,
+    )
+    from nexusform.workflow.runs.evaluation_record import find_backend_origin
 
-    problems: list[Diagnostic] = []
-    for key_file in key_files:
-        problems += verify_signature(saved.signature, saved.signed_digest, key_file, confinement)
-        if not has_errors(problems):
-            problems += check_plan_statement(saved.digest, path, key_file)
-    return problems
+    problems = check_plan_signatures(saved, path, verification.key_files, context.confinement)
+    if has_errors(problems):
+        return problems
+    configuration, _ = load_project_configuration(context)
+    backend, backend_problems = open_backend(context, configuration)
+    if backend is None:
+        return [*problems, *backend_problems]
+    find_current = partial(find_backend_origin, context, configuration, backend)
+    identity = build_plan_identity(saved.plan, saved.digest)
+    return [*problems, *check_plan_acceptance(identity, verification, context, find_current)]
+
+
+def _build_verification(arguments: ServeArguments) -> PlanVerification:
+    """Build the required checks of the plan.
+
+    Raises UsageError.
+    """
+    from nexusform.workflow.plan_files.plan_acceptance import PlanVerification
+
+    key_files = _parse_key_files(arguments.verify)
+    if arguments.revocations and not key_files:
+        raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
+    return PlanVerification(
+        key_files=tuple(key_files),
+        max_age=parse_max_age(arguments.max_age),
+        revocation_files=arguments.revocations,
+    )
 
 
 def _parse_key_files(values: Sequence[str]) -> list[str]:

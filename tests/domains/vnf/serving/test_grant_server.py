@@ -434,6 +434,52 @@ def test_verified_plan_over_its_age_is_not_served(
     assert ("Address already in use" in error) is (age < 7200)
 
 
+@pytest.mark.parametrize(
+    ("obstacle", "message"),
+    [
+        ("withdrawal", "withdraws this plan."),
+        ("age", "Its maximum age is 1h."),
+        ("directory", 'The plan is for the directory "lab" (here it is "prod").'),
+    ],
+)
+def test_plan_that_apply_rejects_is_not_served(
+    obstacle: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    private_key, public_key = create_key_pair(tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path / "work"], check=True)
+    for name in ("lab", "prod"):
+        (tmp_path / "work" / name).mkdir()
+        (tmp_path / "work" / name / "main.nf.hcl").write_text(CONFIGURATION)
+        (tmp_path / "work" / name / "vnfd.yaml").write_text(VNFD)
+    monkeypatch.chdir(tmp_path / "work" / "lab")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
+    flags = ["-plan=p.nfplan"]
+    if obstacle == "withdrawal":
+        sign = ["sign", f"-key={private_key}", "-confine=false", "p.nfplan"]
+        assert run_command_line(sign) == 0
+        assert run_command_line(["sign", "-withdraw", f"-key={private_key}", "p.nfplan"]) == 0
+        revocations = tmp_path / "p.revocations.json"
+        Path("p.nfplan.revocations.json").rename(revocations)
+        flags += [f"-verify=key:{public_key}", f"-revocations={revocations}"]
+    elif obstacle == "age":
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(1800000000 + 7200))
+        flags.append("-max-age=1h")
+    else:
+        Path("p.nfplan").rename("../prod/p.nfplan")
+        monkeypatch.chdir("../prod")
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", reject_listening)
+    capfd.readouterr()
+    assert run_command_line(["serve", "sol003", *flags]) == 1
+    error = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert message in error, error
+    assert "Address already in use" not in error
+
+
 @pytest.mark.parametrize("value", ["replan", "key:", "other"])
 def test_only_keys_verify_a_served_plan(value: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["serve", "sol003", "-plan=p.nfplan", f"-verify={value}"]) == 1
