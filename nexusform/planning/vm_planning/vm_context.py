@@ -364,6 +364,13 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
     # A platform chooses the machines there.
     if site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
+    elif site is not None:
+        # Requests that the site ignores must not distinguish its VMs.
+        pools = (
+            replace(pool, constraints=pool.constraints.remove_platform_requests())
+            for pool in demand.pools
+        )
+        demand = replace(demand, pools=tuple(pools))
     demand = replace(demand, unread=tuple(_list_unread_facts(demand, vm_object, site)))
     # outside the selection: nothing changes.
     if instance.block is None:

@@ -263,6 +263,10 @@ class PlacementConstraints(Struct, frozen=True):
     platform_zone: str = ""
     platform_host: str = ""
 
+    def remove_platform_requests(self) -> PlacementConstraints:
+        """Return the constraints without those of a platform: the image, its zone and its host."""
+        return replace(self, image="", platform_zone="", platform_host="")
+
 
 NO_CONSTRAINTS = PlacementConstraints()
 

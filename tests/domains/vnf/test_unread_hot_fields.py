@@ -15,6 +15,8 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.importers import hot_fields
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+from nexusform.planning.verdicts import numa_samples
+from nexusform.scheduling.racks.vms import NO_CONSTRAINTS
 
 EXPORT = Path(__file__).parents[3] / "examples" / "every-type" / "documents" / "openstack"
 OPENSTACK = """
@@ -368,3 +370,37 @@ resources:
     start = time.process_time()
     read_vnf(VnfSourceDocuments(base_hot=hot))
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("request_of_nova", ["availability_zone: az1:c1", "image: ubuntu"])
+def test_requests_that_only_nova_reads_distinguish_no_vms_of_nexus(
+    request_of_nova: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VMs with equal demands have a certain fit on machines with unknown NUMA cells."""
+    occupied = """
+resource "nexus_bare_metal_machine" "m" {
+  rack_id     = nexus_rack.r.id
+  slot        = 5
+  machine_sku = "bom-1.7.3"
+  occupied {
+    name       = "x"
+    cpu_cores  = 12
+    memory_gib = 56
+  }
+}
+"""
+    Path("main.nf.hcl").write_text(NEXUS + occupied)
+    write_hot(request_of_nova)
+    constraints: set[Any] = set()
+    check = numa_samples.check_uncertain_fit
+
+    def record_constraints(sites: Any, objects: Any, sampling: Any) -> Any:
+        vm_objects = list(objects)
+        constraints.update(
+            pool.constraints for item in vm_objects for pool in item.request.demand.pools
+        )
+        return check(sites, vm_objects, sampling)
+
+    monkeypatch.setattr(numa_samples, "check_uncertain_fit", record_constraints)
+    plan(capfd, "-samples=5")
+    assert constraints == {NO_CONSTRAINTS}
