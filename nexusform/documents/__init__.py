@@ -5,6 +5,7 @@ PUBLIC = {
     "field_validation": (
         "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"
     ),
+    "field_tables": "FieldTables UnreadSubject",
     "json_positions": "find_json_lines",
     "scalars": "list_scalars OMITTED parse_integer replace_scalars",
     "unread_facts": "UnreadFact Influence FieldList build_field_list",

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
+from nexusform.domains.vnf.importers.sol006_fields import add_unread_facts
 from nexusform.domains.vnf.importers.tosca_topology import (
     parse_count_or_default,
     parse_instance_count,
@@ -121,6 +122,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
         notes.add_warning(unit, IGNORED, detail)
     if flavour is None:
         return Vnf()
+    add_unread_facts(descriptor, flavour, notes)
     context = _DescriptorContext(tuple(bodies), notes)
     profiles: dict[str, Node] = {}
     for profile in flavour.get_node("vdu-profile").list_items():

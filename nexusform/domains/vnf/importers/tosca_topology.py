@@ -23,7 +23,7 @@ class Topology(Struct, frozen=True):
     """Nodes, groups and policies of one or more documents, by name in source order.
 
     `parents` maps declared types to their parent types; `inputs` are values by name; `notes` are
-    the findings about the documents.
+    the findings about the documents. `templates` are the topology templates of the documents.
     """
 
     nodes: tuple[tuple[str, Node], ...]
@@ -32,6 +32,7 @@ class Topology(Struct, frozen=True):
     parents: Mapping[str, str]
     inputs: Mapping[str, Any]
     notes: DocumentFindings
+    templates: tuple[Node, ...] = ()
 
     @property
     def node_names(self) -> list[str]:
@@ -99,8 +100,12 @@ def parse_topology(
     nodes: list[tuple[str, Node]] = []
     groups: list[tuple[str, Node]] = []
     policies: list[tuple[str, Node]] = []
+    templates: list[Node] = []
     for document in flavour_documents:
         topology = _find_topology(document, notes)
+        if topology.data is not document.data:
+            # Other fields of a document without a template are not of a topology.
+            templates.append(topology)
         for name, body in topology.get_node("inputs").list_fields():
             inputs[name] = parameters.get(name, body.get_node("default").data)
         misspelt_section = topology.get_node("node_template")
@@ -120,7 +125,13 @@ def parse_topology(
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
     return Topology(
-        tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters}, notes
+        tuple(nodes),
+        tuple(groups),
+        tuple(policies),
+        parents,
+        {**inputs, **parameters},
+        notes,
+        tuple(templates),
     )
 
 

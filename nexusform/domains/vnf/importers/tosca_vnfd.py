@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
+from nexusform.domains.vnf.importers.tosca_fields import add_unread_facts
 from nexusform.domains.vnf.importers.tosca_topology import (
     Topology,
     parse_count_or_default,
@@ -71,6 +72,7 @@ def parse_vnfd(
         if descriptor is not None:
             return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
+    add_unread_facts(topology)
     scaling = parse_scaling(topology)
     vdus = tuple(_list_vdus(topology, scaling))
     if not vdus:
