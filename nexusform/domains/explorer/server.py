@@ -4,30 +4,30 @@ Requests need the token of the address and must be sent by this page: other page
 browser can neither read nor request anything.
 """
 
-import hmac
-import secrets
+from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from threading import Lock
-from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, ClassVar, Final
 
 import msgspec
 
-from nexusform.documents.scalars import parse_integer
 from nexusform.domains.explorer.plan_exploration import (
     ExplorationRequest,
     ExplorationRequestError,
     PlanExploration,
+)
+from nexusform.network.local_server import (
+    LocalRequest,
+    LocalRequestHandler,
+    LocalResponse,
+    LocalServer,
 )
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_elements import render_page
 
-# bytes of a question.
-_MAX_REQUEST_BYTES: Final = 1024 * 1024
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
     "'self'; "
@@ -35,23 +35,14 @@ _POLICY: Final = (
 )
 
 
-class ExplorerServer(ThreadingHTTPServer):
+class ExplorerServer(LocalServer):
     """Server of one exploration until its shutdown."""
-
-    daemon_threads = True
 
     def __init__(self, exploration: PlanExploration, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _ExplorerRequestHandler)
         self.exploration = exploration
-        # needed in each request.
-        self.token = secrets.token_urlsafe(24)
         # One plan at a time.
         self.lock = Lock()
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port."""
-        return f"http://127.0.0.1:{self.server_port}"
 
     @property
     def url(self) -> str:
@@ -120,54 +111,60 @@ class _RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
 
-class _ExplorerRequestHandler(BaseHTTPRequestHandler):
+class _ExplorerRequestHandler(LocalRequestHandler):
     server: ExplorerServer
-    protocol_version = "HTTP/1.1"
+    extra_headers: ClassVar[Mapping[str, str]] = {
+        **LocalRequestHandler.extra_headers,
+        "Referrer-Policy": "no-referrer",
+        # Browsers accept this directive only from a header.
+        "Content-Security-Policy": "frame-ancestors 'none'",
+    }
 
-    def do_GET(self) -> None:
-        """Send the page for `/?token=TOKEN`; reject other paths and tokens."""
-        url_parts = urlsplit(self.path)
-        token = parse_qs(url_parts.query).get("token", [""])[0]
-        if url_parts.path != "/":
-            self._reject(HTTPStatus.NOT_FOUND, "Not found.")
-            return
-        if not self._verify_access_token(token):
-            return
-        self._send_response(HTTPStatus.OK, self.server.render_page(), "text/html; charset=utf-8")
+    def find_token(self, request: LocalRequest) -> str:
+        """Return the token of the address, or the one that the page sends."""
+        if request.method == "GET":
+            return request.parameters.get("token", "")
+        return request.headers.get("x-token", "")
 
-    def do_POST(self) -> None:
-        """Send the plan of a request, its file changes, or the result of writing them."""
-        if not self._verify_access_token(self.headers.get("X-Token", "")):
-            return  # already rejected
-        if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
-            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
-            return
-        length = parse_integer(self.headers.get("Content-Length"))
-        if (
-            self.path not in ("/plan", "/change", "/write")
-            or length is None
-            or length > _MAX_REQUEST_BYTES
-        ):
-            self._reject(HTTPStatus.NOT_FOUND, "Not found.")
-            return
+    def answer_request(self, request: LocalRequest) -> LocalResponse:
+        """Return the page for `/`, or the plan of a request, its changes or their result."""
+        if request.method == "GET":
+            if request.path != "/":
+                return self.build_rejection(HTTPStatus.NOT_FOUND, "Not found.")
+            page = self.server.render_page()
+            return LocalResponse(HTTPStatus.OK, page, "text/html; charset=utf-8")
+        if request.path not in ("/plan", "/change", "/write"):
+            return self.build_rejection(HTTPStatus.NOT_FOUND, "Not found.")
+        # Pages of browsers always name their origin.
+        if "origin" not in request.headers:
+            return self.build_rejection(
+                HTTPStatus.FORBIDDEN, "Only the page itself may send requests."
+            )
         try:
             document = self._handle_request_body(
-                msgspec.json.decode(self.rfile.read(length), type=_RequestBody)
+                request.path, msgspec.json.decode(request.body, type=_RequestBody)
             )
-        except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
-            self._reject(HTTPStatus.BAD_REQUEST, str(problem))
-            return
-        self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
+        except (msgspec.DecodeError, ExplorationRequestError, OSError, RecursionError) as problem:
+            return self.build_rejection(HTTPStatus.BAD_REQUEST, str(problem))
+        return LocalResponse(HTTPStatus.OK, encode_document(document))
 
-    def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
+    def build_rejection(self, status: HTTPStatus, reason: str) -> LocalResponse:
+        """Return the response to a rejected request."""
+        if status == HTTPStatus.UNAUTHORIZED:
+            # No client can sign in.
+            status = HTTPStatus.FORBIDDEN
+            reason = "Open the address that `nexusform explore` printed."
+        return LocalResponse(status, encode_document({"problem": reason}))
+
+    def _handle_request_body(self, path: str, body: _RequestBody) -> dict[str, Any]:
         """Return the answer to a request by its path.
 
         It is the plan, the file changes, or the names of the written files.
         """
         # `wish`: the requested counts and racks.
-        if self.path == "/plan":
+        if path == "/plan":
             return self.server.render_plan(body.wish)
-        if self.path == "/change":
+        if path == "/change":
             document: dict[str, Any] = msgspec.to_builtins(
                 self.server.exploration.compute_file_changes(body.wish)
             )
@@ -175,38 +172,3 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         with self.server.lock:  # /write
             # Of the change shown.
             return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
-
-    def _verify_access_token(self, token: str) -> bool:
-        """Return whether a request has the token of the opened page; otherwise reject it."""
-        hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
-        if self.headers.get("Host") not in hosts or not hmac.compare_digest(
-            token.encode(), self.server.token.encode()
-        ):
-            self._reject(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
-            return False
-        return True
-
-    def _reject(self, status: HTTPStatus, text: str) -> None:
-        # The body of the request may be unread: on the same connection it would be taken for the
-        # next request.
-        self.close_connection = True
-        self._send_response(status, encode_document({"problem": text}), "application/json")
-
-    def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        """Send a whole response.
-
-        Its headers forbid caching, referrers, framing and guesses of its type.
-        """
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        # Browsers accept this directive only from a header.
-        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
-        """Skip the log: requests are not interesting to users."""

@@ -212,7 +212,12 @@ def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
     """Send a request with the headers of the page, with changes by name (None: omitted)."""
 
     def send_request(path: str, data: object = None, **headers: str | None) -> tuple[int, Any]:
-        sent = {"Origin": server.origin, "X-Token": server.token, **headers}
+        sent = {
+            "Origin": server.origin,
+            "X-Token": server.token,
+            "Content-Type": "application/json",
+            **headers,
+        }
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(
             server.origin + path,
@@ -318,9 +323,11 @@ def test_invalid_configuration_is_not_explored(
     assert "main.nf.hcl line 1" in capfd.readouterr().err
 
 
-def test_unknown_path_is_not_found(ask: Callable[..., tuple[int, Any]]) -> None:
+def test_unknown_path_is_not_found(
+    server: ExplorerServer, ask: Callable[..., tuple[int, Any]]
+) -> None:
     for path in ("/favicon.ico", "/plan"):
-        status, text = ask(path)
+        status, text = ask(f"{path}?token={server.token}")
         assert (status, json.loads(text)) == (404, {"problem": "Not found."})
 
 

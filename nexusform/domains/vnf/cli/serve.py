@@ -66,6 +66,9 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     packages: str = declare_text_flag(
         "Serve the CSAR files of DIR", metavar="DIR", file=ArgumentFile("CSAR files for `serve`")
     )
+    host: tuple[str, ...] = declare_repeatable_text(
+        "Accept requests to this name of the machine", metavar="NAME"
+    )
     verify: tuple[str, ...] = declare_repeatable_text(
         "Reject a plan without this signature",
         metavar="key:FILE",
@@ -82,10 +85,10 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
     A request of the plan is granted with the zone of each VNFC; any other is rejected with the
     reason. Granted requests are written to FILE.grants before the answer, so a restart gives the
-    same answers. Several servers of one plan never grant an operation twice. At start, the plan is
-    checked as by apply: signature, withdrawals, place and age. Run it in the directory of the
-    plan. Without a certificate and a token only loopback addresses are allowed. SIGTERM and Ctrl-C
-    end the server.
+    same answers. Several servers of one plan never grant an operation twice. Requests need the
+    token in -token-file, else the printed one. At start, the plan is checked as by apply:
+    signature, withdrawals, place and age. Run it in the directory of the plan. Without a
+    certificate and a token only loopback addresses are allowed. SIGTERM and Ctrl-C end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
     from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
@@ -120,7 +123,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
         journal = GrantJournal(arguments.plan, saved.digest)
         # An unreadable journal is reported at the start.
         journal.read_records()
-        server = GrantServer((host, port), planned, journal, packages, token, tls)
+        server = GrantServer((host, port), planned, journal, packages, token, tls, arguments.host)
     except OSError as problem:
         # Of the folder, of FILE.grants or of the address.
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
@@ -138,6 +141,8 @@ def serve_sol003(arguments: ServeArguments) -> int:
         f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: "
         f"{len(packages)}"
     )
+    if not token:
+        screen.print_text(f"Token until this server ends: {server.token}")
     with server:
         server.serve_forever()
     screen.print_text("Ended.")

@@ -6,9 +6,7 @@ Grants, VNF packages, and the token endpoint of Tacker's client.
 from __future__ import annotations
 
 import base64
-import binascii
 import errno
-import hmac
 import io
 import json
 import os
@@ -18,21 +16,19 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from typing import Any, BinaryIO, ClassVar, Final
+from urllib.parse import unquote
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
@@ -42,24 +38,30 @@ from nexusform.domains.vnf.serving.grant_decisions import (
     build_problem_details_response,
     decide_grant,
 )
-from nexusform.files.regular_files import open_regular_file, read_regular, write_all_bytes
+from nexusform.files.regular_files import (
+    open_regular_file,
+    open_regular_to_read,
+    read_regular,
+    write_all_bytes,
+)
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem, Files
+from nexusform.network.local_server import (
+    LocalRequest,
+    LocalRequestHandler,
+    LocalResponse,
+    LocalServer,
+)
 
-_MAX_REQUEST_BYTES: Final = 4 << 20
 _PACKAGE_PATH: Final = re.compile(
     "/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?"
 )
 _MAX_PACKAGE_BYTES: Final = 512 << 20
+_MAX_DEFINITIONS_BYTES: Final = 32 << 20
 
 
-class GrantServer(ThreadingHTTPServer):
-    """Server of one plan.
-
-    `token` "" accepts every request.
-    """
-
-    daemon_threads = True
+class GrantServer(LocalServer):
+    """Server of one plan."""
 
     def __init__(
         self,
@@ -69,31 +71,23 @@ class GrantServer(ThreadingHTTPServer):
         packages: Mapping[str, VnfPackageFile],
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        hosts: Sequence[str] = (),
     ) -> None:
         """Listen on an address (host, port).
 
-        Clients need the `token`, if it is not "". Without `tls`, use HTTP.
+        Without a `token`, make one. Without `tls`, use HTTP. `hosts` are names of this machine.
         """
-        super().__init__(address, _GrantRequestHandler)
+        super().__init__(address, _GrantRequestHandler, token=token, hosts=hosts, tls=tls)
         self.planned = planned
         self.journal = journal
         self.packages = packages
-        self.token = token
         # One decision at a time.
         self.lock = Lock()
-        self.scheme = "http"
-        if tls is not None:
-            self.scheme = "https"
-            # The handshake belongs to the thread of the request: a silent client must not block
-            # others.
-            self.socket = tls.wrap_socket(
-                self.socket, server_side=True, do_handshake_on_connect=False
-            )
 
     @property
     def url(self) -> str:
         """Address for `[v2_nfvo] endpoint` of Tacker."""
-        return f"{self.scheme}://{self.server_address[0]!s}:{self.server_port}"
+        return self.origin
 
     def decide_request(self, request: Any) -> tuple[int, Mapping[str, Any]]:
         """Decide on a request, and write a new grant to the journal first.
@@ -107,88 +101,85 @@ class GrantServer(ThreadingHTTPServer):
         return decision.status, decision.body
 
 
-class _GrantRequestHandler(BaseHTTPRequestHandler):
+class _GrantRequestHandler(LocalRequestHandler):
     server: GrantServer
-    protocol_version = "HTTP/1.1"
-    timeout = 30
+    # OAuth 2: the body names the kind of the sign-in, and is not read.
+    content_types: ClassVar[Mapping[str, Sequence[str]]] = {
+        "/token": ("application/x-www-form-urlencoded", "application/json")
+    }
 
-    def handle_get(self) -> None:
-        """Send the answer to a request for packages.
+    def find_token(self, request: LocalRequest) -> str:
+        """Return the token of a client, or the password of one that requests it."""
+        kind, _, credentials = request.headers.get("authorization", "").partition(" ")
+        if request.path != "/token":
+            return credentials if kind == "Bearer" else ""
+        if kind != "Basic":
+            return ""
+        # Also for characters outside of ASCII.
+        with suppress(ValueError):
+            password = base64.b64decode(credentials, validate=True).partition(b":")[2]
+            return password.decode(errors="replace")
+        return ""
+
+    def answer_request(self, request: LocalRequest) -> LocalResponse:
+        """Return packages, the token, or the decision on a grant request."""
+        if request.method == "GET":
+            return self._answer_package_request(request.path)
+        if request.path == "/token":
+            # OAuth 2 client credentials: the password is the token.
+            token = {"access_token": self.server.token, "token_type": "Bearer"}
+            return _build_json_response(HTTPStatus.OK, {**token, "expires_in": 86400})
+        if request.path not in ("/grant/v1/grants", "/grant/v2/grants"):
+            return self.build_rejection(HTTPStatus.NOT_FOUND, "No such resource.")
+        return self._decide_grant_request(request.path, request.body)
+
+    def build_rejection(self, status: HTTPStatus, reason: str) -> LocalResponse:
+        """Return the response to a rejected request, with problem details."""
+        body = build_problem_details_response(status, status.phrase, reason).body
+        return _build_json_response(status, body)
+
+    def _answer_package_request(self, path: str) -> LocalResponse:
+        """Return the response to a request for packages.
 
         /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]]. Without an id, it is the list; without
         a part, the data of a package. A part is "vnfd" or "package_content".
         """
-        if not self._verify_access_token():
-            return  # rejected
-        path = urlsplit(self.path).path.rstrip("/")
         match = _PACKAGE_PATH.fullmatch(path)
         if match is None:
-            self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
-            return
+            return self.build_rejection(HTTPStatus.NOT_FOUND, "No such resource.")
         if match["id"] is None:
-            self._send_json(
-                HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()]
-            )
-            return
+            rows = [package.build_info() for package in self.server.packages.values()]
+            return _build_json_response(HTTPStatus.OK, rows)
         descriptor_id = unquote(match["id"])
         package = self.server.packages.get(descriptor_id)
         if package is None or match["part"] not in (None, "vnfd", "package_content"):
-            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {descriptor_id}.")
-        elif match["part"] is None:
-            self._send_json(HTTPStatus.OK, package.build_info())
-        else:
-            self._send_package(
-                package.read_definitions if match["part"] == "vnfd" else package.read_content
+            return self.build_rejection(
+                HTTPStatus.NOT_FOUND, f"No package has the vnfdId {descriptor_id}."
             )
-
-    def _send_package(self, read: Callable[[], bytes]) -> None:
-        """Send the bytes returned by `read`.
-
-        Reject the request if the file is missing, too large or damaged.
-        """
+        if match["part"] is None:
+            return _build_json_response(HTTPStatus.OK, package.build_info())
         try:
-            content = read()
+            file = package.read_definitions() if match["part"] == "vnfd" else package.open_content()
         except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
-            self._reject(
+            return self.build_rejection(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 "The file of the package is missing, too large or damaged.",
             )
-            return
-        self._send(HTTPStatus.OK, content, "application/zip")
+        return LocalResponse(HTTPStatus.OK, content_type="application/zip", file=file)
 
-    def handle_post(self) -> None:
-        """Decide on a grant request, or send the token."""
-        path = urlsplit(self.path).path.rstrip("/")
-        length = parse_whole_number(self.headers.get("Content-Length"))
-        if length is None or length > _MAX_REQUEST_BYTES:
-            self._reject(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                "The request has no valid length, or is too large.",
-            )
-            return
-        body = self.rfile.read(length)
-        if path == "/token":
-            self._send_token()
-        elif not self._verify_access_token():
-            return  # rejected
-        elif path not in ("/grant/v1/grants", "/grant/v2/grants"):
-            self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
-        else:
-            self._send_grant(path, body)
-
-    def _send_grant(self, path: str, body: bytes) -> None:
-        """Decide a grant request, and send the grant with its address, or the rejection."""
+    def _decide_grant_request(self, path: str, body: bytes) -> LocalResponse:
+        """Return the grant with its address, or the rejection."""
         try:
             request = json.loads(body)
+            # A half of a surrogate pair has no form in the journal.
+            json.dumps(request, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as problem:
-            self._reject(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {problem}.")
-            return
+            return self.build_rejection(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {problem}.")
         try:
             status, answer = self.server.decide_request(request)
         except OSError as problem:
             detail = f"The journal cannot be written: {problem.strerror}. Nothing was granted."
-            self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-            return
+            return self.build_rejection(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
         log_event(
             "info",
             "grant request",
@@ -201,73 +192,15 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             own_path = f"{path}/{answer['id']}"
             location = {"Location": f"{self.server.url}{own_path}"}
             answer = {**answer, "_links": {**answer["_links"], "self": {"href": own_path}}}
-        self._send_json(HTTPStatus(status), answer, location)
+        return _build_json_response(HTTPStatus(status), answer, location)
 
-    def _send_token(self) -> None:
-        """Send the token to a client with the token as its password.
 
-        This is OAuth 2 client credentials.
-        """
-        token = self.server.token
-        kind, _, credentials = self.headers.get("Authorization", "").partition(" ")
-        try:
-            password = (
-                base64.b64decode(credentials, validate=True).partition(b":")[2]
-                if kind == "Basic"
-                else b""
-            )
-        except binascii.Error:
-            password = b""
-        if token and not hmac.compare_digest(password, token.encode()):
-            self._reject(
-                HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file."
-            )
-            return
-        # Without -token-file, any token is accepted.
-        self._send_json(
-            HTTPStatus.OK,
-            {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400},
-        )
-
-    def _verify_access_token(self) -> bool:
-        """Return whether a request has the token, or the server needs none; otherwise reject it."""
-        expected = f"Bearer {self.server.token}"
-        given = self.headers.get("Authorization", "")
-        if self.server.token and not hmac.compare_digest(given.encode(), expected.encode()):
-            self._reject(HTTPStatus.UNAUTHORIZED, "The token is missing or wrong.")
-            return False
-        return True
-
-    def _reject(self, status: HTTPStatus, detail: str) -> None:
-        # The body of the request may be unread.
-        self.close_connection = True
-        body = build_problem_details_response(status, status.phrase, detail).body
-        self._send(status, json.dumps(body).encode(), "application/problem+json")
-
-    def _send_json(
-        self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}
-    ) -> None:
-        kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
-        self._send(status, json.dumps(document).encode(), kind, headers)
-
-    def _send(
-        self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = {}
-    ) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(body)),
-            **headers,
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = handle_get  # noqa: N815 - the names called by the library
-    do_POST = handle_post  # noqa: N815 - as above
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
-        """Skip the log of the library: decisions are logged."""
+def _build_json_response(
+    status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}
+) -> LocalResponse:
+    """Return the response with a JSON document; problem details have their own type."""
+    kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
+    return LocalResponse(status, json.dumps(document).encode(), kind, headers)
 
 
 _MAX_BYTES: Final = 64 << 20
@@ -359,21 +292,32 @@ class VnfPackageFile(Struct, frozen=True):
     path: Path
     descriptor_id: str
 
-    def read_content(self) -> bytes:
-        """Return the whole package."""
-        return read_regular(self.path, _MAX_PACKAGE_BYTES)
+    def open_content(self) -> BinaryIO:
+        """Open the whole package, to be sent in pieces."""
+        return open_regular_to_read(self.path, _MAX_PACKAGE_BYTES)
 
-    def read_definitions(self) -> bytes:
-        """Return the definitions of the package as a zip archive."""
+    def read_definitions(self) -> BinaryIO:
+        """Return the definitions of the package as a zip archive.
+
+        Raises ValueError for more than 32 MiB: a small package may hold gigabytes.
+        """
         target = io.BytesIO()
+        remaining = _MAX_DEFINITIONS_BYTES
         with (
-            zipfile.ZipFile(io.BytesIO(self.read_content())) as source,
+            self.open_content() as file,
+            zipfile.ZipFile(file) as source,
             zipfile.ZipFile(target, "w") as archive,
         ):
             for name in source.namelist():
                 if name.startswith(("TOSCA-Metadata/", "Definitions/")) and not name.endswith("/"):
-                    archive.writestr(name, source.read(name))
-        return target.getvalue()
+                    with source.open(name) as member:
+                        content = member.read(remaining + 1)
+                    remaining -= len(content)
+                    if remaining < 0:
+                        raise ValueError("the definitions are too large")
+                    archive.writestr(name, content)
+        target.seek(0)
+        return target
 
     def build_info(self) -> dict[str, Any]:
         """Build the VnfPkgInfo of the package: its description in the interface of ETSI NFV."""

@@ -88,17 +88,25 @@ def build_grant_request(occurrence: str = "o1", **changed: Any) -> dict[str, Any
 class GrantClient:
     def __init__(self, server: GrantServer) -> None:
         self.port = server.server_port
+        self.headers = {
+            "Authorization": f"Bearer {server.token}",
+            "Content-Type": "application/json",
+        }
 
-    def send(self, method: str, path: str, body: Any = None, token: str = "") -> tuple[int, bytes]:
+    def send(
+        self, method: str, path: str, body: Any = None, token: str | None = None, **changed: str
+    ) -> tuple[int, bytes]:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
-        headers = {"Authorization": token} if token else {}
+        headers = {**self.headers, **changed}
+        if token is not None:
+            headers["Authorization"] = token
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         content = answer.status, answer.read()
         connection.close()
         return content
 
-    def grant(self, body: Any, token: str = "") -> tuple[int, dict[str, Any]]:
+    def grant(self, body: Any, token: str | None = None) -> tuple[int, dict[str, Any]]:
         status, text = self.send("POST", "/grant/v1/grants", body, token)
         return status, json.loads(text)
 
@@ -193,7 +201,7 @@ def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
 def test_request_that_is_not_json_is_reported(body: str, tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
-        connection.request("POST", "/grant/v1/grants", body.encode("latin-1"))
+        connection.request("POST", "/grant/v1/grants", body.encode("latin-1"), client.headers)
         answer = connection.getresponse()
         assert answer.status == 400
         assert json.load(answer)["detail"].startswith("The body is not JSON: ")
@@ -204,8 +212,10 @@ def test_request_that_is_not_json_is_reported(body: str, tmp_path: Path) -> None
 def test_invalid_length_of_a_request_is_reported(length: str, tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
-        connection.request("POST", "/grant/v1/grants", headers={"Content-Length": length})
-        assert connection.getresponse().status == 413
+        connection.request(
+            "POST", "/grant/v1/grants", headers={**client.headers, "Content-Length": length}
+        )
+        assert connection.getresponse().status == (413 if length == str(5 << 20) else 411)
         connection.close()
 
 
@@ -300,9 +310,9 @@ def test_token_is_required_and_passed_to_tacker_client(tmp_path: Path) -> None:
         return "Basic " + base64.b64encode(f"tacker:{password}".encode()).decode()
 
     with run_grant_server(tmp_path, build_planned_grants(), token="secret") as client:
-        assert client.grant(build_grant_request())[0] == 401
+        assert client.grant(build_grant_request(), "")[0] == 401
         assert client.grant(build_grant_request(), "Bearer wrong")[0] == 401
-        assert client.send("GET", "/vnfpkgm/v2/onboarded_vnf_packages")[0] == 401
+        assert client.send("GET", "/vnfpkgm/v2/onboarded_vnf_packages", token="")[0] == 401
         assert client.send("POST", "/token", {}, build_basic_header("wrong"))[0] == 401
         status, text = client.send("POST", "/token", {}, build_basic_header("secret"))
         assert (status, json.loads(text)["access_token"]) == (200, "secret")
@@ -571,7 +581,7 @@ def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
                 "POST",
                 "/grant/v1/grants",
                 json.dumps(build_grant_request()),
-                {"Authorization": "Bearer secret"},
+                {"Authorization": "Bearer secret", "Content-Type": "application/json"},
             )
             assert connection.getresponse().status == 201
             connection.close()
