@@ -63,18 +63,20 @@ def plan(
 
     Text is main.nf.hcl; values other than text are written as JSON.
     """
-    return make_plan(
-        build_request(
+    with contextlib.ExitStack() as stack:
+        # Planning reads its files, too.
+        name = directory or stack.enter_context(tempfile.TemporaryDirectory())
+        request = build_request(
             files,
             state,
             variables=variables,
             samples=samples,
             suggested_fixes=suggested_fixes,
-            directory=directory,
+            directory=name,
             files_there=files_there,
             **options,
         )
-    )
+        return make_plan(request)
 
 
 def build_request(
@@ -88,7 +90,7 @@ def build_request(
     files_there: Any = None,
     **options: Any,
 ) -> PlanRequest:
-    """Return the request of `plan`."""
+    """Return the request of `plan`; without `directory` its files are gone afterwards."""
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
     types = build_all_types()
     with contextlib.ExitStack() as stack:
