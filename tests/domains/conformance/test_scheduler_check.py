@@ -57,6 +57,9 @@ def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     draw = random.Random(3)
     nodes = [pod_worlds.build_node(draw, number, 3) for number in range(8)]
+    info = {**pod_worlds.NODE_INFO, "kubeletVersion": f"v{find_minor_version()}.0"}
+    for node in nodes:
+        node["status"]["nodeInfo"] = info
     workloads = [pod_worlds._build_workload(draw, name) for name in "abcdefgh"]
     world = pod_worlds.World(nodes, [pod_worlds._build_pod(draw, "old", "n1")], workloads)
     classes = pod_worlds.build_priority_classes(pod_worlds._CLASSES)

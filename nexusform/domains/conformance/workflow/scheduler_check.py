@@ -69,6 +69,7 @@ CHECK_ADMISSION: Final = (
 # Until the scheduler has seen new nodes, volumes or Services.
 _SETTLE_SECONDS: Final = 1.0
 _MAX_DIFFERENCES: Final = 100
+_CONTROLLERS: Final = ("ReplicaSet", "ReplicationController", "StatefulSet")
 # Of a different decision.
 _REPETITIONS: Final = 12
 _PENDING: Final = ""
@@ -569,7 +570,8 @@ class KubeSchedulerCheck:
         }
         objects: list[Any] = [
             *self._nodes,
-            *self._others,
+            # A Service stands for a controller: its pods have no owner here.
+            *(item for item in self._others if item["kind"] not in _CONTROLLERS),
             *(item for item in pods if item["metadata"]["name"] != own_name),
             finished,
         ]
