@@ -47,6 +47,18 @@ def test_text_is_the_one_of_kubernetes() -> None:
     )
 
 
+def test_rule_of_restricted_replaces_the_one_of_baseline() -> None:
+    pod = build_safe_pod("p")
+    context = pod["spec"]["containers"][0]["securityContext"]
+    context["capabilities"] = {"drop": ["ALL"], "add": ["NET_ADMIN"]}
+    pod["spec"]["volumes"] = [{"name": "v", "hostPath": {"path": "/"}}]
+    violations = find_violations(RESTRICTED, 34, PodContent({}, pod["spec"]))
+    assert [item.reason for item in violations] == [
+        "unrestricted capabilities",
+        "restricted volume types",
+    ]
+
+
 def test_version_of_the_policy_decides() -> None:
     pod = build_safe_pod("p")
     sysctl = {"name": "net.ipv4.tcp_rmem", "value": "1"}
