@@ -90,7 +90,7 @@ from nexusform.domains.hub.providers.start_values import (
     find_start_difference,
     has_start_values,
 )
-from nexusform.domains.hub.providers.versioned_writes import send_to_current_version
+from nexusform.domains.hub.providers.versioned_writes import CONFLICT_KINDS, send_to_current_version
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -488,7 +488,7 @@ class HubStepWriter(Struct, frozen=True):
         try:
             return send_to_current_version(self.hub, path, body, send, self.timing)
         except ApiError as api_error:
-            if api_error.kind is not ApiErrorKind.CONFLICT:
+            if api_error.kind not in CONFLICT_KINDS:
                 raise
             raise self._build_rejection(hub_object, api_error) from None
 
@@ -522,7 +522,7 @@ class HubStepWriter(Struct, frozen=True):
             force = bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, existing=existing, force=force)
         except ApiError as api_error:
-            if api_error.kind is ApiErrorKind.CONFLICT:
+            if api_error.kind in CONFLICT_KINDS:
                 raise
             raise self._build_rejection(hub_object, api_error) from None
 

@@ -12,6 +12,8 @@ Result = TypeVar("Result")
 # Compares an object (None: missing) with the plan, and writes it; the second argument is the last
 # conflict. Raises ProviderProblem for a difference.
 SendChange: TypeAlias = Callable[[Body | None, ApiError | None], Result]
+# An API server may check the managers of fields before the version.
+CONFLICT_KINDS: Final = frozenset({ApiErrorKind.CONFLICT, ApiErrorKind.OTHER_MANAGER})
 # Seconds of attempts for an object that others write all the time.
 _RETRY_SECONDS: Final = 90.0
 _FIRST_PAUSE: Final = 0.05
@@ -32,7 +34,7 @@ def send_to_current_version(
         try:
             return send(existing, conflict)
         except ApiError as api_error:
-            if api_error.kind is not ApiErrorKind.CONFLICT or timing.read_time() > deadline:
+            if api_error.kind not in CONFLICT_KINDS or timing.read_time() > deadline:
                 raise
             conflict = api_error
         # Not from a cache, which may have the earlier version.
