@@ -28,8 +28,8 @@ class AdviseArguments(Struct, frozen=True, kw_only=True):
 def advise(arguments: AdviseArguments) -> int:
     """List placement risks: pins, creation order, SKUs, shared machines.
 
-    Checks all existing and configured objects, or a saved plan with -plan. Exit code 0 without
-    advice, 2 with advice, 1 for errors.
+    Checks all existing and configured objects, and how Azure lists their sites, or a saved plan
+    with -plan. Exit code 0 without advice, 2 with advice, 1 for errors.
     """
     screen = arguments.view.create_screen()
     advice = find_advice(

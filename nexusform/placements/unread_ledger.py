@@ -4,7 +4,7 @@ Documents and exports have facts that nexusform does not read. Certainty, capaci
 checks by real programs ask the ledger of a plan about them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, group_by, join_texts
 from nexusform.documents.unread_facts import Influence, UnreadFact
+from nexusform.scheduling.listing.site_listing import ListedSite
 
 _MAX_FIELDS: Final = 2
 
@@ -29,15 +30,20 @@ class UnreadLedger(Struct, frozen=True):
     """Unread facts of a plan, and the sites with an uncertain VM that the platform places.
 
     The other VMs placed there depend on its host, so theirs are uncertain, too.
-    `lacks_capacity_data`: a finding says that a source lacks VMs.
+    `differing_sites` have other machines than the configuration. `lacks_capacity_data`: a finding
+    says that a source lacks VMs. `lacks_hardware`: that of a machine is unknown.
     """
 
     facts: tuple[UnreadFact, ...] = ()
     uncertain_sites: frozenset[str] = frozenset()
+    differing_sites: frozenset[str] = frozenset()
     lacks_capacity_data: bool = False
+    lacks_hardware: bool = False
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
-        """Return whether no unread fact may change the hosts of a pool's VMs."""
+        """Return whether no unread fact, and no other hardware, may change the hosts of a pool."""
+        if not pool.is_decided and pool.site_id in self.differing_sites:
+            return False
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
             return False
         return next(_select_facts_of_pool(self.facts, pool), None) is None
@@ -46,7 +52,9 @@ class UnreadLedger(Struct, frozen=True):
     def has_unknown_capacity(self) -> bool:
         """Whether missing data may change the spare capacity of some site."""
         influences = (Influence.CAPACITY, Influence.EXISTENCE)
-        return self.lacks_capacity_data or any(fact.may_change in influences for fact in self.facts)
+        if self.lacks_capacity_data or self.lacks_hardware:
+            return True
+        return any(fact.may_change in influences for fact in self.facts)
 
     @property
     def _subject_form(self) -> int:
@@ -94,9 +102,15 @@ def hides_capacity(diagnostic_id: str) -> bool:
 
 
 def build_ledger(
-    facts: Iterable[UnreadFact], pools: Iterable[PlacedPool], diagnostic_ids: Iterable[str] = ()
+    facts: Iterable[UnreadFact],
+    pools: Iterable[PlacedPool],
+    diagnostic_ids: Iterable[str] = (),
+    listed: Sequence[ListedSite] = (),
 ) -> UnreadLedger:
-    """Build the ledger of a plan from its unread facts, its pools with placed VMs, and findings."""
+    """Build the ledger of a plan from its unread facts, its pools with placed VMs, and findings.
+
+    `listed` are the sites that differ from what their platform lists.
+    """
     known_facts = tuple(dict.fromkeys(facts))
     uncertain_sites = frozenset(
         pool.site_id
@@ -104,7 +118,11 @@ def build_ledger(
         if not pool.is_decided and any(_select_facts_of_pool(known_facts, pool))
     )
     return UnreadLedger(
-        known_facts, uncertain_sites, lacks_capacity_data=any(map(hides_capacity, diagnostic_ids))
+        known_facts,
+        uncertain_sites,
+        frozenset(site.site_id for site in listed if site.changes_capacity),
+        lacks_capacity_data=any(map(hides_capacity, diagnostic_ids)),
+        lacks_hardware=any(site.lacks_hardware for site in listed),
     )
 
 

@@ -5,7 +5,7 @@ Upgrades have batches, quorum, hours and disruptions. Actions are in order of ex
 `simulate kubernetes-upgrade` shares the upgrades.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -151,6 +151,7 @@ class PlannedMachineAction(Struct, frozen=True):
 
     Actions of a site run one after another, by `window` (from 1), each up to `minutes`.
     `stopped_vms` stop with the machine; they start again there unless it stays off (`leaves_off`).
+    `options` are the platform's own options of the action by name, as configured.
     """
 
     address: Address
@@ -165,6 +166,7 @@ class PlannedMachineAction(Struct, frozen=True):
     is_disruptive: bool = True
     leaving_vms: tuple[EvacuatedVm, ...] = ()
     stopped_vms: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
 
 
 def select_stopped_vms(actions: Iterable[PlannedMachineAction]) -> frozenset[tuple[str, str]]:

@@ -25,6 +25,7 @@ from nexusform.plans.plan_checks import (
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.resources.address import Address
+from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.placement_decision import ObjectLocation, PlacementCertainty, Rejection
 from nexusform.schemas.value_types import DYNAMIC, Type
 from nexusform.state.objects import ObjectState, OutputState
@@ -594,7 +595,7 @@ class SitePredictionAccuracy(Struct, frozen=True):
     verified. `certain_hits` of them are independent of unknown NUMA cells; None if not counted.
     `random_hits` is the number of hits expected of a random platform. `predictions` are the
     verified predictions of earlier plans, `not_verified` describes results the last apply could not
-    read.
+    read. `date` is that of the replay, "" in states of earlier versions.
     """
 
     site: str
@@ -605,6 +606,7 @@ class SitePredictionAccuracy(Struct, frozen=True):
     random_hits: float | None = None
     predictions: PredictionRecordScore | None = None
     not_verified: str = ""
+    date: str = ""
 
 
 class Plan(Struct, frozen=True):
@@ -632,7 +634,8 @@ class Plan(Struct, frozen=True):
     objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no
     other error. `unread` are the facts of foreign documents that nexusform does not read.
     `start_values` are what providers read for the changes, by address, in their own formats: apply
-    compares them before each write.
+    compares them before each write. `listed` are the sites that differ from what their platform
+    lists.
     """
 
     mode: Mode = Mode.NORMAL
@@ -690,6 +693,7 @@ class Plan(Struct, frozen=True):
     rejected: tuple[str, ...] = ()
     unread: tuple[UnreadFact, ...] = ()
     start_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    listed: tuple[ListedSite, ...] = ()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -705,7 +709,8 @@ class Plan(Struct, frozen=True):
     def ledger(self) -> UnreadLedger:
         """Ledger of the unread facts, which decides certainty from missing data."""
         pools = (table.placed_pool for table in self.placement_tables if table.placed)
-        return build_ledger(self.unread, pools, (problem.id for problem in self.diagnostics))
+        diagnostic_ids = (problem.id for problem in self.diagnostics)
+        return build_ledger(self.unread, pools, diagnostic_ids, self.listed)
 
     @property
     def uncertain_vms(self) -> int:

@@ -23,7 +23,8 @@ class ProviderDefinition(Struct, frozen=True):
     settings. Raises ProviderProblem. `displayed_settings` are settings returned as attributes of
     objects and displayed: they cannot be sensitive. `list_server_urls(settings)` are the URLs that
     receive the operator's credentials: in a confined run all of them must be allowed, and
-    `alternative` describes the alternative. Raises ProviderProblem.
+    `alternative` describes the alternative. Raises ProviderProblem. `list_rejection_reasons(type,
+    attributes)` are the reasons why the platform will reject a new object.
     """
 
     settings: BlockSchema
@@ -31,6 +32,9 @@ class ProviderDefinition(Struct, frozen=True):
     displayed_settings: frozenset[str] = frozenset()
     list_server_urls: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _settings: ()
     alternative: str = ""
+    list_rejection_reasons: Callable[[str, Mapping[str, Any]], Sequence[str]] = (
+        lambda _type, _attributes: ()
+    )
 
 
 PROVIDERS: Final[Mapping[str, ProviderDefinition]] = LazyTable(

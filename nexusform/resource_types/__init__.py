@@ -7,6 +7,7 @@ PUBLIC = {
         "get_default_facts EXPORTED_FACTS describe_unschedulable_reasons STATUS_FACTS ROLES "
         "CORDON_FACTS find_observed_reasons "
         "CordonOwner CORDONED_STATUS UNCORDONED build_hardware list_machine_sku_names "
+        "list_role_names "
         "build_machine VFS add_vfs_to_sku"
     ),
     "registry": "build_registries RESOURCE_TYPES",

@@ -170,7 +170,13 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         ROLES,
         build_optional_argument(
-            SetType(STRING), "Roles. Only compute-plane machines run VMs.", default=[COMPUTE_PLANE]
+            SetType(STRING),
+            "Roles. Only compute-plane machines run VMs. Under a provider of real sites, the "
+            "observed roles count: Azure changes them at runtime upgrades.",
+            computed=True,
+            default=[COMPUTE_PLANE],
+            observed=True,
+            is_ignored_if_observed=True,
         ),
         _explain_wrong_roles,
         rank=7,
@@ -480,7 +486,7 @@ def build_machine(
         unschedulable_reasons=find_unschedulable_reasons(facts),
         vfs_per_cell=hardware.vfs_per_cell,
         status=build_machine_status(facts),
-        roles=list_role_names(facts.get("roles")),
+        roles=list_role_names(facts.get("roles") if is_set_and_known(facts.get("roles")) else ()),
     )
 
 

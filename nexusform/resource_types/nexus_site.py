@@ -14,6 +14,7 @@ from nexusform.resource_types.shared_arguments import (
     check_whole_numbers,
     get_known_blocks,
 )
+from nexusform.scheduling.listing.site_listing import LISTING_KEY, read_listing
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -135,6 +136,10 @@ def add_to_inventory(
         seed=int(settings.get("tie_break_seed", DEFAULT_SEED)),
         update_strategy=_build_update_strategy(attributes.get("update_strategy")),
     )
+    # From the private note of the site.
+    listing = read_listing(attributes.get(LISTING_KEY))
+    if listing is not None:
+        inventory.listings[site_id] = listing
     return []
 
 

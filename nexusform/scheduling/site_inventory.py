@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.documents.unread_facts import UnreadFact
+from nexusform.scheduling.listing.site_listing import LISTING_KEY, SiteListing
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
@@ -91,7 +92,8 @@ class PlanInventory(Struct):
     duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on
     machines of a site (by its id) without a resource. `pending_actions` are ids of machines with a
     pending action. `unread` are the facts of a site (by its id) that its documents have and
-    nexusform does not read.
+    nexusform does not read. `listings` are the racks and machines of a site (by its id) as its
+    platform lists them, `recorded_machines` those in state (site id, name).
     """
 
     sites: dict[str, SiteSettings] = field(default_factory=dict)
@@ -102,6 +104,8 @@ class PlanInventory(Struct):
     unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
     pending_actions: set[str] = field(default_factory=set)
     unread: dict[str, list[UnreadFact]] = field(default_factory=dict)
+    listings: dict[str, SiteListing] = field(default_factory=dict)
+    recorded_machines: frozenset[tuple[str, str]] = frozenset()
 
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""
@@ -111,15 +115,14 @@ class PlanInventory(Struct):
 def add_observed_facts(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Return the attributes of a rack or machine with observed facts, for the inventory.
+    """Return the attributes of a site, rack or machine with observed facts, for the inventory.
 
     The facts are in its private note.
     """
-    return (
-        {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]}
-        if note and note.get(OBSERVED_KEY)
-        else attributes
-    )
+    if not note:
+        return attributes
+    facts = {key: note[key] for key in (OBSERVED_KEY, LISTING_KEY) if note.get(key)}
+    return {**attributes, **facts} if facts else attributes
 
 
 class MachineConflict(Struct, frozen=True):

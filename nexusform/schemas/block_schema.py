@@ -59,10 +59,11 @@ class AttributeSchema(Struct, frozen=True):
     match, strings) with `pattern_hint` in words. `displayed_in` are computed attributes with parts
     of the value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates
     those first and removes them last, for references and literal ids alike. `observed`: read from
-    the site, never planned; an argument, if optional, only under provider simulated. `instead` is
-    the advice for a configured computed attribute. `write_only`: sent, but in no plan, state or
-    journal; may be ephemeral. `earlier_keys`: names that keys of the elements of a map had in
-    earlier states, with their present names.
+    the site, never planned; an argument, if optional, only under provider simulated.
+    `is_ignored_if_observed`: a configured value is no error there, but only counts until the object
+    is observed. `instead` is the advice for a configured computed attribute. `write_only`: sent,
+    but in no plan, state or journal; may be ephemeral. `earlier_keys`: names that keys of the
+    elements of a map had in earlier states, with their present names.
     """
 
     type: Type
@@ -84,6 +85,7 @@ class AttributeSchema(Struct, frozen=True):
     displayed_in: tuple[str, ...] = ()
     refers_to: ObjectReference | None = None
     observed: bool = False
+    is_ignored_if_observed: bool = False
     instead: str = ""
     write_only: bool = False
     earlier_keys: Mapping[str, str] = field(default_factory=dict)

@@ -1,23 +1,36 @@
 """Lint findings of a plan: allowed but risky configuration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    SourceFile,
+    build_warning,
+    has_errors,
+)
+from nexusform.interfaces.plugins import CaptureProvider, ProviderProblem
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
 from nexusform.planning.conclusion.cluster_findings import ENDING
 from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
+from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
+from nexusform.plans.plan import Plan
+from nexusform.scheduling.listing.site_listing import describe_listed_sites
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.linting import lint_plan
 from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.provider_setup import create_providers
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.saved_plans import get_configuration_sources, read_plan
 from nexusform.workflow.runs.run import build_base_request
+from nexusform.workflow.runs.state_refresh import Refreshed, refresh_objects
 
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
@@ -48,8 +61,9 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         if saved is None:
             return LintAdvice(diagnostics=tuple(problems))
         sources = get_configuration_sources(saved)
-        findings = tuple(
-            finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS
+        findings = (
+            *_build_listed_findings(saved.plan),
+            *(finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS),
         )
         return LintAdvice(
             findings,
@@ -66,6 +80,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     # Samples (plans with other random choices) only show how certain a placement is; findings do
     # not use this.
     request = replace(build_base_request(opened.project, stored), samples=0)
+    request, site_findings = _refresh_sites(request, context)
     result = make_plan(request)
     if result.plan.errored:
         return LintAdvice(
@@ -77,13 +92,56 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     plan_findings = (
         problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS
     )
-    findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
+    findings = (
+        *site_findings,
+        *_build_listed_findings(complete_plan),
+        *plan_findings,
+        *lint_plan(result, opened.project.configuration, everything=True),
+    )
     origin = (
         f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
     )
     if result.plan.has_changes:
         origin += ", plus planned changes"
     return LintAdvice(findings, sources=opened.sources, origin=origin)
+
+
+def _refresh_sites(
+    request: PlanRequest, context: CommandContext
+) -> tuple[PlanRequest, list[Diagnostic]]:
+    """Return the request with the objects of sites as their providers read them now.
+
+    If a site cannot be read, return a finding: the objects are then those of the state.
+    """
+    if not request.configuration.root.providers:
+        return request, []
+    with ExitStack() as exit_stack:
+        providers, problems = create_providers(request, context, exit_stack)
+        sites = {
+            name: provider
+            for name, provider in providers.items()
+            if isinstance(provider, CaptureProvider)
+        }
+        failures = [problem.detail for problem in problems if problem.severity is Severity.ERROR]
+        refreshed: Refreshed = {}
+        try:
+            if sites and not failures:
+                types = request.registries.resource_types
+                refreshed = refresh_objects(
+                    request.state, sites, types, on_read=lambda _address, _id: None
+                )
+        except ProviderProblem as failure:
+            failures = [str(failure)]
+    if failures:
+        detail = f"{failures[0].rstrip('.')}. The findings are those of the recorded state."
+        return request, [build_warning("plan-from-state", detail)]
+    return replace(request, refreshed_objects=refreshed), []
+
+
+def _build_listed_findings(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a finding per difference of a site as its platform lists it."""
+    for line in describe_listed_sites(plan.listed):
+        yield build_warning("site-differs", line)
 
 
 def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

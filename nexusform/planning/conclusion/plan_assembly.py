@@ -84,6 +84,7 @@ from nexusform.plans.plan import (
 )
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
+from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
@@ -184,7 +185,15 @@ def build_plan(
     domain_rows = mark_waiting_pods(
         list(chain.from_iterable(result.rows for result in domain_results)), changes, types
     )
-    ledger = _build_ledger(outcome)
+    listed: tuple[ListedSite, ...] = ()
+    listing_warnings: Iterable[Diagnostic] = ()
+    # Providers of real sites record what these list.
+    if any(site.listing is not None for site in outcome.sites.values()):
+        from nexusform.planning.conclusion import listed_sites
+
+        listed = listed_sites.compare_listed_sites(outcome.sites, request.state)
+        listing_warnings = listed_sites.build_maintenance_warnings(listed, changes)
+    ledger = _build_ledger(outcome, listed)
     rows = (
         *build_placement_changes(
             objects, certainty, ledger, everything=request.includes_rejections
@@ -198,7 +207,12 @@ def build_plan(
     placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
     upgrades, upgrade_warnings = _collect_upgrades_and_warnings(objects, outcome)
     combined = _combine_diagnostics(
-        [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
+        [
+            *validation.diagnostics,
+            *upgrade_warnings,
+            *_suggest_probable_renames(blocks, rows),
+            *listing_warnings,
+        ],
         numa_warnings,
         build_imbalance_error(placement_totals.mistakes),
     )
@@ -234,12 +248,13 @@ def build_plan(
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
         unread=ledger.facts,
+        listed=listed,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
 
 
-def _build_ledger(outcome: PlacementPhasesResult) -> UnreadLedger:
+def _build_ledger(outcome: PlacementPhasesResult, listed: Sequence[ListedSite]) -> UnreadLedger:
     """Build the ledger of the unread facts about the sites and VMs of a plan."""
     objects = outcome.objects.values()
     facts_of_sites = chain.from_iterable(site.unread for site in outcome.sites.values())
@@ -247,7 +262,7 @@ def _build_ledger(outcome: PlacementPhasesResult) -> UnreadLedger:
     # Blocks with the values of a data source may be on any site.
     facts_of_data = outcome.evaluation.settings.reads.unread
     facts = [*facts_of_sites, *facts_of_vms, *facts_of_data]
-    return build_ledger(facts, list_placed_pools(objects))
+    return build_ledger(facts, list_placed_pools(objects), listed=listed)
 
 
 def _sample_numa_cells(
@@ -540,6 +555,7 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
             random_hits=replay_scores.get("chance"),
             predictions=predictions,
             not_verified=not_verified,
+            date=get_text(replay_scores, "date"),
         )
 
 

@@ -83,12 +83,37 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     is_changed = any(change.action is not Action.NO_OP for change in plan.changes)
     if (is_changed or lost_machines) and _is_placement_known(plan):
         after = build_occupied_sites(
-            plan, result.objects, registries, BeforeOrAfter.AFTER, lost_machines=lost_machines
+            plan,
+            result.objects,
+            registries,
+            BeforeOrAfter.AFTER,
+            lost_machines=lost_machines,
+            recorded_machines=_list_configured_machines(before),
         )
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     if not plan.errored:
         capacity = compute_headroom(before, after)
+        if any(site.changes_capacity for site in plan.listed):
+            from nexusform.planning.conclusion.listed_sites import add_listed_capacity
+
+            listed_before, listed_after = (
+                build_occupied_sites(
+                    plan,
+                    result.objects,
+                    registries,
+                    side,
+                    result.prior_notes if side is BeforeOrAfter.BEFORE else {},
+                    lost_machines if side is BeforeOrAfter.AFTER else (),
+                    recorded_machines=_list_configured_machines(before),
+                    as_listed=True,
+                )
+                for side in BeforeOrAfter
+            )
+            listed_capacity = compute_headroom(
+                listed_before, listed_before if after is before else listed_after
+            )
+            plan, capacity = add_listed_capacity(plan, capacity, listed_capacity)
         other_capacity = _collect_site_resource_capacity(result, before, after)
     site_ids = sorted({*before, *after})
     sites = tuple(
@@ -109,6 +134,15 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     # Shortages come last, because check_shortages marks pre-existing ones itself.
     plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
     return replace(result, plan=plan)
+
+
+def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tuple[str, str]]:
+    """Return the site id and name of each configured machine."""
+    return frozenset(
+        (site_id, name)
+        for site_id, occupied in sites.items()
+        for name in occupied.site.configured_machines
+    )
 
 
 def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:
@@ -321,14 +355,21 @@ def build_occupied_sites(
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
     lost_machines: Collection[tuple[str, str]] = (),
+    *,
+    recorded_machines: frozenset[tuple[str, str]] = frozenset(),
+    as_listed: bool = False,
 ) -> dict[str, SiteWithVms]:
     """Return the sites with their VMs before or after a plan, by id.
 
     `objects` are the planned objects with VMs. `prior_notes` are the private notes before the plan
     if they differ from those after it. `lost_machines` (site id, name) have no capacity.
+    `recorded_machines` are those before the plan (site id, name). With `as_listed` the sites have
+    the machines that their platform lists.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
-    layout = site_plans.build_site_layout(present, registries, plan.catalogue, lost_machines)
+    layout = site_plans.build_site_layout(
+        present, registries, plan.catalogue, lost_machines, recorded_machines, as_listed=as_listed
+    )
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for resource_type, site_object in layout.objects:
         vm_object = objects.get(site_object.address)

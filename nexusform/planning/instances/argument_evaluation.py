@@ -224,9 +224,9 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
 
 
 def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Set arguments observed by a real provider to null.
+    """Set arguments observed by a real provider to null, or to the observed value.
 
-    Return an error for each configured one.
+    Return an error for each configured one, unless configured values are ignored.
     """
     assert instance.prepared is not None
     assert instance.block is not None
@@ -234,10 +234,16 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
     # The simulated one observes nothing.
     if provider in {"", DEFAULT_PROVIDER}:
         return []
-    names = [
-        name for name, attribute in instance.type.schema.attributes.items() if attribute.observed
-    ]
-    arguments.update(dict.fromkeys(names))
+    rejected_names = []
+    for name, attribute in instance.type.schema.attributes.items():
+        if not attribute.observed:
+            continue
+        if not attribute.is_ignored_if_observed:
+            rejected_names.append(name)
+            arguments[name] = None
+        # Before it is observed, the argument or its default counts.
+        elif get_mapping(instance.before).get(name) is not None:
+            arguments[name] = get_mapping(instance.before)[name]
     return [
         instance.build_error(
             "value-for-unconfigurable-attribute",
@@ -247,7 +253,7 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
             ),
             (name,),
         )
-        for name in names
+        for name in rejected_names
         if instance.prepared.is_configured(name)
     ]
 

@@ -23,7 +23,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_part, get_text
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
@@ -343,7 +343,18 @@ def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineA
         if request.kind.is_disruptive
         else (),
         stopped_vms=request.stopped_vms,
+        options=_read_options(request),
     )
+
+
+# Options of an action with a sentence in the plan.
+_OPTION_NAMES = ("storagePolicy", "safeguardMode")
+
+
+def _read_options(request: MachineActionRequest) -> dict[str, str]:
+    """Return the texts at the top of the request body in the block of the platform."""
+    body = get_mapping(request.instance.planned, "azure", "body")
+    return {name: body[name] for name in _OPTION_NAMES if isinstance(body.get(name), str)}
 
 
 class _SiteActionOrder:

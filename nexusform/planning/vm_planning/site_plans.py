@@ -8,7 +8,7 @@ placement hints. `build_site_layout` builds empty sites from the attributes of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +24,12 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
 from nexusform.resources.address import Address
+from nexusform.scheduling.listing.site_listing import (
+    SiteListing,
+    build_listed_machines,
+    build_unconfigured_machines,
+    close_unlisted_machine,
+)
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import (
@@ -76,7 +82,9 @@ class SitePlan(Struct):
     `base` is a copy of the scheduler after the removals (the scheduler itself until then);
     `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are
     those re-created by this plan, `lost_machines` those down in a hypothetical plan.
-    `unread` are facts of the site's documents that are not read.
+    `unread` are facts of the site's documents that are not read. `listing` is the site as its
+    platform lists it (None: unknown); `unconfigured_machines` are machines of the list that the
+    configuration lacks: they keep their VMs and take no new ones.
     """
 
     id: str
@@ -94,6 +102,17 @@ class SitePlan(Struct):
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
     lost_machines: frozenset[str] = frozenset()
     unread: tuple[UnreadFact, ...] = ()
+    listing: SiteListing | None = None
+    unconfigured_machines: frozenset[str] = frozenset()
+
+    @property
+    def configured_machines(self) -> dict[str, Machine]:
+        """Machines of the configuration, by name."""
+        return {
+            name: machine
+            for name, machine in self.machines.items()
+            if name not in self.unconfigured_machines
+        }
 
     @property
     def placed_demands(self) -> list[Demand]:
@@ -237,11 +256,14 @@ def build_sites(
     inventory: PlanInventory,
     split_choice: SplitChoice = 0,
     lost_machines: Collection[tuple[str, str]] = (),
+    *,
+    as_listed: bool = False,
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
     """Return the site plans by id, each with a scheduler of its machines, and the clashes.
 
     Machines described twice. `split_choice` selects the cells assumed for existing VMs in unknown
-    NUMA cells. `lost_machines` (site id, name) are down in a hypothetical plan.
+    NUMA cells. `lost_machines` (site id, name) are down in a hypothetical plan. With `as_listed` a
+    site has the machines that its platform lists, else those of the configuration.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
@@ -258,11 +280,22 @@ def build_sites(
         offers = offers_by_site.get(site.id, {})
         merged, site_clashes = merge_site_machines(site.id, active_racks, offers)
         lost_names = frozenset(name for site_id, name in lost_machines if site_id == site.id)
+        listing = inventory.listings.get(site.id)
         machines = tuple(
-            _close_machine_to_new_vms(machine, site.id, inventory.pending_actions, lost_names)
+            close_unlisted_machine(
+                listing,
+                _close_machine_to_new_vms(machine, site.id, inventory.pending_actions, lost_names),
+                is_recorded=(site.id, machine.name) in inventory.recorded_machines,
+            )
             for machine in merged
         )
         clashes += site_clashes
+        unconfigured = tuple(
+            _build_unconfigured_machines(listing, machines, all_racks, site.id, inventory)
+        )
+        machines = (*machines, *unconfigured)
+        if as_listed and listing is not None:
+            machines = build_listed_machines(listing, machines)
         machine_by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
         scheduler = RackScheduler(
@@ -282,15 +315,63 @@ def build_sites(
                 entry for entry in occupied if entry.machine in machine_by_name
             ),
             observed_unmanaged=_select_unmanaged_vms(
-                inventory.unmanaged.get(site.id, ()), occupied, machine_by_name
+                [
+                    *inventory.unmanaged.get(site.id, ()),
+                    *_list_vms_on_machines(listing, {machine.name for machine in unconfigured}),
+                ],
+                occupied,
+                machine_by_name,
             ),
             update_strategy=site.update_strategy,
             lost_machines=lost_names,
             unread=tuple(
                 replace(fact, site_id=site.id) for fact in inventory.unread.get(site.id, ())
             ),
+            listing=listing,
+            unconfigured_machines=frozenset(machine.name for machine in unconfigured),
         )
     return sites, clashes
+
+
+def _build_unconfigured_machines(
+    listing: SiteListing | None,
+    machines: Iterable[Machine],
+    racks: Sequence[InventoryRack],
+    site_id: str,
+    inventory: PlanInventory,
+) -> Iterator[Machine]:
+    """Yield the listed machines that the configuration of a site lacks, closed to new VMs.
+
+    None for a configuration without hardware.
+    """
+    names = {machine.name for machine in machines}
+    if listing is None or not (names or racks):
+        return
+    # Planned racks offer no machines yet, but their machines are configured.
+    for rack in racks:
+        names.update(machine.name for machine in rack.machines)
+    names.update(offer.machine.name for offer in inventory.machines.values())
+    recorded = {
+        name for recorded_site, name in inventory.recorded_machines if site_id == recorded_site
+    }
+    yield from build_unconfigured_machines(listing, names | recorded)
+
+
+def _list_vms_on_machines(
+    listing: SiteListing | None, names: Container[str]
+) -> Iterator[OccupiedCapacity]:
+    """Yield the VMs of no resource that a listing has on these machines."""
+    for machine in () if listing is None else listing.machines:
+        if machine.name in names:
+            for vm in machine.vms:
+                yield OccupiedCapacity(
+                    machine.name,
+                    vm.name,
+                    vm.cpu_cores,
+                    vm.memory_gib,
+                    vm.disk_gib,
+                    max(vm.numa_cells, 1),
+                )
 
 
 def _map_machines_to_addresses(
@@ -647,11 +728,15 @@ def build_site_layout(
     registries: PluginRegistries,
     catalogue: str = "",
     lost_machines: Collection[tuple[str, str]] = (),
+    recorded_machines: frozenset[tuple[str, str]] = frozenset(),
+    *,
+    as_listed: bool = False,
 ) -> SiteLayout:
     """Build the sites of objects, and the data to read their VMs.
 
     The objects with their types, the SKUs and a context. `catalogue` is the version of the SKU
-    catalogue; "" or an unknown one means the newest. `lost_machines` are those of build_sites.
+    catalogue; "" or an unknown one means the newest. `lost_machines` and `as_listed` are those of
+    build_sites. `recorded_machines` are those in state (site id, name).
     """
     types = registries.resource_types
     # Of types known to this version.
@@ -660,7 +745,7 @@ def build_site_layout(
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
-    inventory = PlanInventory()
+    inventory = PlanInventory(recorded_machines=recorded_machines)
     # sites before their racks.
     for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):
         if resource_type.add_to_inventory is not None:
@@ -677,5 +762,5 @@ def build_site_layout(
                 resource_type.build_id(site_object.attributes), site_object.attributes
             )
     # machines described twice are reported by plans.
-    sites, _ = build_sites(inventory, lost_machines=lost_machines)
+    sites, _ = build_sites(inventory, lost_machines=lost_machines, as_listed=as_listed)
     return SiteLayout(sites, typed_objects, skus, context)

@@ -223,6 +223,8 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     request = blocks.request
     selection = blocks.selection
     inventory = blocks.inventory
+    if inventory.listings:
+        inventory.recorded_machines = _list_recorded_machines(blocks)
     sites, clashes = site_plans.build_sites(inventory, request.split_choice, request.lost_machines)
     _set_recreated_machines(sites, blocks)
     skus, problems = site_plans.collect_vm_skus(request, inventory)

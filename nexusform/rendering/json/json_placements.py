@@ -61,6 +61,7 @@ from nexusform.rendering.notation.json_values import drop_unknown_values, omit_e
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
+from nexusform.scheduling.listing.site_listing import ListedDifference, ListedSite
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks.vms import UnschedulableReason
 
@@ -235,7 +236,7 @@ _ACCURACY_FORM: Final = RecordForm(
     SitePredictionAccuracy,
     "site hits certain_hits verified=verified_count unverified=unverified_count "
     "hits_by_chance=random_hits "
-    "predictions [not_verified]",
+    "predictions [not_verified] [date]",
     predictions=_PREDICTIONS_FORM,
 )
 
@@ -248,6 +249,11 @@ _UNREAD_FORM: Final = RecordForm(
     UnreadFact, "subject field file line may_change [address] [reason]"
 )
 
+_DIFFERENCE_FORM: Final = RecordForm(ListedDifference, "kind text [racks] [machines]", kind=str)
+LISTED_FORM: Final = RecordForm(
+    ListedSite, "site differences [capacity]", differences=_DIFFERENCE_FORM
+)
+
 PLAN_FORM: Final = RecordForm(
     Plan,
     "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades "
@@ -255,7 +261,7 @@ PLAN_FORM: Final = RecordForm(
     "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
     "[content_changes] [untested_bindings] "
     "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
-    "[rejected] [unread]",
+    "[rejected] [unread] [listed]",
     placement_totals=_build_placement_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,
@@ -272,6 +278,7 @@ PLAN_FORM: Final = RecordForm(
     evaluation=to_builtins,
     checks_by=_CHECK_FORM,
     unread=_UNREAD_FORM,
+    listed=LISTED_FORM,
 )
 
 _IMPACT_FORM: Final = RecordForm(

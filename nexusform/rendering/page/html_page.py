@@ -148,6 +148,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         verdict,
         findings if has_renames else None,
         build_plan_section(plan_sections.build_machine_and_feasibility_section(view)),
+        build_plan_section(plan_sections.build_listed_section(view)),
         build_plan_section(plan_sections.build_site_section(view)),
         map_part,
         [part.after_map(plan) for part in domain_parts],

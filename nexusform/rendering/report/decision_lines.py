@@ -63,6 +63,8 @@ from nexusform.scheduling.racks.vms import Interval
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
 _MAX_NAMES: Final = 3
+# Trigger of VMs that a smaller count removes.
+_SCALE_IN: Final = "scale_in"
 _MINUTES_PER_HOUR: Final = 60
 # longer times are in hours.
 _MAX_MINUTES: Final = 180
@@ -363,10 +365,12 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield clauses on the certainty of the predictions.
 
-    `rack counts exact for 168 of 215 VMs; Azure picks the machines`. Then yield the missing data,
-    and the number of certain pods with the assumptions others depend on.
+    `rack counts exact for 168 of 215 VMs if the placement rule holds (not verified on lab: ...)`.
+    Then yield what Azure chooses of removed VMs, the missing data, and the number of certain pods
+    with the assumptions others depend on.
     """
     yield from _describe_vm_confidence(plan, figures)
+    yield from _describe_removal_confidence(plan)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
@@ -410,12 +414,68 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
         is_all = rack_known == placed and placed > 2
         share = f"all {placed:,}" if is_all else f"{rack_known:,} of {placed:,}"
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
+        rule = _describe_rule_verification(plan)
         if not machine_known:
-            yield f"{counts}; {chooser} the machines"
+            yield f"{counts}{rule}; {chooser} the machines"
         elif machine_known == placed:
-            yield f"{counts}, machines too"
+            yield f"{counts}, machines too{rule}"
         else:
-            yield f"{counts}, machines for {machine_known:,}; {chooser} the others"
+            yield f"{counts}, machines for {machine_known:,}{rule}; {chooser} the others"
+
+
+def _describe_rule_verification(plan: Plan) -> str:
+    """Return whether the placement rule was compared with the sites of placed VMs.
+
+    ` if the placement rule holds (not verified on lab: nexusform reconcile -replay)`, or
+    ` (rule verified on lab 2026-11-20: 209 of 215 VMs)`. Return "" for VMs of other platforms, and
+    for decided ones: they do not depend on the rule.
+    """
+    # A site's id is its name.
+    sites = dict.fromkeys(
+        table.site_id
+        for table in plan.placement_tables
+        if table.placed and not table.platform and table.provenance != "decided"
+    )
+    scores = {score.site: score for score in plan.prediction_scores if score.verified_count}
+    unverified = [site for site in sites if site not in scores]
+    clauses: list[str] = []
+    for site in sites:
+        if site in scores and len(clauses) < _MAX_NAMES:
+            score = scores[site]
+            clauses.append(
+                f"rule verified on {join_texts((site, score.date), ' ')}: {score.hits:,} of "
+                f"{format_count(score.verified_count, 'VM')}"
+            )
+    if unverified:
+        names = format_first_items(unverified, _MAX_NAMES)
+        clauses.append(f"not verified on {names}: nexusform reconcile -replay")
+    condition = " if the placement rule holds" if unverified else ""
+    return f"{condition}{enclose(' (', '; '.join(clauses), ')')}"
+
+
+def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
+    """Yield a clause on the removed VMs that Azure chooses.
+
+    A plan that only removes other VMs is exact.
+    """
+    removed = select_vm_rows(plan, PlacementAction.REMOVE)
+    chosen_by_azure = [
+        row
+        for row in removed
+        if row.trigger == _SCALE_IN
+        and row.provenance != "decided"
+        and row.address.type.startswith("nexus_")
+    ]
+    if chosen_by_azure:
+        count = len(chosen_by_azure)
+        subject = select_word_form(count, "VM it removes", "VMs it removes")
+        pools = format_names(dict.fromkeys(f"{row.cluster}/{row.pool}" for row in chosen_by_azure))
+        yield (
+            f"Azure chooses which {count:,} {subject} ({pools}): racks, machines and capacity "
+            "after it are one possibility"
+        )
+    elif removed and not plan.placed_vms:
+        yield "exact; the configuration names every removed VM"
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:

@@ -186,6 +186,16 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
         yield from map(_describe_action, actions)
 
 
+_REPLACE: Final = "Replace"
+_DISKS: Final[Mapping[str, str]] = {
+    "Preserve": "Azure keeps the data on its disks (storagePolicy Preserve).",
+    "DiscardAll": "Azure clears its disks (storagePolicy DiscardAll).",
+}
+_UNSET_DISKS: Final = (
+    "Its disks may be cleared: set storagePolicy in the azure block to Preserve or DiscardAll."
+)
+
+
 def _describe_action(action: PlannedMachineAction) -> str:
     """Return sentences on the maintenance window of an action.
 
@@ -212,6 +222,10 @@ def _describe_action(action: PlannedMachineAction) -> str:
         sentences.append(
             f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}."
         )
+    if action.action == _REPLACE:
+        sentences.append(_DISKS.get(action.options.get("storagePolicy", ""), _UNSET_DISKS))
+    if action.options.get("safeguardMode") == "None":
+        sentences.append("Azure skips its safeguards (safeguardMode None).")
     if not action.is_disruptive:  # a cordon
         sentences.append("No VM stops. The machine takes no new VM.")
     elif not (action.leaving_vms or action.stopped_vms):

@@ -62,6 +62,7 @@ from nexusform.rendering.report.report_tree import (
     Text,
 )
 from nexusform.resources.address import Address
+from nexusform.scheduling.listing.site_listing import LISTED_TITLE, list_site_sentences
 from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
@@ -99,6 +100,14 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     return Section(
         "", lines=(*lines, *plan_conditions.describe_feasibility(plan)), name="conditions"
     )
+
+
+def build_listed_section(view: PlanReportData) -> Section:
+    """Build an item per difference between a site as its platform lists it and as configured."""
+    items: list[Item] = []
+    for site in view.plan.listed:
+        items += [Item("!", site.site, sentence) for sentence in list_site_sentences(site)]
+    return Section(LISTED_TITLE, groups=(ItemGroup(name="", items=tuple(items)),), name="listed")
 
 
 def build_site_section(view: PlanReportData) -> Section:

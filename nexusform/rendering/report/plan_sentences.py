@@ -224,6 +224,10 @@ _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configura
 _MISSING_DATA: Final = (
     "Data of the infrastructure is missing (see the warnings): changes there are unknown."
 )
+_NO_CHANGES_OF_LISTED_SITE: Final = (
+    "No changes. Azure lists differences that no apply changes.",
+    "They are below. Everything else that was read matches the configuration.",
+)
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. The selected resources match the configuration.",
@@ -349,7 +353,11 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     headline, note = texts_by_mode[plan.mode]
     # The infrastructure was read, though perhaps not all of it.
     if "refresh-skipped" not in ids:
-        if notes := _describe_missing_data(plan):
+        notes = _describe_missing_data(plan)
+        if plan.listed and not is_partial:
+            listed_headline, listed_note = _NO_CHANGES_OF_LISTED_SITE
+            return listed_headline, join_texts((listed_note, notes), " ")
+        if notes:
             return _WHAT_WAS_READ_MATCHES, notes
         if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note

@@ -265,6 +265,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
     _render_objects,
     _render_changed_outputs,
     _create_section_renderer(plan_sections.build_machine_and_feasibility_section),
+    _create_section_renderer(plan_sections.build_listed_section),
     _render_drift_items,
     _render_placements,
     _create_section_renderer(plan_sections.build_rollout_section),
@@ -397,6 +398,7 @@ def _render_full_plan(
     parts += render_plan_section(
         plan_sections.build_machine_and_feasibility_section(view), width, paint
     )
+    parts += render_plan_section(plan_sections.build_listed_section(view), width, paint)
     if not plan.is_failed:
         parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
@@ -527,7 +529,8 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     racks = sum(table.racks_certain for table in plan.placement_tables)
     machines = sum(table.machines_certain for table in plan.placement_tables)
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
-    text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
+    text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}, if the "
+    text += "placement rule holds."
     text += (
         f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}"
         if plan.numa_sampling is not None

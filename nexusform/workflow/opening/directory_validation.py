@@ -18,7 +18,7 @@ from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.provider_setup import check_provider_blocks
+from nexusform.workflow.opening.provider_setup import check_created_objects, check_provider_blocks
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 TEST_DIRECTORY: Final = "tests"
@@ -98,7 +98,9 @@ def find_planning_problems(
         # A plan needs them.
         if all(variable.default is not None for variable in configuration.root.variables.values()):
             plain_request = replace(request, samples=0, includes_remedies=False)
-            problems += lint_configuration(make_plan(plain_request), configuration)
+            result = make_plan(plain_request)
+            problems += check_created_objects(result.plan, has_state=False)
+            problems += lint_configuration(result, configuration)
     return problems
 
 

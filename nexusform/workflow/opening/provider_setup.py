@@ -24,7 +24,7 @@ from nexusform.interfaces.plugins import (
     ProviderProblem,
     StateUser,
 )
-from nexusform.json_data.plain_data import format_path, has_unknown_part
+from nexusform.json_data.plain_data import format_path, get_text, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import (
     PreparedBodyCache,
@@ -299,6 +299,42 @@ def list_captured_inventories(
         for site, taken in captures:
             inventories.append(build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now))
     return tuple(inventories)
+
+
+CREATION_REJECTED: Final = "creation-rejected-by-azure"
+
+
+def check_created_objects(plan: Plan, *, has_state: bool) -> Iterator[Diagnostic]:
+    """Yield a warning for each reason why the platform of a provider will reject a new object.
+
+    Without a state (`has_state` is false) a cluster may exist already, and an agent pool of its own
+    may be its System pool.
+    """
+    created = [
+        change
+        for change in plan.changes
+        if change.provider.partition(".")[0] not in ("", DEFAULT_PROVIDER)
+        and change.action in (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+        and not change.importing
+    ]
+    clusters_with_system_pool = {
+        get_text(change.after, "kubernetes_cluster_id")
+        for change in created
+        if get_text(change.after, "mode") == "System"
+    }
+    for change in created:
+        kind = change.provider.partition(".")[0]
+        if kind not in PROVIDERS:
+            continue
+        for reason in PROVIDERS[kind].list_rejection_reasons(
+            change.address.type, change.after or {}
+        ):
+            if not has_state and "System" in reason and change.id in clusters_with_system_pool:
+                continue
+            detail = f"{change.id}: Azure will reject its creation: {reason}"
+            yield build_warning(
+                CREATION_REJECTED, detail, change.source, address=str(change.address)
+            )
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:

@@ -54,6 +54,7 @@ from nexusform.workflow.opening.git_work_tree import find_commit
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
+    check_created_objects,
     check_existing_objects,
     collect_provider_diagnostics,
     create_providers,
@@ -279,6 +280,7 @@ class Run(Struct):
             diagnostics.append(build_warning("refresh-skipped", detail))
         plan = self._add_provider_records(result.plan, options)
         diagnostics += check_exports(plan, self.stored.state)
+        diagnostics += check_created_objects(plan, has_state=True)
         return self._complete_plan(replace(result, plan=plan), diagnostics)
 
     @property

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    CheckResult,
+    Mode,
+    PlacementAction,
+    Plan,
+    SitePredictionAccuracy,
+)
 from nexusform.plans.site_capacity.occupancy import PoolVms, SiteSkuCapacity, SiteVms, SpareCapacity
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
@@ -331,6 +339,19 @@ def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> No
 
 
 _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
+
+
+def test_confidence_names_the_comparison_of_the_rule_with_the_site(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    (site,) = {table.site_id for table in plan.placement_tables if table.placed}
+    text = " ".join(render_short(plan, plans).split())
+    assert (
+        f"if the placement rule holds (not verified on {site}: nexusform reconcile -replay)"
+    ) in text
+    score = SitePredictionAccuracy(site, 209, 215, unverified_count=0, date="2026-11-20")
+    text = " ".join(render_short(replace(plan, prediction_scores=(score,)), plans).split())
+    assert f" (rule verified on {site} 2026-11-20: 209 of 215 VMs); Azure" in text
+    assert "if the placement rule holds" not in text
 
 
 # few samples prove nothing.

@@ -40,6 +40,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
+from nexusform.domains.azure.importers.az_site_listing import UnmanagedAzVm, build_site_listing
 from nexusform.domains.azure.importers.azure_request_bodies import omit_members
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
@@ -53,6 +54,7 @@ from nexusform.resource_types.machine_facts import (
     CordonOwner,
     find_observed_reasons,
 )
+from nexusform.scheduling.listing.site_listing import build_listing_note
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -148,6 +150,7 @@ class _SiteImport:
         `custom_skus`: VM SKUs absent in the catalogue; `declared_skus`: those of this site.
         """
         self.name = site.name
+        self.azure_site = site
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
         self.findings: list[Problem] = []
@@ -191,7 +194,7 @@ class _SiteImport:
             # The note, private data in state, has addresses, storage, versions and the
             # subscription.
             ImportedSiteObject(
-                "nexus_site", self.name, site_attributes, note=build_site_note(self.site)
+                "nexus_site", self.name, site_attributes, note=build_site_note(self.azure_site)
             ),
             *(
                 ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
@@ -635,18 +638,6 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
     return replace(cluster, attributes={**attributes, **kept}, references=references)
 
 
-class UnmanagedAzVm(Struct, frozen=True):
-    """VM on a machine without an object in state.
-
-    `owner` is its cluster, "" for a plain VM.
-    """
-
-    name: str
-    machine: str
-    shape: AzVmSize
-    owner: str = ""
-
-
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
     """Find the VMs on machines without an object in state.
 
@@ -713,14 +704,23 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
     return CordonOwner.AZURE if _DEGRADED in message else CordonOwner.OTHER
 
 
-def build_site_note(inventory: AzInventory) -> Values:
+def build_site_note(site: AzSite, managed: AbstractSet[Reference] | None = None) -> Values:
     """Build the note of a site, private data in the state.
 
-    Its networks and versions, its subscription if known, and the facts that are not read.
+    Its networks and versions, its racks and machines as listed, its subscription if known, and the
+    facts that are not read. `managed` as in `find_unmanaged_vms`; an import manages everything
+    (None).
     """
+    inventory = site.inventory
+    unmanaged = () if managed is None else find_unmanaged_vms(site, managed)
     subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
-    unread = build_unread_note(inventory.unread)
-    return {**build_site_resources_note(inventory.supplies), **subscription, **unread}
+    listing = build_site_listing(site, unmanaged, managed or frozenset())
+    return {
+        **build_site_resources_note(inventory.supplies),
+        **build_listing_note(listing),
+        **subscription,
+        **build_unread_note(inventory.unread),
+    }
 
 
 def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:

@@ -310,6 +310,12 @@ def _build_inventory(
     compute_racks = select_compute_racks(racks, machines.values())
     defined_count = sum(map(count_defined_machines, items.list_resources("clusters")))
     used_racks = {machine.rack for machine in machines.values()}
+    # The Nexus cluster of the site, if it was captured.
+    nexus_clusters = items.list_resources("clusters")
+    status = status_message = ""
+    if len(nexus_clusters) == 1:
+        status = nexus_clusters[0].read_text("detailedStatus", "")
+        status_message = nexus_clusters[0].read_text("detailedStatusMessage", "")
     return AzInventory(
         racks=compute_racks,
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
@@ -330,6 +336,8 @@ def _build_inventory(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
         unread=_read_unread_facts(items),
+        status=status,
+        status_message=" ".join(status_message.split()),
     )
 
 

@@ -34,6 +34,9 @@ SKU_HARDWARE: Final[tuple[tuple[str, str], ...]] = (
     ("vnearedge2", "bom-1.7.3"),
     ("vnearedge3", "bom-1.7.3"),
 )
+# Rack SKUs of undecided hardware: Microsoft's table has BOM 1.7.3 with R760 for this one.
+_UNDECIDED_RACK_SKU: Final = re.compile(r"vnearedge4_.*7c3m")
+_MODEL_IN_SKU: Final = re.compile(r"r\d{3}(?!\d)")
 COMPUTE: Final = "compute-plane"
 MANAGEMENT: Final = "management-plane"
 # Prefix of a machine's SKU id and its role, for exports before API 2024-07.
@@ -53,7 +56,15 @@ _RACK_SKU_HINT: Final = (
 def find_machine_sku(sku_id: str | None) -> str | None:
     """Find the catalogue's machine SKU for a SKU id, None if its name is not known."""
     name = extract_name(sku_id).lower()
+    if _UNDECIDED_RACK_SKU.search(name):
+        return None
     return next((sku for part, sku in SKU_HARDWARE if part in name), None)
+
+
+def _names_compute_model(sku_id: str | None) -> bool:
+    """Return whether a SKU id names the model of a compute machine (`Compute_DellR770`)."""
+    name = extract_name(sku_id).lower()
+    return find_role_in_sku(sku_id) == COMPUTE and _MODEL_IN_SKU.search(name) is not None
 
 
 def find_role_in_sku(sku_id: str | None) -> str | None:
@@ -108,7 +119,12 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
 def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
     sku_id = item.read_text("rackSkuId")
     return AzRack(
-        name, rack_id, item.read_text("availabilityZone"), sku_id, find_machine_sku(sku_id)
+        name,
+        rack_id,
+        item.read_text("availabilityZone"),
+        sku_id,
+        find_machine_sku(sku_id),
+        item.read_text("detailedStatus", ""),
     )
 
 
@@ -152,14 +168,20 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
         return {}
     machines: dict[str, AzMachine] = {}
     without_roles: list[tuple[ArmItem, AzMachine]] = []
+    # Of unknown hardware, by SKU id.
+    unknown: dict[str, list[tuple[ArmItem, AzMachine]]] = {}
     for name, item in iterate_unique_items(item_list, "machine"):
         machine = _read_machine(item, name, options)
         if machine is None:
             # reported, or in an unread rack.
             continue
         machines[normalize_id(machine.id)] = machine
+        if machine.machine_sku is None and machine.hardware is None:
+            unknown.setdefault(machine.machine_sku_id or "", []).append((item, machine))
         if item.read_value("machineRoles") is None:
             without_roles.append((item, machine))
+    for sku_id, unknown_machines in unknown.items():
+        _report_unknown_sku(sku_id, unknown_machines, options)
     _report_derived_roles(without_roles)
     return machines
 
@@ -212,12 +234,14 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
     server_sku, slot_role = _find_server(rack, slot, options.rack_skus)
     # Most reliable first: mapping or catalogue by SKU id, size in the SKU id, server in the slot,
     # SKU of the rack.
-    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
-    hardware = parse_sku_size(sku_id) if sku is None else None
-    if sku is None and hardware is None:
+    is_undecided = bool(_UNDECIDED_RACK_SKU.search(extract_name(rack.rack_sku_id).lower()))
+    own_sku = None if is_undecided else find_machine_sku(sku_id)
+    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or own_sku
+    # The id of a compute machine has no size for VMs: the host needs a part of it.
+    is_other_model = _names_compute_model(sku_id)
+    hardware = parse_sku_size(sku_id) if sku is None and not is_other_model else None
+    if sku is None and hardware is None and not is_undecided and not is_other_model:
         sku = server_sku or rack.machine_sku
-        if sku is None:
-            _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
     # Before API 2024-07.
     if item.read_value("machineRoles") is None:
@@ -233,6 +257,7 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
         facts=facts,
         hardware=hardware,
         status_message=" ".join(item.read_text("detailedStatusMessage", "").split()) or None,
+        runtime_version=item.read_text("machineClusterVersion", ""),
     )
 
 
@@ -299,24 +324,28 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
 
 
 def _report_unknown_sku(
-    item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
+    sku_id: str, machines: Sequence[tuple[ArmItem, AzMachine]], options: MachineReadOptions
 ) -> None:
-    """Report a machine of unknown hardware.
+    """Report machines of unknown hardware with one SKU id, at the first of them.
 
-    Suggest also a list of rack SKUs unless `has_rack_skus`.
+    Suggest also a list of rack SKUs unless there is one.
     """
     remedy = (
         f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}'
         if sku_id
         else "your own machine block"
     )
-    hint = "" if has_rack_skus else _RACK_SKU_HINT
+    hint = "" if options.rack_skus else _RACK_SKU_HINT
+    item, machine = machines[0]
+    rack_sku_ids = {rack.name: rack.rack_sku_id for rack in options.racks.values()}
+    rack_sku = extract_name(rack_sku_ids.get(machine.rack))
+    others = len(machines) - 1
+    more = f" and of {format_count(others, 'other')}" if others else ""
     item.report(
         "machineSkuId" if sku_id else "name",
         "unknown-hardware",
-        f'the hardware of the machine "{name}" is unknown: neither its SKU nor the rack SKU '
-        f'"{extract_name(rack.rack_sku_id)}" identifies it. Set it, for example with '
-        f"{remedy}.{hint}",
+        f'the hardware of the machine "{machine.name}"{more} is unknown: neither its SKU nor the '
+        f'rack SKU "{rack_sku}" identifies it. Set it, for example with {remedy}.{hint}',
         Severity.WARNING,
     )
 

@@ -30,6 +30,7 @@ class AzRack(Struct, frozen=True):
     availability_zone: str | None
     rack_sku_id: str | None
     machine_sku: str | None
+    detailed_status: str = ""
 
 
 class AzMachine(Struct, frozen=True):
@@ -50,6 +51,7 @@ class AzMachine(Struct, frozen=True):
     facts: Mapping[str, Any]
     hardware: MachineSku | None = None
     status_message: str | None = None
+    runtime_version: str = ""
 
     def find_hardware(self, machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
         """Return the hardware of its machine SKU in a catalogue, else its own size, else None.
@@ -195,6 +197,7 @@ class AzInventory(Struct, frozen=True):
     `listed_kinds`: kinds (StandardFile.kind) with a complete list. `unlisted_clusters`: clusters
     with captured agent pools only, by name. `failures`: reported by the platform. `lacks_machines`:
     other resources show more machines than the list. `unread`: facts of the site that are not read.
+    `status`: detailed status of the Nexus cluster, "" if unknown.
     """
 
     racks: tuple[AzRack, ...] = ()
@@ -212,6 +215,8 @@ class AzInventory(Struct, frozen=True):
     lacks_machines: bool = False
     racks_without_machines: frozenset[str] = frozenset()
     unread: tuple[UnreadFact, ...] = ()
+    status: str = ""
+    status_message: str = ""
 
     @property
     def subscription_id(self) -> str:

@@ -66,13 +66,13 @@ FIELDS: Final[Mapping[str, FieldList]] = {
         "availabilityZone rackSkuId clusterId",
         {
             "labels of the rack": "rackLocation rackSerialNumber",
-            "progress of the rack; each machine has its own": _FAILURES,
+            "progress of the rack, named by the plan; each machine has its own": _FAILURES,
         },
         default=_MACHINE,
     ),
     "BareMetalMachineProperties": build_field_list(
         "machineName machineSkuId rackId rackSlot cordonStatus machineRoles powerState readyState "
-        f"clusterId {_FAILURES}",
+        f"clusterId machineClusterVersion {_FAILURES}",
         {
             _SECRETS: "bmcCredentials caCertificate secretRotationStatus",
             "addresses of the machine's own interfaces": (
@@ -90,8 +90,7 @@ FIELDS: Final[Mapping[str, FieldList]] = {
                 "hardwareInventory"
             ),
             "software of the machine": (
-                "kubernetesVersion machineClusterVersion osImage runtimeProtectionStatus "
-                "monitoringConfigurationStatus"
+                "kubernetesVersion osImage runtimeProtectionStatus monitoringConfigurationStatus"
             ),
             "deprecated links; VMs and nodes name their machine": (
                 "associatedResourceIds hybridAksClustersAssociatedIds virtualMachinesAssociatedIds"

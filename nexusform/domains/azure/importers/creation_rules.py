@@ -1,4 +1,4 @@
-"""Rules of Azure for new clusters, agent pools and VMs of another tool's plan.
+"""Rules of Azure for new clusters, agent pools and VMs, of a plan or of another tool's plan.
 
 Azure rejects an object that breaks one at its creation: its predicted VMs will not exist. The names
 are those of API 2024-07-01 of Microsoft.NetworkCloud; virtual machines may have longer ones.
@@ -17,6 +17,7 @@ from nexusform.domains.azure.importers.az_changes import (
     AzAction,
     ToolChange,
 )
+from nexusform.domains.azure.importers.azure_request_bodies import read_hugepages
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -24,6 +25,7 @@ _CREATIONS: Final = (AzAction.CREATE, AzAction.REPLACE)
 # Kind -> number of characters between the first and the last one.
 _INNER_LENGTHS: Final[Mapping[str, int]] = {CLUSTERS: 28, POOLS: 28, VMS: 62}
 _PAGE_GIB: Final[Mapping[str, float]] = {"2M": 2 / 1024, "1G": 1}
+_GIB: Final = 1024**3
 _REJECTED: Final = "creation-rejected-by-azure"
 
 
@@ -50,6 +52,57 @@ def check_created_objects(changes: Iterable[ToolChange]) -> Iterator[Problem]:
         for detail in details:
             text = f"{change.title}: Azure will reject its creation: {detail}"
             yield Problem((change.address,), _REJECTED, text, Severity.WARNING, file=change.file)
+
+
+# By resource type.
+_KINDS: Final = {
+    "nexus_kubernetes_cluster": CLUSTERS,
+    "nexus_agent_pool": POOLS,
+    "nexus_virtual_machine": VMS,
+}
+
+
+def describe_rejections(resource_type: str, attributes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why Azure will reject a new object of a plan, by its planned attributes.
+
+    Checked are names, the System pool of a cluster, and hugepages within the memory of a node.
+    """
+    kind = _KINDS.get(resource_type)
+    if kind is None:
+        return
+    yield from _describe_invalid_name(kind, get_text(attributes, "name"))
+    pools = dict(get_mapping(attributes, "agent_pool"))
+    for name in pools:
+        yield from _describe_invalid_name(POOLS, name)
+    if kind == CLUSTERS and pools:
+        modes = {get_text(pool, "mode") for pool in pools.values()}
+        if "System" not in modes:
+            yield 'none of its pools has mode System. Write mode = "System" in one agent_pool.'
+    if kind == POOLS:
+        pools = {get_text(attributes, "name"): attributes}
+    for name, pool in pools.items():
+        for reason in _describe_planned_hugepages(pool):
+            yield f"pool {name}: {reason}"
+
+
+def _describe_planned_hugepages(pool: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the hugepages of a planned pool exceed the memory of its nodes, if they do.
+
+    They are in its kubelet block, or else in its azure block.
+    """
+    total = sum(read_hugepages(pool).values())
+    if not total:
+        options = get_mapping(pool, "azure", "body", "properties", "agentOptions")
+        body = {"agentOptions": options, "vmSkuName": pool.get("vm_sku_name")}
+        yield from _describe_hugepages(body)
+        return
+    sku = CATALOGUES[NEWEST].vm_skus.get(get_text(pool, "vm_sku_name"))
+    requested = total / _GIB
+    if sku is not None and requested > sku.memory_gib:
+        yield (
+            f"hugepages of {requested:,.6g} GiB, and a node of {sku.name} has "
+            f"{sku.memory_gib:,.6g} GiB. Reduce extended_resources of its kubelet block."
+        )
 
 
 def _describe_invalid_name(kind: str, name: str) -> Iterator[str]:

@@ -187,6 +187,17 @@ def _resolve_subscription_setting(settings: Mapping[str, Any]) -> Mapping[str, A
     return {**settings, "subscription_id": resolve_subscription(settings)}
 
 
+def list_rejection_reasons(resource_type: str, attributes: Mapping[str, Any]) -> Sequence[str]:
+    """Return the reasons why Azure will reject a new object."""
+    from nexusform.domains.azure.importers.creation_rules import describe_rejections
+
+    return tuple(describe_rejections(resource_type, attributes))
+
+
 PROVIDER: Final = ProviderDefinition(
-    SETTINGS, make_provider, list_server_urls=list_urls, alternative=WITHOUT_ADDRESS
+    SETTINGS,
+    make_provider,
+    list_server_urls=list_urls,
+    alternative=WITHOUT_ADDRESS,
+    list_rejection_reasons=list_rejection_reasons,
 )

@@ -168,9 +168,12 @@ class ObservedSites(FixedIdentity):
         missing: list[ReadRequest] = []
         for request in requests:
             result = self._read_object(request, objects, machine_names, unmanaged_rows)
-            results.append(result)
             if request.attributes and not result.attributes:
                 missing.append(request)
+                # Hardware that is gone is a difference of the site, not a change to plan.
+                if request.key.type in {RACK, MACHINE}:
+                    result = ReadResult(request.attributes, is_observed=True)
+            results.append(result)
         self._verify_absence(missing)
         return results
 
@@ -343,7 +346,8 @@ class ObservedSites(FixedIdentity):
             )
         # None removes recorded facts that are read now.
         removed_note = dict.fromkeys({UNREAD_KEY} & request.private_note.keys())
-        return ReadResult(recorded, note={**removed_note, **build_site_note(site.inventory)})
+        note = {**removed_note, **build_site_note(site, self._managed)}
+        return ReadResult(recorded, note=note)
 
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
@@ -700,7 +704,6 @@ def build_observed_object(
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
 _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     RACK: ("availability_zone",),
-    MACHINE: ("roles",),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
     _POOL: (
         "node_count",

@@ -37,6 +37,7 @@ from nexusform.resource_types.machine_facts import (
     describe_unschedulable_reasons,
     get_default_facts,
 )
+from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
@@ -260,7 +261,8 @@ class ReconcileResult(Struct, frozen=True):
     `checks`: compared objects. `absent`: objects missing in a complete export. `uncaptured`:
     objects the export does not cover. `unfinished`: changes of applies in progress or failed.
     `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not
-    captured. `predictions`: results of predictions of applied plans.
+    captured. `predictions`: results of predictions of applied plans. `listed`: sites with other
+    hardware or roles than configured, or in maintenance.
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()
@@ -269,6 +271,7 @@ class ReconcileResult(Struct, frozen=True):
     unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
+    listed: tuple[ListedSite, ...] = ()
     replays: tuple[SiteReplay, ...] = ()
     predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
     diagnostics: tuple[Diagnostic, ...] = ()

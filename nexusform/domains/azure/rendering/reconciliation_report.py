@@ -28,9 +28,12 @@ from nexusform.placements.prediction_scores import (
     compute_score,
 )
 from nexusform.plans.plan import SeparationVerdict
+from nexusform.rendering.json.json_placements import LISTED_FORM
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.plan_verdict import format_current_verdict
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.scheduling.listing.site_listing import LISTED_TITLE, describe_listed_sites
 
 _MAX_ROWS: Final = 20
 _WRONG_CERTAIN: Final = (
@@ -65,6 +68,9 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         if items:
             lines = tuple(f"- {item}" for item in items)
             sections.append(Section(title, lines, is_finding=is_finding))
+    if result.listed:
+        listed_lines = tuple(describe_listed_sites(result.listed))
+        sections.append(Section(LISTED_TITLE, listed_lines, is_finding=True))
     if result.rules:
         sections.append(_build_rules_section(result.rules))
     sections += map(_build_replay_section, result.replays)
@@ -83,7 +89,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         sections.append(
             Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain))
         )
-    unchecked = (result.absent, result.uncaptured, result.unfinished)
+    unchecked = (result.absent, result.uncaptured, result.unfinished, result.listed)
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
     return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
@@ -112,6 +118,8 @@ def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
         parts.append(f"{format_count(uncaptured, 'object')} not checked")
     if unfinished:
         parts.append(f"{format_count(unfinished, 'change')} in progress")
+    if result.listed:
+        parts.append("the site is listed with differences")
     return f"{'; '.join(parts)}."
 
 
@@ -279,6 +287,7 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "unfinished": list(result.unfinished),
         "warnings": list(result.warnings),
         "separation_rules": list(map(_RULE_FORM, result.rules)),
+        **omit_empty({"listed": list(map(LISTED_FORM, result.listed))}),
         "replays": list(map(_REPLAY_FORM, result.replays)),
         # One row per certainty class (100: certain).
         "predictions": [

@@ -55,7 +55,9 @@ from nexusform.placements.prediction_scores import (
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
+from nexusform.providers.clock import read_clock
 from nexusform.resources.address import Address, compute_address_order
+from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state import state_codec
 from nexusform.state.objects import ObjectState, State, iterate_current_objects
@@ -76,6 +78,8 @@ _OBSERVED: Final = (
     "cells",
     "provenance",
 )
+_SITE: Final = "nexus_site"
+_DATE_LENGTH: Final = len("2026-11-20")
 # Attributes of a node without a machine.
 _UNPLACED_NODE: Final = dict.fromkeys(
     ("machine", "rack", "availability_zone", "numa_cells", "platform_name")
@@ -195,6 +199,8 @@ class _Reconciler:
         self.run = run
         self.state = run.stored.state
         self.recorded_objects = dict(self.state.list_current_objects())
+        # With the notes of this read.
+        self.observed_sites: dict[Address, ObjectState] = {}
         recorded = [current.attributes for current in self.recorded_objects.values()]
         self.sites = apply_recorded_site_names(sites, recorded)
         self.provider = provider
@@ -213,7 +219,7 @@ class _Reconciler:
             return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
-        rules, problems = self._check_separation_rules(observed)
+        rules, listed, problems = self._check_observed_state(observed)
         # Only recorded predictions.
         prediction_results = verify_object_predictions(observed, self.types, new={})
         new_state = self._build_new_state(observed, replays_run, prediction_results)
@@ -236,6 +242,7 @@ class _Reconciler:
             unfinished=unfinished,
             warnings=tuple(warning.detail for warning in self.provider.list_warnings()),
             rules=rules,
+            listed=listed,
             replays=replays_run,
             predictions=predictions,
             diagnostics=tuple(problems),
@@ -274,13 +281,19 @@ class _Reconciler:
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
-        hardware = [
-            _build_read_request(address, current)
+        hardware = {
+            address: _build_read_request(address, current)
             for address, current in self.recorded_objects.items()
-            if address.type in {"nexus_site", RACK, MACHINE}
-        ]
+            if address.type in {_SITE, RACK, MACHINE}
+        }
         # raises if any may not be read, and for another subscription.
-        self.provider.read(hardware)
+        answers = self.provider.read(list(hardware.values()))
+        for address, answer in zip(hardware, answers, strict=True):
+            # The note of a site has its machines as listed.
+            if address.type == _SITE and answer.note:
+                current = self.recorded_objects[address]
+                note = {**current.note, **answer.note}
+                self.observed_sites[address] = replace(current, private=note)
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []
@@ -371,14 +384,15 @@ class _Reconciler:
                     removed.add(check.name.rpartition("/")[2])
             yield from run_replays(site, removed, tuple(RackSpread))
 
-    def _check_separation_rules(
+    def _check_observed_state(
         self, observed: Mapping[Address, ObjectState]
-    ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Return the verdicts of separation rules for the observed VMs.
+    ) -> tuple[tuple[SeparationVerdict, ...], tuple[ListedSite, ...], list[Diagnostic]]:
+        """Return the verdicts of separation rules for the observed VMs, and differing sites.
 
-        If the plan for them fails, return its errors instead, except those about capacity.
+        If the plan for them fails, return its errors instead of verdicts, except those about
+        capacity.
         """
-        refreshed_objects: dict[Address, ObjectState] = {}
+        refreshed_objects: dict[Address, ObjectState] = dict(self.observed_sites)
         for address, observed_object in observed.items():
             refreshed_objects[address] = observed_object
             nodes = get_mapping(observed_object.attributes, "nodes")
@@ -400,12 +414,17 @@ class _Reconciler:
         )
         plan = make_plan(request).plan
         if plan.separation_verdicts or not plan.errored:
-            return plan.separation_verdicts, []
-        return (), [
+            return plan.separation_verdicts, plan.listed, []
+        errors = [
             p
             for p in plan.diagnostics
             if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS
         ]
+        return (), plan.listed, errors
+
+    def _read_date(self) -> str:
+        """Return the date of this run."""
+        return read_clock(self.run.project.context.environment)[:_DATE_LENGTH]
 
     def _build_new_state(
         self,
@@ -430,7 +449,7 @@ class _Reconciler:
                 continue
             name = str(current.attributes.get("name"))
             scores = {
-                replay.spread.value: _SCORE_FORM(replay)
+                replay.spread.value: {**_SCORE_FORM(replay), "date": self._read_date()}
                 for replay in replays
                 if replay.site == name
             }

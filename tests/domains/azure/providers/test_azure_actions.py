@@ -212,6 +212,8 @@ def test_replace_sends_body_of_its_azure_block(acting: CommandRunner, server: Ar
         "Replace",
         extra='  azure {\n    body = { serialNumber = "S1", storagePolicy = "Preserve" }\n  }\n',
     )
+    assert acting("plan") == 0, acting.said
+    assert "Azure keeps the data on its disks (storagePolicy Preserve)." in acting.said
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert server.site.bodies == [
         {"safeguardMode": "All", "serialNumber": "S1", "storagePolicy": "Preserve"}

@@ -82,7 +82,7 @@ def test_empty_rack_and_its_definition_show_missing_machines(
     # Both racks have a machine.
     MACHINES.write_text(json.dumps({"value": machines[:5]}))
     _, out = run_command(capsys, "plan")
-    assert "has been deleted" in out
+    assert "1 machine is not on the site (b37dev08a1co07)" in out
     servers = [{"rackSlot": slot} for slot in range(6)]
     definitions = [{"networkRackId": "/x/r1", "bareMetalMachineConfigurationData": servers}]
     Path("export/clusters.json").write_text(
@@ -100,7 +100,7 @@ def test_empty_rack_hides_only_its_own_machines(capsys: pytest.CaptureFixture[st
     )  # without machines
     assert import_site(capsys)[0] == 0
     MACHINES.write_text(json.dumps(read_list(MACHINES)[1:]))
-    assert "has been deleted" in run_command(capsys, "plan")[1]
+    assert "1 machine is not on the site (b37dev08a1co01)" in run_command(capsys, "plan")[1]
 
 
 def test_vms_on_unlisted_machines_are_not_imported(capsys: pytest.CaptureFixture[str]) -> None:

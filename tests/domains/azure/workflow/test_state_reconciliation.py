@@ -54,6 +54,10 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(
         f"{score['hits']:,} of {score['verified']:,} verified VMs (100.0 %) run where predicted"
     )
     assert accuracy in " ".join(out.split())
+    assert "Confidence: Azure chooses which 1 VM it removes (" in " ".join(out.split())
+    assert run_command(capsys, "plan", "-samples=0", "-out=p")[0] == 0
+    (accuracy_row,) = json.loads(run_command(capsys, "show", "-json", "p")[1])["prediction_scores"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", accuracy_row["date"])
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()

@@ -1,0 +1,11 @@
+"""Sites as their platform lists them, against the configuration."""
+
+# public names of the package, by module.
+PUBLIC = {
+    "site_listing": (
+        "ListedDifference ListedMachine ListedSite ListedVm LISTED_TITLE LISTING_KEY MachineSize "
+        "DifferenceKind SiteListing SiteMaintenance build_listed_machines build_listing_note "
+        "build_unconfigured_machines close_unlisted_machine collect_recorded_roles "
+        "compare_listing describe_listed_sites list_site_sentences read_listing"
+    )
+}

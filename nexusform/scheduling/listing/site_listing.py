@@ -1,0 +1,476 @@
+"""Racks and machines of a site as its platform lists them, against those of the configuration.
+
+A provider that reads a site records the list in the private note of the site. It is never planned:
+the configuration decides what nexusform manages. A difference makes every answer about the site
+uncertain, since the platform places VMs on what it lists.
+"""
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct, ValidationError, convert, field, json
+from msgspec.structs import replace
+
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    enclose,
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
+from nexusform.scheduling.racks.vms import Machine, UnschedulableReason
+
+# Key of the list in the note of a site.
+LISTING_KEY: Final = "listed"
+NOT_CONFIGURED: Final = "not in the configuration"
+NOT_LISTED: Final = "not on the site"
+COMPUTE_PLANE: Final = "compute-plane"
+_MAX_NAMES: Final = 4
+
+
+class MachineSize(Struct, frozen=True, array_like=True):
+    """NUMA cells of a machine, vCPUs and GiB of memory per cell, and GiB of disk."""
+
+    cells: int
+    cpus_per_cell: int
+    memory_gib_per_cell: int
+    disk_gib: int
+
+
+class ListedVm(Struct, frozen=True, array_like=True):
+    """VM on a listed machine: its name, vCPUs, GiB of memory and disk, and number of cells."""
+
+    name: str
+    cpu_cores: int
+    memory_gib: int
+    disk_gib: int
+    numa_cells: int
+
+
+class ListedMachine(Struct, frozen=True, array_like=True):
+    """Listed machine.
+
+    `sku_id` is the platform's name of its hardware, `sku` that of the catalogue, "" if unknown;
+    `size` is None for unknown hardware. `roles` are short names. `vms` are those of no resource.
+    """
+
+    name: str
+    rack: str
+    slot: int
+    sku_id: str = ""
+    sku: str = ""
+    size: MachineSize | None = None
+    roles: tuple[str, ...] = ()
+    vms: tuple[ListedVm, ...] = ()
+
+    @property
+    def is_compute(self) -> bool:
+        """Whether its roles let it run VMs; True for unknown roles."""
+        return not self.roles or COMPUTE_PLANE in self.roles
+
+
+class SiteMaintenance(Struct, frozen=True, array_like=True):
+    """Runtime upgrade or another interruption of a site, as its platform reports it.
+
+    `status` is the platform's word. `current_racks` are interrupted now, `next_racks` go next.
+    """
+
+    status: str
+    message: str = ""
+    current_racks: tuple[str, ...] = ()
+    next_racks: tuple[str, ...] = ()
+
+
+class SiteListing(Struct, frozen=True, omit_defaults=True):
+    """Racks (zones by name) and machines of a site as its platform lists them.
+
+    `is_complete`: whatever is not listed does not exist, except machines of the racks in
+    `incomplete_racks`.
+    """
+
+    racks: Mapping[str, str] = field(default_factory=dict)
+    machines: tuple[ListedMachine, ...] = ()
+    is_complete: bool = True
+    incomplete_racks: tuple[str, ...] = ()
+    maintenance: SiteMaintenance | None = None
+
+    def lacks(self, machine: Machine) -> bool:
+        """Return whether a machine is not on the site."""
+        if not self.is_complete or machine.rack in self.incomplete_racks:
+            return False
+        return all(listed.name != machine.name for listed in self.machines)
+
+
+def build_listing_note(listing: SiteListing) -> Mapping[str, Any]:
+    """Build the entry of a listing in the note of a site."""
+    # Lists instead of tuples, as in a state.
+    return {LISTING_KEY: json.decode(json.encode(listing))}
+
+
+def read_listing(recorded: Any) -> SiteListing | None:
+    """Read the listing in the note of a site; None without one, or from an unknown version."""
+    if not isinstance(recorded, Mapping):
+        return None
+    try:
+        return convert(recorded, SiteListing)
+    except ValidationError:
+        return None
+
+
+class DifferenceKind(StrEnum):
+    """Kind of a difference between a site as listed and as configured."""
+
+    NOT_CONFIGURED = "not_configured"
+    RENAMED = "renamed"
+    NOT_LISTED = "not_listed"
+    HARDWARE = "hardware"
+    UNKNOWN_HARDWARE = "unknown_hardware"
+    ROLES = "roles"
+    MAINTENANCE = "maintenance"
+
+
+# Kinds that change which VMs fit where.
+_CAPACITY_KINDS: Final = frozenset(
+    {
+        DifferenceKind.NOT_CONFIGURED,
+        DifferenceKind.RENAMED,
+        DifferenceKind.NOT_LISTED,
+        DifferenceKind.HARDWARE,
+        DifferenceKind.UNKNOWN_HARDWARE,
+    }
+)
+
+
+class ListedDifference(Struct, frozen=True):
+    """Difference of a site: the sentence `text` is about `racks` and `machines`."""
+
+    kind: DifferenceKind
+    text: str
+    racks: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+
+
+class ListedSite(Struct, frozen=True):
+    """Differences of a site as listed by its platform and as configured.
+
+    `capacity` are clauses on its spare capacity as listed; the last stage of planning adds them.
+    """
+
+    site_id: str
+    site: str
+    differences: tuple[ListedDifference, ...]
+    capacity: tuple[str, ...] = ()
+
+    @property
+    def changes_capacity(self) -> bool:
+        """Whether the platform has other machines than the configuration."""
+        return any(difference.kind in _CAPACITY_KINDS for difference in self.differences)
+
+    @property
+    def lacks_hardware(self) -> bool:
+        """Whether the hardware of a listed machine is unknown."""
+        kinds = {difference.kind for difference in self.differences}
+        return DifferenceKind.UNKNOWN_HARDWARE in kinds
+
+
+LISTED_TITLE: Final = "The site as Azure lists it"
+
+
+def describe_listed_sites(sites: Iterable[ListedSite]) -> Iterator[str]:
+    """Yield a line per difference, and one on the capacity of a site as listed."""
+    for site in sites:
+        for sentence in list_site_sentences(site):
+            yield f"{site.site}: {sentence}"
+
+
+def list_site_sentences(site: ListedSite) -> Iterator[str]:
+    """Yield a sentence per difference of a site, and those on its certainty and capacity."""
+    for difference in site.differences:
+        yield f"{difference.text}."
+    if site.changes_capacity:
+        sentence = "nothing on this site is exact until the blocks match"
+        yield f"{'; '.join((*site.capacity, sentence))}."
+
+
+def compare_listing(
+    listing: SiteListing,
+    machines: Mapping[str, Machine],
+    racks: Collection[str],
+    recorded_roles: Mapping[str, Collection[str]],
+) -> tuple[ListedDifference, ...]:
+    """Compare a listing with the machines (by name) and racks of the plan.
+
+    `recorded_roles` are those in state by machine name. A configuration without any rack or machine
+    describes no hardware: then only maintenance is a difference.
+    """
+    differences: list[ListedDifference] = []
+    if machines or racks:
+        differences += _compare_machines(listing, machines, racks)
+        differences += _compare_hardware(listing, machines)
+        differences += _compare_roles(listing, recorded_roles)
+    if listing.maintenance is not None:
+        differences.append(_describe_maintenance(listing.maintenance))
+    return tuple(differences)
+
+
+def _compare_machines(
+    listing: SiteListing, machines: Mapping[str, Machine], racks: Collection[str]
+) -> Iterator[ListedDifference]:
+    """Yield the differences of existence: renamed, unconfigured and unlisted racks and machines."""
+    listed = {machine.name: machine for machine in listing.machines}
+    unlisted = {name: machine for name, machine in machines.items() if name not in listed}
+    unconfigured = {name: machine for name, machine in listed.items() if name not in machines}
+    by_place = {(machine.rack, machine.slot): name for name, machine in unlisted.items()}
+    for name, machine in list(unconfigured.items()):
+        old_name = by_place.get((machine.rack, machine.slot), "")
+        if old_name:
+            del unconfigured[name], unlisted[old_name]
+            yield ListedDifference(
+                DifferenceKind.RENAMED,
+                f"{old_name} ({machine.rack}, slot {machine.slot}) was replaced by {name}: write "
+                "that name in its block",
+                machines=(old_name, name),
+            )
+    new_racks = sorted(listing.racks.keys() - set(racks), key=compute_natural_sort_key)
+    if unconfigured or new_racks:
+        yield _describe_unconfigured(unconfigured, new_racks)
+    unlisted = {name: machine for name, machine in unlisted.items() if listing.lacks(machine)}
+    missing_racks = []
+    if listing.is_complete:
+        missing_racks = sorted(set(racks) - listing.racks.keys(), key=compute_natural_sort_key)
+    if unlisted or missing_racks:
+        names = sorted(unlisted, key=compute_natural_sort_key)
+        subject = _format_machines(names) if names else format_count(len(missing_racks), "rack")
+        verb = select_word_form(len(names or missing_racks), "is", "are")
+        listed_names = names if len(names) <= _MAX_NAMES else missing_racks or names
+        yield ListedDifference(
+            DifferenceKind.NOT_LISTED,
+            f"{subject} {verb} not on the site "
+            f"({format_first_items(listed_names, _MAX_NAMES)}): remove "
+            f"{select_word_form(len(names or missing_racks), 'its block', 'their blocks')}, or "
+            "wait until the site lists "
+            f"{select_word_form(len(names or missing_racks), 'it', 'them')}",
+            tuple(missing_racks),
+            tuple(names),
+        )
+
+
+def _format_machines(names: Collection[str]) -> str:
+    return format_count(len(names), "machine")
+
+
+def _describe_unconfigured(
+    machines: Mapping[str, ListedMachine], racks: Collection[str]
+) -> ListedDifference:
+    """Describe machines and racks that the site has and the configuration has not."""
+    names = sorted(machines, key=compute_natural_sort_key)
+    rack_names = sorted(
+        {*racks, *(machine.rack for machine in machines.values())}, key=compute_natural_sort_key
+    )
+    place = f" ({format_first_items(rack_names, _MAX_NAMES)})"
+    vm_count = sum(len(machine.vms) for machine in machines.values())
+    vms = format_count(vm_count, "unmanaged VM") if vm_count else ""
+    count = len(names) or len(rack_names)
+    subject = _format_machines(names) if names else format_count(len(rack_names), "rack")
+    blocks = [
+        enclose("nexus_rack ", format_first_items(list(racks), _MAX_NAMES)),
+        enclose("nexus_bare_metal_machine ", format_first_items(names, _MAX_NAMES)),
+    ]
+    uses = ""
+    if any(machine.is_compute for machine in machines.values()):
+        uses = f"; Azure will use {select_word_form(count, 'it', 'them')}"
+    return ListedDifference(
+        DifferenceKind.NOT_CONFIGURED,
+        f"{subject}{place} {select_word_form(count, 'is', 'are')} not in the configuration{uses}"
+        f"{enclose('; running there: ', vms)}"
+        f"; blocks to add: {join_texts(blocks, '; ')} (`nexusform import` writes them)",
+        tuple(racks),
+        tuple(names),
+    )
+
+
+def _compare_hardware(
+    listing: SiteListing, machines: Mapping[str, Machine]
+) -> Iterator[ListedDifference]:
+    """Yield the compute machines with other or unknown hardware, those of equal names together.
+
+    A machine with a `machine` block has figures of its own, so it is not compared.
+    """
+    changed: list[tuple[str, str, str]] = []
+    unknown: list[ListedMachine] = []
+    for listed in listing.machines:
+        machine = machines.get(listed.name)
+        has_own_figures = machine is not None and machine.machine_sku is None
+        if not listed.is_compute or has_own_figures:
+            continue
+        if machine is None:
+            unknown += [listed] if listed.size is None else []
+        elif not listed.sku:
+            unknown.append(listed)
+        elif machine.machine_sku != listed.sku:
+            changed.append((listed.name, str(machine.machine_sku), listed.sku))
+    for (configured, sku), rows in group_by(changed, lambda row: row[1:]).items():
+        names = tuple(name for name, _, _ in rows)
+        yield ListedDifference(
+            DifferenceKind.HARDWARE,
+            f"{_format_machines(names)} ({format_first_items(names, _MAX_NAMES)}) "
+            f"{select_word_form(len(names), 'has', 'have')} other hardware than configured: "
+            f'{configured} -> {sku}; write machine_sku = "{sku}"',
+            machines=names,
+        )
+    for sku_id, unknown_machines in group_by(unknown, lambda item: item.sku_id).items():
+        names = tuple(item.name for item in unknown_machines)
+        yield ListedDifference(
+            DifferenceKind.UNKNOWN_HARDWARE,
+            f"{_format_machines(names)} ({format_first_items(names, _MAX_NAMES)}) "
+            f"{select_word_form(len(names), 'has', 'have')} unknown hardware"
+            f"{enclose(' (', sku_id, ')')}, so the capacity is unknown: set machine_sku_by_id in "
+            "the provider block",
+            machines=names,
+        )
+
+
+def _compare_roles(
+    listing: SiteListing, recorded_roles: Mapping[str, Collection[str]]
+) -> Iterator[ListedDifference]:
+    """Yield one difference with all machines that have other roles than recorded."""
+    clauses: list[str] = []
+    names: list[str] = []
+    for machine in listing.machines:
+        before = sorted(recorded_roles.get(machine.name, ()))
+        if machine.roles and before and before != sorted(machine.roles):
+            clauses.append(
+                f"{machine.name} {format_list(before)} -> {format_list(sorted(machine.roles))}"
+            )
+            names.append(machine.name)
+    if clauses:
+        yield ListedDifference(
+            DifferenceKind.ROLES,
+            f"the roles of {_format_machines(names)} changed: "
+            f"{format_first_items(clauses, _MAX_NAMES, '; ')}",
+            machines=tuple(names),
+        )
+
+
+_MAINTENANCE: Final[Mapping[str, str]] = {
+    "Updating": "a runtime upgrade is in progress",
+    "UpdatePaused": "a runtime upgrade is paused",
+    "Provisioning": "machines are being provisioned",
+    "Disconnected": "the site is disconnected from Azure: what is listed may be old",
+}
+
+
+def _describe_maintenance(maintenance: SiteMaintenance) -> ListedDifference:
+    fact = _MAINTENANCE.get(maintenance.status, "the site is not in service")
+    clauses = [f"{fact} (status {maintenance.status})"]
+    if maintenance.current_racks:
+        clauses.append(f"now {format_first_items(maintenance.current_racks, _MAX_NAMES)}")
+    if maintenance.next_racks:
+        clauses.append(f"next {format_first_items(maintenance.next_racks, _MAX_NAMES)}")
+    return ListedDifference(
+        DifferenceKind.MAINTENANCE,
+        f"{'; '.join(clauses)}{enclose(': ', maintenance.message.rstrip('.'))}",
+        (*maintenance.current_racks, *maintenance.next_racks),
+    )
+
+
+def build_unconfigured_machines(
+    listing: SiteListing, known_names: Container[str]
+) -> Iterator[Machine]:
+    """Yield the listed machines without a known name, closed to new VMs.
+
+    Their VMs stay there.
+    """
+    for listed in listing.machines:
+        if listed.name not in known_names:
+            yield _build_machine(listed, listing, (UnschedulableReason(NOT_CONFIGURED),))
+
+
+def close_unlisted_machine(
+    listing: SiteListing | None, machine: Machine, *, is_recorded: bool
+) -> Machine:
+    """Return a machine, closed to new VMs if it is gone: in state, but not in a complete list."""
+    if listing is None or not is_recorded or not listing.lacks(machine):
+        return machine
+    reasons = (UnschedulableReason(NOT_LISTED), *machine.unschedulable_reasons)
+    return replace(machine, unschedulable_reasons=reasons)
+
+
+def build_listed_machines(listing: SiteListing, machines: Iterable[Machine]) -> tuple[Machine, ...]:
+    """Return the machines of a site as listed, for its capacity.
+
+    `machines` are the configured and unconfigured ones. A configured one keeps its facts and gets
+    the listed hardware; an unconfigured one takes VMs, if its roles allow it. If the list is
+    complete, others are left out.
+    """
+    listed_machines = {listed.name: listed for listed in listing.machines}
+    result: list[Machine] = []
+    for machine in machines:
+        listed = listed_machines.get(machine.name)
+        if listed is None:
+            result += [] if listing.lacks(machine) else [machine]
+        elif machine.unschedulable_reasons == (UnschedulableReason(NOT_CONFIGURED),):
+            result.append(replace(machine, unschedulable_reasons=_find_role_reasons(listed)))
+        elif machine.machine_sku is not None and listed.sku not in ("", machine.machine_sku):
+            result.append(_set_size(machine, listed))
+        else:
+            result.append(machine)
+    return tuple(result)
+
+
+def _find_role_reasons(listed: ListedMachine) -> tuple[UnschedulableReason, ...]:
+    return () if listed.is_compute else (UnschedulableReason("not a compute-plane machine"),)
+
+
+def _set_size(machine: Machine, listed: ListedMachine) -> Machine:
+    if listed.size is None:
+        return machine
+    return replace(
+        machine,
+        machine_sku=listed.sku or None,
+        cells=listed.size.cells,
+        cpus_per_cell=listed.size.cpus_per_cell,
+        memory_gib_per_cell=listed.size.memory_gib_per_cell,
+        disk_gib=listed.size.disk_gib,
+    )
+
+
+def _build_machine(
+    listed: ListedMachine, listing: SiteListing, reasons: tuple[UnschedulableReason, ...]
+) -> Machine:
+    """Build a listed machine; one of unknown hardware has no capacity."""
+    size = listed.size or MachineSize(1, 0, 0, 0)
+    return Machine(
+        name=listed.name,
+        rack=listed.rack,
+        availability_zone=listing.racks.get(listed.rack) or listed.rack,
+        slot=listed.slot,
+        machine_sku=listed.sku or None,
+        cells=size.cells,
+        cpus_per_cell=size.cpus_per_cell,
+        memory_gib_per_cell=size.memory_gib_per_cell,
+        disk_gib=size.disk_gib,
+        unschedulable_reasons=reasons,
+        roles=listed.roles,
+    )
+
+
+def collect_recorded_roles(
+    objects: Iterable[tuple[str, Mapping[str, Any]]],
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the recorded roles of machines by site and name.
+
+    `objects` are the types and attributes in state.
+    """
+    roles: dict[str, dict[str, tuple[str, ...]]] = {}
+    for resource_type, attributes in objects:
+        if resource_type == "nexus_bare_metal_machine":
+            site_id = str(attributes.get("id")).partition("/")[0]
+            roles.setdefault(site_id, {})[str(attributes.get("name"))] = tuple(
+                attributes.get("roles") or ()
+            )
+    return roles

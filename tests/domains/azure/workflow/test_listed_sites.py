@@ -1,0 +1,425 @@
+"""Tests of sites that Azure lists with one difference to the configuration."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.NetworkCloud"
+COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
+CONTROL = "platform.afo-nc.microsoft.com/control-plane=true"
+SKU = "NC_P22_112_v1"
+Bodies: TypeAlias = dict[str, list[dict[str, Any]]]
+EXPORT = Path("export")
+
+
+def build_bodies() -> Bodies:
+    """Build a site of four racks with three machines each, and a cluster of four VMs."""
+    bodies: Bodies = {"racks": [], "bare_metal_machines": [], "virtual_machines": []}
+    for rack in range(1, 5):
+        properties: dict[str, Any] = {
+            "availabilityZone": str(rack),
+            "rackSkuId": "VNearEdge1_Compute_DellR750_8C2M",
+            "detailedStatus": "Available",
+        }
+        bodies["racks"].append(build_body("racks", f"rack{rack}", properties))
+        for slot in range(1, 4):
+            properties = {
+                "rackId": f"{GROUP}/racks/rack{rack}",
+                "rackSlot": slot,
+                "machineRoles": [CONTROL if slot == 1 else COMPUTE],
+                "machineSkuId": "Compute_DellR750_56C_512GB_4d6n",
+                "cordonStatus": "Uncordoned",
+                "powerState": "On",
+                "readyState": "True",
+                "detailedStatus": "Provisioned",
+                "clusterId": f"{GROUP}/clusters/lon1",
+                "machineClusterVersion": "4.1.0",
+            }
+            body = build_body("bareMetalMachines", f"r{rack}m{slot}", properties)
+            bodies["bare_metal_machines"].append(body)
+    pool = {"name": "np1", "mode": "System", "count": 3, "vmSkuName": SKU}
+    nodes = [build_node(f"c-np1-{number}", f"r{number + 1}m2", "np1") for number in range(3)]
+    nodes.append(build_node("c-cp-0", "r4m2"))
+    cluster = {
+        "clusterId": f"{GROUP}/clusters/lon1",
+        "kubernetesVersion": "v1.29.1",
+        "controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_P10_56_v1"},
+        "initialAgentPoolConfigurations": [pool],
+        "nodes": nodes,
+    }
+    bodies["kubernetes_clusters"] = [build_body("kubernetesClusters", "c", cluster)]
+    bodies["agent_pools.c"] = [build_body("kubernetesClusters/c/agentPools", "np1", pool)]
+    bodies["clusters"] = [build_body("clusters", "lon1", {"detailedStatus": "Running"})]
+    return bodies
+
+
+def build_body(kind: str, name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"id": f"{GROUP}/{kind}/{name}", "name": name, "properties": properties}
+
+
+def build_node(name: str, machine: str, pool: str = "") -> dict[str, Any]:
+    return {
+        "name": name,
+        "role": "Worker" if pool else "ControlPlane",
+        "agentPoolId": f"{GROUP}/kubernetesClusters/c/agentPools/{pool}" if pool else None,
+        "vmSkuName": SKU if pool else "NC_P10_56_v1",
+        "bareMetalMachineId": f"{GROUP}/bareMetalMachines/{machine}",
+    }
+
+
+def write_bodies(bodies: Bodies) -> None:
+    EXPORT.mkdir(exist_ok=True)
+    for kind, items in bodies.items():
+        (EXPORT / f"{kind}.json").write_text(json.dumps(items))
+    (EXPORT / "exported_at").write_text("2026-11-27T06:00:00Z")
+
+
+def find_machine(bodies: Bodies, name: str) -> dict[str, Any]:
+    return next(body for body in bodies["bare_metal_machines"] if body["name"] == name)
+
+
+def set_machine(name: str, **properties: Any) -> Callable[[Bodies], None]:
+    return lambda bodies: find_machine(bodies, name)["properties"].update(properties)
+
+
+def set_every_machine(**properties: Any) -> Callable[[Bodies], None]:
+    def change(bodies: Bodies) -> None:
+        for body in bodies["bare_metal_machines"]:
+            body["properties"].update(properties)
+
+    return change
+
+
+def set_status(status: str, **racks: str) -> Callable[[Bodies], None]:
+    def change(bodies: Bodies) -> None:
+        bodies["clusters"][0]["properties"]["detailedStatus"] = status
+        for rack in bodies["racks"]:
+            rack["properties"]["detailedStatus"] = racks.get(rack["name"], "Available")
+
+    return change
+
+
+def add_machine(bodies: Bodies, name: str = "r4m9", rack: str = "rack4", slot: int = 9) -> None:
+    body = copy.deepcopy(find_machine(bodies, "r4m3"))
+    body |= {"name": name, "id": f"{GROUP}/bareMetalMachines/{name}"}
+    body["properties"] |= {"rackId": f"{GROUP}/racks/{rack}", "rackSlot": slot}
+    bodies["bare_metal_machines"].append(body)
+
+
+def add_rack(bodies: Bodies) -> None:
+    rack = copy.deepcopy(bodies["racks"][-1])
+    rack |= {"name": "rack9", "id": f"{GROUP}/racks/rack9"}
+    rack["properties"]["availabilityZone"] = "9"
+    bodies["racks"].append(rack)
+    for slot in (1, 2):
+        add_machine(bodies, f"r9m{slot}", "rack9", slot)
+
+
+def add_rack_with_node(bodies: Bodies) -> None:
+    add_rack(bodies)
+    bodies["kubernetes_clusters"][0]["properties"]["nodes"][0] = build_node(
+        "c-np1-0", "r9m1", "np1"
+    )
+
+
+def add_machine_with_vm(bodies: Bodies) -> None:
+    add_machine(bodies)
+    vm = {
+        "clusterId": f"{GROUP}/clusters/lon1",
+        "cpuCores": 4,
+        "memorySizeGB": 8,
+        "bareMetalMachineId": f"{GROUP}/bareMetalMachines/r4m9",
+    }
+    bodies["virtual_machines"].append(build_body("virtualMachines", "v", vm))
+
+
+def add_controller(bodies: Bodies) -> None:
+    add_machine(bodies)
+    find_machine(bodies, "r4m9")["properties"]["machineRoles"] = [CONTROL]
+
+
+def remove_machine(bodies: Bodies) -> None:
+    bodies["bare_metal_machines"].remove(find_machine(bodies, "r3m3"))
+
+
+def remove_rack(bodies: Bodies) -> None:
+    """Remove a rack whose machines run no VM."""
+    bodies["kubernetes_clusters"][0]["properties"]["nodes"][2] = build_node(
+        "c-np1-2", "r4m3", "np1"
+    )
+    del bodies["racks"][2]
+    bodies["bare_metal_machines"] = [
+        body for body in bodies["bare_metal_machines"] if not body["name"].startswith("r3")
+    ]
+
+
+def rename_machine(name: str) -> Callable[[Bodies], None]:
+    def change(bodies: Bodies) -> None:
+        body = find_machine(bodies, name)
+        body |= {"name": f"{name}b", "id": f"{body['id']}b"}
+        for node in bodies["kubernetes_clusters"][0]["properties"]["nodes"]:
+            if node["bareMetalMachineId"].endswith(f"/{name}"):
+                node["bareMetalMachineId"] += "b"
+
+    return change
+
+
+def swap_roles(bodies: Bodies) -> None:
+    set_machine("r1m1", machineRoles=[COMPUTE])(bodies)
+    set_machine("r1m3", machineRoles=[CONTROL])(bodies)
+
+
+def upgrade_first_racks(bodies: Bodies) -> None:
+    set_status("Updating", rack2="Provisioning")(bodies)
+    for name in ("r1m1", "r1m2", "r1m3"):
+        set_machine(name, machineClusterVersion="4.10.0")(bodies)
+
+
+R760 = "Compute_DellR760_64C_512GB_4d6n"
+R770 = "Compute_DellR770_64C_512GB_4d6n"
+IS_ADDED = "lon1 2 machines (rack9) are not in the configuration; Azure will use them; blocks to add: nexus_rack rack9; nexus_bare_metal_machine r9m1, r9m2"  # noqa: E501
+DIFFERENCES: dict[str, tuple[Callable[[Bodies], None], str]] = {
+    "rack added": (add_rack, IS_ADDED),
+    "rack added, with a node": (add_rack_with_node, IS_ADDED),
+    "machine added": (add_machine, "lon1 1 machine (rack4) is not in the configuration"),
+    "machine added, with a VM": (add_machine_with_vm, "running there: 1 unmanaged VM"),
+    "controller added": (add_controller, "not in the configuration; blocks to add"),
+    "machine gone": (remove_machine, "lon1 1 machine is not on the site (r3m3)"),
+    "rack gone": (remove_rack, "lon1 3 machines are not on the site (r3m1, r3m2, r3m3)"),
+    "machine renamed": (rename_machine("r3m3"), "r3m3 (rack3, slot 3) was replaced by r3m3b"),
+    "host renamed": (rename_machine("r3m2"), "r3m2 (rack3, slot 2) was replaced by r3m2b"),
+    "other SKU": (
+        set_machine("r1m2", machineSkuId=R760),
+        "1 machine (r1m2) has other hardware than configured: bom-1.7.3 -> bom-2.0",
+    ),
+    "other SKU everywhere": (
+        set_every_machine(machineSkuId=R760),
+        "8 machines (r1m2, r1m3, r2m2, r2m3 and 4 more) have other hardware",
+    ),
+    "unknown SKU": (
+        set_machine("r1m2", machineSkuId=R770),
+        f"1 machine (r1m2) has unknown hardware ({R770}), so the capacity is unknown",
+    ),
+    "unknown SKU everywhere": (
+        set_every_machine(machineSkuId="Compute_DellR770"),
+        "8 machines (r1m2, r1m3, r2m2, r2m3 and 4 more) have unknown hardware (Compute_DellR770)",
+    ),
+    "roles": (
+        swap_roles,
+        "the roles of 2 machines changed: r1m1 control-plane -> compute-plane; r1m3 compute-plane",
+    ),
+    "upgrade": (
+        set_status("Updating", rack2="Provisioning"),
+        "a runtime upgrade is in progress (status Updating); now rack2; next rack3, rack4",
+    ),
+    "upgrade with versions": (upgrade_first_racks, "now rack2; next rack3, rack4"),
+    "upgrade paused": (
+        set_status("UpdatePaused"),
+        "a runtime upgrade is paused (status UpdatePaused); next rack1, rack2, rack3, rack4",
+    ),
+    "disconnected": (set_status("Disconnected"), "the site is disconnected from Azure"),
+    "provisioning": (
+        set_status("Running", rack3="Provisioning"),
+        "machines are being provisioned (status Provisioning); now rack3",
+    ),
+    "degraded": (set_status("Degraded"), "the site is not in service (status Degraded)"),
+}
+
+
+def reverse_lists(bodies: Bodies) -> None:
+    for items in bodies.values():
+        items.reverse()
+
+
+def add_aggregator_rack(bodies: Bodies) -> None:
+    properties = {"availabilityZone": "1", "rackSkuId": "VNearEdge1_Aggregator_x70r3_9"}
+    bodies["racks"].append(build_body("racks", "aggregator", properties))
+
+
+TWINS: dict[str, Callable[[Bodies], None]] = {
+    "equal": lambda _: None,
+    "other order": reverse_lists,
+    "cordoned": set_machine("r1m2", cordonStatus="Cordoned"),
+    "without machineSkuId": set_machine("r1m2", machineSkuId=None),
+    "other size of the same model": set_machine("r1m2", machineSkuId="compute_dellr750_48c"),
+    "unknown SKU of a controller": set_machine("r1m1", machineSkuId="Controller_DellR770"),
+    "aggregator rack": add_aggregator_rack,
+    "Nexus cluster not captured": lambda bodies: bodies["clusters"].clear(),
+}
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_bodies(build_bodies())
+        command = ["import", "-from=export", "-generate-config-out=site.nf.hcl"]
+        assert run_command_line(command) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def project(imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795766400")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Return the exit code and all output on one line."""
+    code = run_command_line(arguments)
+    captured = capsys.readouterr()
+    return code, " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+def read_plan(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run(capsys, "plan", "-out=p")[0] == 0
+    assert run_command_line(["show", "-json", "p"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def change_export(change: Callable[[Bodies], None]) -> None:
+    bodies = build_bodies()
+    change(bodies)
+    write_bodies(bodies)
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_difference_of_a_listed_site_is_named_and_plans_nothing(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, sentence = DIFFERENCES[name]
+    change_export(change)
+    code, out = run(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes. Azure lists differences" in out) == (0, True), out
+    assert sentence in out.replace(" ! ", " "), out
+    assert ", 4 kept." in out
+    # Each other report has the same sentence.
+    text = sentence.removeprefix("lon1 ")
+    (listed,) = read_plan(capsys)["listed"]
+    assert any(text in row["text"] for row in listed["differences"])
+    assert run(capsys, "show", "-report=markdown:p.md", "-report=html:p.html", "p")[0] == 0
+    assert "The site as Azure lists it" in Path("p.md").read_text()
+    assert "The site as Azure lists it" in Path("p.html").read_text()
+    code, out = run(capsys, "advise")
+    assert (code, text in out) == (2, True), out
+    code, out = run(capsys, "reconcile", "-from=export")
+    assert (code, text in out) == (2, True), out
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_equal_site_is_silent(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    change_export(TWINS[name])
+    code, out = run(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes." in out, "as Azure lists it" in out) == (0, True, False), out
+    assert "listed" not in read_plan(capsys)
+    code, out = run(capsys, "advise")
+    assert (code, out) == (0, "No findings.")
+    code, out = run(capsys, "reconcile", "-from=export")
+    assert (code, "as Azure lists it" in out) == (0, False), out
+
+
+def scale_pool() -> None:
+    site = Path("site.nf.hcl")
+    text = site.read_text()
+    assert "count       = 3" in text
+    site.write_text(text.replace("count       = 3", "count       = 5"))
+
+
+def test_nothing_is_exact_until_the_blocks_are_added(capsys: pytest.CaptureFixture[str]) -> None:
+    scale_pool()
+    before = read_plan(capsys)
+    exact = before["decision"]["confidence"]["exact_rack_counts"]
+    assert exact
+    change_export(add_rack)
+    plan = read_plan(capsys)
+    assert plan["decision"]["confidence"]["exact_rack_counts"] == 0
+    free = before["capacity"][0]["after"]["free"]
+    after = plan["capacity"][0]["after"]
+    assert (after["min"], after["max"]) == (free, free + 8)
+    assert plan["listed"][0]["capacity"] == [
+        f"capacity as listed: {free + 8} x {SKU} ({free} as configured)"
+    ]
+    # The blocks that the import writes make it exact again.
+    assert run(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")[0] == 0
+    plan = read_plan(capsys)
+    assert "listed" not in plan
+    assert plan["decision"]["confidence"]["exact_rack_counts"] >= exact
+    assert plan["capacity"][0]["after"]["free"] == free + 8
+
+
+def test_node_on_an_unconfigured_machine_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    change_export(add_rack_with_node)
+    scale_pool()
+    rows = read_plan(capsys)["placement_changes"]
+    assert sorted(row["action"] for row in rows if row["action"] != "keep") == ["place", "place"]
+    assert not [row for row in rows if row["action"] == "place" and row["to"]["rack"] == "rack9"]
+
+
+def test_no_vm_is_placed_on_a_machine_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    change_export(remove_machine)
+    scale_pool()
+    rows = read_plan(capsys)["placement_changes"]
+    assert not [row for row in rows if row["to"] and row["to"]["machine"] == "r3m3"]
+
+
+def test_unknown_hardware_makes_the_capacity_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    change_export(set_machine("r1m2", machineSkuId=R770))
+    assert read_plan(capsys)["decision"]["capacity"][0]["after"] is None
+
+
+def test_change_during_an_upgrade_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    scale_pool()
+    assert "site-in-maintenance" not in run(capsys, "plan")[1]
+    change_export(upgrade_first_racks)
+    code, out = run(capsys, "plan", "-details")
+    assert code == 0
+    assert "next rack3, rack4. This plan changes 1 object of this site meanwhile." in out
+
+
+def test_roles_of_the_site_count_and_old_lines_have_no_effect(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site = Path("site.nf.hcl")
+    text = site.read_text()
+    assert "roles" not in text
+    head = 'resource "nexus_bare_metal_machine" "r1m1" {\n'
+    site.write_text(text.replace(head, f'{head}  roles = ["control-plane"]\n'))
+    change_export(swap_roles)
+    assert run(capsys, "apply", "-auto-approve")[0] == 0
+    code, out = run(capsys, "plan", "-detailed-exitcode")
+    assert (code, "No changes. Your infrastructure matches" in out) == (0, True), out
+    assert run(capsys, "state", "show", "nexus_bare_metal_machine.r1m1")[1].count("compute") == 1
+
+
+def test_undecided_rack_sku_is_unknown_hardware(capsys: pytest.CaptureFixture[str]) -> None:
+    def change(bodies: Bodies) -> None:
+        bodies["racks"][0]["properties"]["rackSkuId"] = "VNearEdge4_Compute_DellR760_7C3M"
+        set_machine("r1m2", machineSkuId=R760)(bodies)
+
+    change_export(change)
+    assert f"(r1m2) has unknown hardware ({R760})" in run(capsys, "plan")[1]
+    assert "the hardware of the machine" in run(capsys, "inventory", "check", "export")[1]
+
+
+def test_removed_block_of_a_listed_machine_moves_its_vms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site = Path("site.nf.hcl")
+    blocks = site.read_text().split("\nresource ")
+    kept = [block for block in blocks if not block.startswith('"nexus_bare_metal_machine" "r2m2"')]
+    assert len(kept) == len(blocks) - 1
+    site.write_text("\nresource ".join(kept))
+    rows = read_plan(capsys)["placement_changes"]
+    assert [row["action"] for row in rows if row["action"] != "keep"] == ["move"]
