@@ -167,7 +167,7 @@ class DataResult(Struct, frozen=True):
 
     `sensitive_paths` are paths in the attributes that must not be displayed; `types` are the types
     of attributes with an open type in the schema; `unread` are facts of its documents that are not
-    read.
+    read, and `unread_of_pods` those that concern no VM of a site.
     """
 
     attributes: dict[str, Any]
@@ -175,6 +175,7 @@ class DataResult(Struct, frozen=True):
     sensitive_paths: tuple[Path, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
     unread: tuple[UnreadFact, ...] = ()
+    unread_of_pods: tuple[UnreadFact, ...] = ()
 
 
 class PlanningKind(StrEnum):

@@ -150,6 +150,8 @@ class _DataBlockReader:
         answer, problems = _read_data_source(source, arguments, context)
         if answer is not None:
             reads.unread += answer.unread
+            # With an address, they are those of no VM.
+            reads.unread += [replace(fact, address=address) for fact in answer.unread_of_pods]
         body = self._bodies.get_body(block)
         assert body is not None, "its arguments were evaluated"
         diagnostics = []

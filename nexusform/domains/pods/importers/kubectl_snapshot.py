@@ -12,9 +12,11 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
+from nexusform.domains.pods.importers.dump_fields import list_unread_facts
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities
 from nexusform.domains.pods.importers.kubernetes_volumes import (
     Storage,
@@ -46,6 +48,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import (
+    Path,
     get_list,
     get_mapping,
     get_text,
@@ -141,6 +144,8 @@ _KEPT_CLAIM_ANNOTATIONS: Final = (
     "pv.kubernetes.io/bind-completed",
     "volume.kubernetes.io/selected-node",
 )
+# Kinds whose fields are read.
+_CHECKED_KINDS: Final = frozenset({"Node", "Pod", *KEPT_FIELDS, *LIVE_KINDS})
 # Every cluster has objects of these kinds: files without any come from a shorter command.
 NAMESPACE: Final = "Namespace"
 _MANDATORY_KINDS: Final = (NAMESPACE, "PriorityClass")
@@ -211,7 +216,8 @@ class KubectlSnapshot(Struct, frozen=True):
     ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and
     classes are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as
     configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
-    `unread_kinds` have no file, `listed_kinds` were listed whole.
+    `unread_kinds` have no file, `listed_kinds` were listed whole, and `unread_fields` (such as
+    `Pod spec.future`) have no reader.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
@@ -226,6 +232,7 @@ class KubectlSnapshot(Struct, frozen=True):
     duplicate_nodes: tuple[str, ...] = ()
     unread_kinds: tuple[str, ...] = ()
     listed_kinds: frozenset[str] = frozenset()
+    unread_fields: tuple[str, ...] = ()
 
     @property
     def observation_time(self) -> int:
@@ -242,7 +249,10 @@ class KubectlSnapshot(Struct, frozen=True):
 
 
 class KubectlOutput(Struct):
-    """Content of kubectl files reduced to the required fields, and the problems found."""
+    """Content of kubectl files reduced to the required fields, and the problems found.
+
+    `unread` are facts of the objects that are not read.
+    """
 
     nodes: dict[str, _Object] = field(default_factory=dict)
     pods: dict[str, _Object] = field(default_factory=dict)
@@ -251,6 +261,7 @@ class KubectlOutput(Struct):
     version: str = ""
     duplicate_nodes: list[str] = field(default_factory=list)
     unread_kinds: list[str] = field(default_factory=list)
+    unread: list[UnreadFact] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:
@@ -282,6 +293,9 @@ class KubectlOutput(Struct):
             data["unread"] = sorted(self.unread_kinds)
         # Files read by earlier versions have no such list: nothing is known to be absent then.
         data["listed"] = sorted(CLUSTER_KINDS.keys() - set(self.unread_kinds))
+        if self.unread:
+            fields = dict.fromkeys(f"{fact.kind} {fact.field}" for fact in self.unread)
+            data["unread_fields"] = sorted(fields)
         return msgspec.json.encode(data, order="sorted").decode()
 
 
@@ -292,8 +306,11 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
     """
     reading = KubectlOutput()
     for name, content in files:
-        for body in list_objects(name, content, reading.findings):
+        listed: list[tuple[Path, dict[str, Any]]] = []
+        for path, body in _list_located_objects(name, content, reading.findings):
             metadata = body["metadata"]
+            if body.get("kind") in _CHECKED_KINDS:
+                listed.append((path, body))
             if body.get("kind") == "Node":
                 node = _keep_needed_node_fields(body)
                 node_name = str(metadata["name"])
@@ -311,6 +328,7 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             elif body.get("kind") in LIVE_KINDS:
                 workload = reduce_live_workload(body)
                 reading.workloads[workload["key"]] = workload
+        reading.unread += list_unread_facts(name, content, listed)
     return reading
 
 
@@ -322,6 +340,17 @@ def find_missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
 
 def list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a `kubectl get` output; one finding for any other text."""
+    for _, body in _list_located_objects(name, content, findings):
+        yield body
+
+
+def _list_located_objects(
+    name: str, content: bytes, findings: list[Problem]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the objects of a `kubectl get` output with their paths.
+
+    Any other text gives one finding.
+    """
     for document in _parse_documents(name, content, findings):
         items = get_value_at_path(document, "items")
         metadata = get_mapping(document, "metadata")
@@ -331,9 +360,12 @@ def list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterator
                 "--chunk-size=0`."
             )
             findings.append(build_problem(name, None, "truncated-file", detail))
-        for body in items if isinstance(items, list) else [document]:
+        listed: list[tuple[Path, Any]] = [((), document)]
+        if isinstance(items, list):
+            listed = [(("items", index), item) for index, item in enumerate(items)]
+        for path, body in listed:
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
-                yield body
+                yield path, body
                 continue
             text = (
                 "this is not the output of `{} > cluster.json`: an object needs a kind and "
@@ -511,6 +543,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         duplicate_nodes=tuple(get_list(data, "duplicates")),
         unread_kinds=tuple(get_list(data, "unread")),
         listed_kinds=frozenset(get_list(data, "listed")).difference(missing_kinds),
+        unread_fields=tuple(get_list(data, "unread_fields")),
         objects=objects,
         missing_kinds=missing_kinds,
         # The newest kubelet version, else the version in the configuration.

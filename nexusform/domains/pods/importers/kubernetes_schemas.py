@@ -88,6 +88,17 @@ def list_kind_names() -> list[tuple[str, str]]:
     return names
 
 
+def find_kind_type(version: str, kind: str) -> str | None:
+    """Find the name of the type of a kind, None for an unknown kind or version."""
+    shape = _load_schemas().kinds.get(f"{version} {kind}")
+    return None if shape is None else shape.type
+
+
+def get_type_fields(type_name: str) -> Mapping[str, str]:
+    """Return the fields of a type with their kinds, as in assets/kubernetes_fields.txt."""
+    return _load_schemas().types.get(type_name, {})
+
+
 @cache
 def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
     """Return the shape of each field of a type, with the rule of the field."""

@@ -118,6 +118,10 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty(
             "objects that were not read", "kinds-not-read", detail, is_affected
         )
+    if snapshot.unread_fields:
+        names = format_first_items(list(snapshot.unread_fields), 4)
+        detail = f"nexusform does not read these fields: {names}. They may change every placement."
+        yield SnapshotUncertainty("fields that were not read", "fields-not-read", detail)
     # Autoscalers of nodes and the descheduler, found by the names of their pods.
     for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):

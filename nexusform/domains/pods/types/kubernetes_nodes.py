@@ -171,7 +171,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         # The reduced objects, read again by the planning of pods.
         OBJECTS: text,
     }
-    return DataResult(values, problems)
+    return DataResult(values, problems, unread_of_pods=tuple(reading.unread))
 
 
 def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> KubectlKindFiles:

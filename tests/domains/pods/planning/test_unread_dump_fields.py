@@ -1,0 +1,133 @@
+"""Tests of fields of dumps that are not read: pods that they may move are not certain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.pods.importers.dump_fields import LISTS
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.domains.pods.importers.kubernetes_schemas import get_type_fields
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
+from tests.domains.pods.planning.test_cluster_observation import add_standard_objects, plan_observed
+from tests.domains.pods.planning.test_dump_doubts import (
+    BIG,
+    ONE,
+    list_certainties,
+    list_warning_ids,
+)
+from tests.planning.harness import require_success
+
+pytestmark = pytest.mark.of_domains("fleet")
+
+
+def set_field(body: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """Return an object with a new field at a path."""
+    name, *rest = path
+    part = body.get(name) or {}
+    return {**body, name: set_field(part, *rest) if rest else {"a": "b"}}
+
+
+def list_facts(*objects: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Return subject, field and line of the unread facts of a dump."""
+    text = json.dumps({"kind": "List", "items": objects}, indent=1)
+    reading = parse_kubectl_files([("dump.json", text.encode())])
+    return [(fact.subject, fact.field, fact.line) for fact in reading.unread]
+
+
+def test_fields_of_pods_and_nodes_are_classified() -> None:
+    unread = {
+        f"{type_name}.{field}"
+        for type_name, fields in LISTS.items()
+        for field, _ in fields.list_unread(get_type_fields(type_name))
+    }
+    assert unread == {
+        "core_v1.PodSpec.evictionResponders",
+        "core_v1.PodSpec.schedulingGroup",
+        "core_v1.NodeSpec.podPreemptionPolicy",
+    }
+    for type_name, fields in LISTS.items():
+        known = fields.read.union(fields.without_influence, fields.influences)
+        assert known <= get_type_fields(type_name).keys()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "hostOfTheFuture"),
+        ("spec", "affinity", "rackAffinity"),
+        ("spec", "affinity", "podAffinity", "optional"),
+        ("spec", "schedulingGroup"),
+        ("future",),
+    ],
+)
+def test_unread_field_of_a_pod_has_its_position(path: tuple[str, ...]) -> None:
+    pod = build_pod("a", "n", "1")
+    assert list_facts(pod) == []
+    changed = set_field(pod, *path)
+    ((subject, field, line),) = list_facts(changed)
+    assert (subject, field) == ("Pod default/a", ".".join(path))
+    text = json.dumps({"kind": "List", "items": [changed]}, indent=1)
+    assert f'"{path[-1]}"' in text.splitlines()[line - 1]
+
+
+def test_unread_fields_of_other_kinds() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "x"},
+        "spec": {"newLimit": 3},
+    }
+    facts = list_facts(
+        set_field(build_node("n"), "spec", "dream"), budget, {**budget, "apiVersion": "policy/v9"}
+    )
+    assert [(subject, field) for subject, field, _ in facts] == [
+        ("Node n", "spec.dream"),
+        ("PodDisruptionBudget x/b", "spec.newLimit"),
+        ("PodDisruptionBudget x/b", "apiVersion policy/v9"),
+    ]
+
+
+def test_field_without_influence_is_silent() -> None:
+    pod = build_pod("a", "n", "1")
+    pod = {**pod, "spec": {**pod["spec"], "dnsPolicy": "Default", "hostname": "h"}}
+    assert list_facts(pod) == []
+
+
+def test_pods_beside_an_unread_field_are_not_certain() -> None:
+    changed = set_field(BIG[1], "spec", "dream")
+    result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0], changed)))
+    assert list_certainties(result) == {"web-0": (False, "fields that were not read")}
+    assert "fields-not-read" in list_warning_ids(result)
+
+
+def test_plan_lists_the_unread_fields_of_a_dump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(
+        """
+data "kubernetes_nodes" "n" {
+  files      = ["dump.json"]
+  cluster_id = "paris"
+}
+resource "nexus_site" "s" {}
+output "count" { value = data.kubernetes_nodes.n.pod_count }
+"""
+    )
+    items = [set_field(build_node("n"), "spec", "dream")]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": items}))
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    assert "dream of Node n (dump.json:1)" in " ".join(capfd.readouterr().out.split())
+    assert run_command_line(["show", "-json", "p.nfplan"]) == 0
+    (fact,) = json.loads(capfd.readouterr().out)["unread"]
+    assert (fact["subject"], fact["field"], fact["address"]) == (
+        "Node n",
+        "spec.dream",
+        "data.kubernetes_nodes.n",
+    )
