@@ -353,6 +353,7 @@ class FakeGitHub:
             "actions/checkout": lambda: None,
             # Other tests cover its installation.
             "./.github/actions/nexusform": lambda: None,
+            "./.nexusform-action/.github/actions/nexusform": lambda: None,
             # It is a program of this host.
             "hashicorp/setup-terraform": lambda: None,
         }

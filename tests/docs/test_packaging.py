@@ -120,14 +120,7 @@ def test_every_extra_is_pinned_and_versions_agree() -> None:
                 assert requirement.specifier.contains(more[requirement.name.lower()]), requirement
 
 
-UNVERIFIED = {"pypa/gh-action-pypi-publish@release/v1"}
-
-
-def test_workflows_pin_actions_and_build_on_a_clean_machine() -> None:
-    for path in (ROOT / ".github" / "workflows").iterdir():
-        text = path.read_text(encoding="utf-8")
-        for action in re.findall(r"uses: (\S+)", text):
-            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) or action in UNVERIFIED
+def test_workflows_build_on_a_clean_machine() -> None:
     jobs = yaml.safe_load(
         (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     )["jobs"]
