@@ -132,7 +132,8 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     # Shortages come last, because check_shortages marks pre-existing ones itself.
-    plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
+    diagnostics = (*plan.diagnostics, *check_shortages(plan), *_list_existing_risks(plan))
+    plan = replace(plan, diagnostics=diagnostics)
     return replace(result, plan=plan)
 
 
@@ -143,6 +144,24 @@ def _list_configured_machines(sites: Mapping[str, SiteWithVms]) -> frozenset[tup
         for site_id, occupied in sites.items()
         for name in occupied.site.configured_machines
     )
+
+
+def _list_existing_risks(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning for each risk that the state had before the plan."""
+    # Without VMs there is none.
+    if not any(site.pools for site in plan.sites):
+        return
+    from nexusform.plans.impact.risk_assessment import RiskCause, assess_plan
+
+    for risk in assess_plan(plan):
+        if risk.since is RiskCause.STATE:
+            yield build_warning(
+                risk.risk,
+                f"{risk.text}. Re-place a node on another rack: -replace={risk.address}:NODE.",
+                address=risk.address,
+                brief=risk.text,
+                is_preexisting=True,
+            )
 
 
 def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:

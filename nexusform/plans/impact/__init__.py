@@ -8,12 +8,13 @@ PUBLIC = {
         "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
     "object_effects": (
-        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect "
+        "build_cluster_formatter select_rows_outside_upgrades REMOVAL_EFFECTS Effect "
         "format_effect_clauses count_effects count_content_effects count_plan_effects "
-        "compute_effect EffectCount LOSS_EFFECTS Node get_source_node count_objects_with_effects "
+        "compute_effect EffectCount LOSS_EFFECTS count_objects_with_effects "
         "describe_lost_vms "
-        "describe_state collect_upgrade_nodes format_effect_verb format_kind_counts"
+        "describe_state format_effect_verb format_kind_counts"
     ),
+    "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text "
         "parse_guard_rail_limits "

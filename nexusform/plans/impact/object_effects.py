@@ -6,7 +6,7 @@ afterwards. Guard rails and reports agree because both use this module.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_noun, get_kind_order
+from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.plan import (
     ContentChange,
     ContentEffect,
     PlacementAction,
     PlacementChange,
+    PlacementTable,
     Plan,
 )
 from nexusform.resources.address import Address
@@ -358,3 +360,17 @@ def format_effect_verb(effect: Effect, state: str, count: int) -> str:
             count, "is re-created, predicted in place", "are re-created, predicted in place"
         )
     return select_word_form(count, *_VERBS[effect])
+
+
+_ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
+
+
+def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
+    """Return a function that formats the cluster of an item.
+
+    The text has the site if several sites have a cluster of that name.
+    """
+    counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
+    return lambda item: (
+        f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
+    )

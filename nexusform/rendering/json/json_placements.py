@@ -21,6 +21,7 @@ from nexusform.plans.impact.decision_figures import (
     SurgeVerdict,
     build_decision,
 )
+from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan
 from nexusform.plans.maintenance import (
     EvacuatedVm,
     PlannedMachineAction,
@@ -304,6 +305,7 @@ _GUARD_RAIL_FORM: Final = RecordForm(
     value=_convert_number,
 )
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
+_RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
 _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
@@ -319,6 +321,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
         "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),
+        "risks": list(map(_RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
     }

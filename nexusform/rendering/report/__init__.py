@@ -6,7 +6,6 @@ PUBLIC = {
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
-    "availability_losses": "find_availability_losses describe_weakened_rules",
     "upgrade_sentences": "build_upgrade_runbook",
     "plan_sentences": ("describe_plan_evaluation describe_plan_origin format_prediction_accuracy"),
     "report_tree": "CodeBlock CodeOrigin Section Table Report Row",

@@ -50,12 +50,9 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
     select_rows_outside_upgrades,
 )
+from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck
-from nexusform.rendering.report.availability_losses import (
-    describe_weakened_rules,
-    find_availability_losses,
-)
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
@@ -65,6 +62,7 @@ _MAX_ERRORS: Final = 3
 _MAX_NAMES: Final = 3
 # Trigger of VMs that a smaller count removes.
 _SCALE_IN: Final = "scale_in"
+_MAX_RISKS: Final = 20
 _MINUTES_PER_HOUR: Final = 60
 # longer times are in hours.
 _MAX_MINUTES: Final = 180
@@ -94,7 +92,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     # Not to be repeated as a risk.
     losses_in_impact = describe_lost_vms(plan)
-    other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
+    risks = [risk.text for risk in list_plan_risks(plan) if risk.text not in losses_in_impact]
     partial_text = ""
     if plan.targets or plan.excludes:
         option = "-target" if plan.targets else "-exclude"
@@ -106,7 +104,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine(
             "Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))
         ),
-        DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
+        DecisionLine("Risk", tuple(_shorten_risks(risks))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
         DecisionLine("Upgrades", (_describe_upgrade_capacity(decision),)),
@@ -117,6 +115,14 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
+
+
+def _shorten_risks(risks: Sequence[str]) -> Iterator[str]:
+    """Yield the first risks, and the number of the others."""
+    yield from risks[:_MAX_RISKS]
+    hidden_count = len(risks) - _MAX_RISKS
+    if hidden_count > 0:
+        yield f"{format_count(hidden_count, 'more risk')}"
 
 
 def _list_destroyed_objects(plan: Plan) -> Iterable[str]:

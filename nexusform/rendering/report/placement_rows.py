@@ -27,6 +27,7 @@ from nexusform.placement_kinds.placement_kind import (
 from nexusform.plans.impact.object_effects import (
     Effect,
     EffectCount,
+    build_cluster_formatter,
     compute_effect,
     count_effects,
     describe_state,
@@ -34,11 +35,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.plan_sentences import (
-    build_cluster_formatter,
-    describe_trigger,
-    format_uncertainty_mark,
-)
+from nexusform.rendering.report.plan_sentences import describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement

@@ -2,10 +2,9 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from nexusform.diagnostics.phrases import (
     enclose,
@@ -18,16 +17,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources
-from nexusform.plans.maintenance import Upgrade
-from nexusform.plans.plan import (
-    Action,
-    Change,
-    Mode,
-    PlacementAction,
-    PlacementChange,
-    PlacementTable,
-    Plan,
-)
+from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
 
 SYMBOLS: Final = {
@@ -467,20 +457,6 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
     "" for a certain one.
     """
     return "uncertain" if row.scores.get("depends_on") else ""
-
-
-_ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
-
-
-def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
-    """Return a function that formats the cluster of an item.
-
-    The text has the site if several sites have a cluster of that name.
-    """
-    counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
-    return lambda item: (
-        f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
-    )
 
 
 def describe_plan_origin(plan: Plan) -> str:

@@ -26,6 +26,7 @@ from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
     Effect,
+    build_cluster_formatter,
     count_content_effects,
     count_effects,
     count_objects_with_effects,
@@ -34,6 +35,7 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
+from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import (
     Mode,
@@ -44,10 +46,6 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
 )
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.availability_losses import (
-    describe_weakened_rules,
-    find_availability_losses,
-)
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,
@@ -224,8 +222,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     losses = (
         count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
         any(change.is_loss for change in plan.content_changes),
-        any(find_availability_losses(plan)),
-        any(describe_weakened_rules(plan)),
+        bool(list_plan_risks(plan)),
         # The VMs stay stopped.
         any(action.leaves_off for action in stopping_actions),
     )
@@ -364,7 +361,7 @@ def describe_scale_in(plan: Plan) -> str:
 
     "" without such pools.
     """
-    format_cluster = plan_sentences.build_cluster_formatter(plan.placement_tables)
+    format_cluster = build_cluster_formatter(plan.placement_tables)
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {format_cluster(table)}/{table.pool}"
         for table in plan.placement_tables

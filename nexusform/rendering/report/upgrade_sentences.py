@@ -13,8 +13,8 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
+from nexusform.plans.impact.object_effects import build_cluster_formatter
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
-from nexusform.rendering.report.plan_sentences import build_cluster_formatter
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2

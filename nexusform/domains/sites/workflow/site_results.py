@@ -19,12 +19,9 @@ from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
+from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
-from nexusform.rendering.report.availability_losses import (
-    describe_weakened_rules,
-    find_availability_losses,
-)
 from nexusform.rendering.report.finding_entries import Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.state import json_codec
@@ -63,7 +60,7 @@ def build_plan_result(
         disruptions=tuple(
             count for count in count_effects(plan.placements) if count.effect in LOSS_EFFECTS
         ),
-        availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
+        availability_losses=tuple(risk.text for risk in list_plan_risks(plan)),
         redundancy_lost=find_lost_redundancy(plan),
         diagnostics=(
             *build_site_diagnostics(problems),

@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.rendering.report.availability_losses import find_availability_losses
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan, list_plan_risks
+from nexusform.plans.plan import Plan
 from nexusform.rendering.report.plan_verdict import build_headline
-from tests.planning.harness import RACKS, build_state, cluster, plan, pool, require_success
+from nexusform.state.objects import EMPTY, State
+from tests.planning.harness import (
+    RACKS,
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 
 OLD = 'kubernetes_version = "1.29.4"'
 NEW = 'kubernetes_version = "1.30.1"'
@@ -58,8 +69,12 @@ def build_configuration(
     return RACKS + cluster("a", arguments=version, pools=pools, count=3) + more
 
 
+def find_texts(subject: Plan) -> list[str]:
+    return [risk.text for risk in list_plan_risks(subject)]
+
+
 def list_losses(before: str, after: str) -> list[str]:
-    return list(find_availability_losses(require_success(plan(after, build_state(before))).plan))
+    return find_texts(require_success(plan(after, build_state(before))).plan)
 
 
 @pytest.mark.of_domains("fleet")
@@ -166,18 +181,77 @@ def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
     replaced = require_success(
         plan(build_configuration(OLD, build_shop(3)), state, replaces=("fleet_hub_manifest.shop",))
     ).plan
-    (said,) = find_availability_losses(replaced)
+    (said,) = find_texts(replaced)
     assert (
         said
         == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
     )
     # A permanent removal is no outage, and neither is a new workload.
-    assert (
-        list(
-            find_availability_losses(
-                require_success(plan(build_configuration(OLD, ""), state)).plan
-            )
-        )
-        == []
-    )
+    assert find_texts(require_success(plan(build_configuration(OLD, ""), state)).plan) == []
     assert list_losses(build_configuration(OLD, ""), build_configuration(OLD, build_shop(3))) == []
+
+
+def assess(files: str, state: State) -> list[RiskFinding]:
+    """Return the risks of a plan with its sites."""
+    result = add_site_capacity(require_success(plan(files, state)), build_all_types())
+    return list(assess_plan(result.plan))
+
+
+SMALL = cluster("a", pools=pool("p", 2), count=3)
+
+
+@pytest.mark.parametrize(
+    ("after", "risk", "text"),
+    [
+        ("", "cluster-deleted", "a is deleted with 5 VMs"),
+        (cluster("a", pools=pool("p", 0), count=3), "pool-empty", "a/p keeps none of its 2 VMs"),
+        (cluster("a", count=3), "pool-empty", "a/p keeps none of its 2 VMs"),
+        (
+            cluster("a", arguments='name = "b"', pools=pool("p", 2), count=3),
+            "cluster-replaced-by-name",
+            "a is deleted with 5 VMs, because its name changes to b",
+        ),
+        (
+            cluster("a", pools=pool("p", 2), count=1),
+            "control-plane-shrinks",
+            "a keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum",
+        ),
+    ],
+)
+def test_lasting_risks_of_a_plan(after: str, risk: str, text: str) -> None:
+    state = build_state(RACKS + SMALL)
+    [finding] = assess(RACKS + after, state)
+    assert (finding.risk, finding.text) == (risk, text)
+    assert (finding.severity, finding.since) == ("lasting", "plan")
+    assert finding.address == "nexus_kubernetes_cluster.a"
+    assert finding.before > finding.after
+    # Once, by the plan that causes it.
+    if after:
+        assert assess(RACKS + after, build_state(RACKS + after, state)) == []
+
+
+def test_control_plane_on_one_rack_is_a_risk_once() -> None:
+    pinned = RACKS + cluster("a", count=3).replace(
+        "count       = 3", 'count       = 3\n    availability_zones = ["r0"]'
+    )
+    [new] = assess(pinned, EMPTY)
+    rack = "r0"
+    assert new.risk == "control-plane-on-one-rack"
+    assert new.text == (
+        f"a has all 3 control-plane VMs on {rack}; losing that rack breaks etcd quorum"
+    )
+    assert (new.severity, new.since, new.before, new.after) == ("lasting", "plan", 0, 0)
+    # It exists before the next plan: an existing finding, and no risk of that plan.
+    result = add_site_capacity(plan(pinned, build_state(pinned)), build_all_types())
+    [existing] = assess_plan(result.plan)
+    assert existing.since == "state"
+    assert list_plan_risks(result.plan) == []
+    [finding] = [
+        problem for problem in result.diagnostics if problem.id == "control-plane-on-one-rack"
+    ]
+    assert finding.is_preexisting
+
+
+def test_even_control_plane_on_two_racks_is_no_risk_of_the_plan() -> None:
+    racks = RACKS.replace("count         = 3", "count         = 2", 1)
+    assert assess(racks + cluster("a", count=3), EMPTY) == []

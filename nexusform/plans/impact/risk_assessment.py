@@ -1,0 +1,539 @@
+"""Risks of a plan: lost quorums, ended clusters and pools, workloads down, weakened rules.
+
+One function assesses every plan, hypothetical ones too. Each report shows its findings.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
+from nexusform.json_data.plain_data import get_text
+from nexusform.placement_kinds.placement_kind import KINDS, VM
+from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
+from nexusform.plans.impact.object_effects import (
+    DISRUPTIVE_EFFECTS,
+    Effect,
+    Node,
+    build_cluster_formatter,
+    collect_upgrade_nodes,
+    compute_effect,
+    describe_lost_vms,
+    get_source_node,
+)
+from nexusform.plans.maintenance import compute_quorum
+from nexusform.plans.plan import Action, Change, PlacementChange, Plan
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteVms
+
+_CONTROL_PLANE: Final = "control-plane"
+_RULE: Final = "nexus_separation_rule"
+_CLUSTER: Final = "nexus_kubernetes_cluster"
+# Changes in batches: most objects are up at any time.
+_ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
+_REMOVALS: Final = (Action.DELETE, Action.FORGET)
+_REPLACEMENTS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+# control-plane VMs without redundancy.
+_MAX_FRAGILE: Final = 2
+# Jobs run to completion, so they are never up or down.
+_JOB: Final = "/Job/"
+
+
+class RiskSeverity(StrEnum):
+    """Severity of a risk: something is lost or stays weak, or it is down for some time."""
+
+    LASTING = "lasting"
+    TEMPORARY = "temporary"
+
+
+class RiskCause(StrEnum):
+    """Cause of a risk: this plan, or the state before it."""
+
+    PLAN = "plan"
+    STATE = "state"
+
+
+class RiskFinding(Struct, frozen=True, kw_only=True):
+    """Risk of a plan.
+
+    `risk` is its id, `subject` the name of the object, `address` that of its resource ("" for
+    several). `before` and `after` are numbers of its VMs or pods: up before the plan, and up at the
+    worst moment or afterwards. `since` is the cause.
+    """
+
+    risk: str
+    severity: RiskSeverity
+    subject: str
+    before: int
+    after: int
+    text: str
+    address: str = ""
+    since: RiskCause = RiskCause.PLAN
+
+
+def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
+    """Return the risks of a plan, those that the state had before it last.
+
+    A plan has both sides: the sites before and after it, and its changes.
+    """
+    if plan.errored:
+        return ()
+    findings = [
+        *_find_weakened_rules(plan),
+        *_find_lost_unmanaged_vms(plan),
+        *_find_ended_clusters(plan),
+        *_find_control_plane_losses(plan),
+        *_find_rack_dependencies(plan),
+        *_find_upgrade_losses(plan),
+        *_find_workload_losses(plan),
+    ]
+    return tuple(sorted(findings, key=lambda finding: finding.since is RiskCause.STATE))
+
+
+def list_plan_risks(plan: Plan) -> list[RiskFinding]:
+    """Return the risks that the plan causes."""
+    return [finding for finding in assess_plan(plan) if finding.since is RiskCause.PLAN]
+
+
+def _find_lost_unmanaged_vms(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of unmanaged VMs that lose their machine."""
+    for text in describe_lost_vms(plan):
+        yield RiskFinding(
+            risk="unmanaged-vms-lost",
+            severity=RiskSeverity.LASTING,
+            subject="unmanaged VMs",
+            before=plan.lost_unmanaged_count,
+            after=0,
+            text=text,
+        )
+
+
+def _find_ended_clusters(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risks of deleted clusters, those replaced under another name, and empty pools."""
+    changes = {change.address: change for change in plan.changes if not change.deposed}
+    has_several_sites = len(plan.sites) > 1
+    for site in plan.sites:
+        for pools in group_by(site.pools, lambda pool: pool.cluster).values():
+            cluster_changes = [
+                changes[pool.address]
+                for pool in pools
+                if pool.address.type == _CLUSTER and pool.address in changes
+            ]
+            if not cluster_changes:
+                # A VNF, or a VM outside of clusters.
+                continue
+            prefix = f"{site.id}/" if has_several_sites else ""
+            yield from _find_cluster_end(cluster_changes[0], prefix, pools)
+
+
+def _find_cluster_end(
+    change: Change, prefix: str, pools: Sequence[PoolVms]
+) -> Iterator[RiskFinding]:
+    """Yield the risk of a cluster that ends under its name, else those of its empty pools.
+
+    `prefix` is the site in names of clusters, "" for one site.
+    """
+    before = sum(1 for pool in pools for _ in pool.before)
+    old_name = get_text(change.before, "name")
+    new_name = get_text(change.after, "name")
+    name = f"{prefix}{old_name}"
+    if not before or change.action is Action.FORGET:
+        # Nothing of it runs, or it keeps running.
+        return
+    if change.action is Action.DELETE:
+        yield RiskFinding(
+            risk="cluster-deleted",
+            severity=RiskSeverity.LASTING,
+            subject=name,
+            address=str(change.address),
+            before=before,
+            after=0,
+            text=f"{name} is deleted with {format_count(before, 'VM')}",
+        )
+    elif change.action in _REPLACEMENTS and new_name != old_name:
+        yield RiskFinding(
+            risk="cluster-replaced-by-name",
+            severity=RiskSeverity.LASTING,
+            subject=name,
+            address=str(change.address),
+            before=before,
+            after=0,
+            text=(
+                f"{name} is deleted with {format_count(before, 'VM')}, because its name changes "
+                f"to {new_name}"
+            ),
+        )
+    elif change.action not in _REPLACEMENTS:
+        yield from _find_empty_pools(name, pools)
+
+
+def _find_empty_pools(cluster: str, pools: Sequence[PoolVms]) -> Iterator[RiskFinding]:
+    """Yield the risk of each pool of a cluster that loses its last VM."""
+    # A pool has a row for each SKU of its VMs.
+    for (address, pool_name), rows in group_by(
+        pools, lambda pool: (pool.address, pool.pool)
+    ).items():
+        before = sum(1 for row in rows for _ in row.before)
+        after = sum(1 for row in rows for _ in row.after)
+        if before and not after:
+            name = f"{cluster}/{pool_name}"
+            yield RiskFinding(
+                risk="pool-empty",
+                severity=RiskSeverity.LASTING,
+                subject=name,
+                address=str(address),
+                before=before,
+                after=0,
+                text=f"{name} keeps none of its {format_count(before, 'VM')}",
+            )
+
+
+def _find_rack_dependencies(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each control plane that loses its quorum with one rack.
+
+    A site with too few racks for another placement has no such risk: it says nothing of the plan.
+    """
+    has_several_sites = len(plan.sites) > 1
+    for site in plan.sites:
+        rack_count = _count_open_racks(site)
+        planes = [pool for pool in site.pools if pool.pool == _CONTROL_PLANE]
+        for (address, cluster), rows in group_by(
+            planes, lambda pool: (pool.address, pool.cluster)
+        ).items():
+            _, on_rack_before, total_before = _find_fullest_rack(
+                vm for row in rows for vm in row.before
+            )
+            rack, on_rack, total = _find_fullest_rack(vm for row in rows for vm in row.after)
+            if not _depends_on_rack(on_rack, total, rack_count):
+                continue
+            was_dependent = _depends_on_rack(on_rack_before, total_before, rack_count)
+            is_worse = on_rack * total_before > on_rack_before * total
+            name = f"{site.id}/{cluster}" if has_several_sites else cluster
+            share = f"all {total}" if on_rack == total else f"{on_rack} of {total}"
+            yield RiskFinding(
+                risk="control-plane-on-one-rack",
+                severity=RiskSeverity.LASTING,
+                subject=name,
+                address=str(address),
+                before=total_before,
+                after=total - on_rack,
+                text=(
+                    f"{name} has {share} control-plane VMs on {rack}; losing that rack breaks etcd "
+                    "quorum"
+                ),
+                since=RiskCause.STATE if was_dependent and not is_worse else RiskCause.PLAN,
+            )
+
+
+def _count_open_racks(site: SiteVms) -> int:
+    """Return the number of racks with a machine that takes new VMs after the plan."""
+    return len(
+        {
+            machine.facts.rack
+            for machine in site.machines
+            if machine.exists_after and not machine.facts.unschedulable_reasons
+        }
+    )
+
+
+def _find_fullest_rack(vms: Iterable[PlacedVm]) -> tuple[str, int, int]:
+    """Return the rack with the most VMs, their number, and the number of all VMs."""
+    counts = Counter(vm.placement.rack for vm in vms)
+    if not counts:
+        return "", 0, 0
+    # The first by name of several.
+    rack = min(counts, key=lambda name: (-counts[name], name))
+    return rack, counts[rack], counts.total()
+
+
+def _depends_on_rack(on_rack: int, total: int, rack_count: int) -> bool:
+    """Return whether a control plane loses its quorum with a rack, and could be spread wider.
+
+    One or two VMs lose it with any of them.
+    """
+    if total <= _MAX_FRAGILE or total - on_rack >= compute_quorum(total):
+        return False
+    # The fullest rack of an even spread.
+    best = -(-total // rack_count) if rack_count else total
+    return best < on_rack
+
+
+def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each pool without a node during its upgrade."""
+    format_cluster = build_cluster_formatter(plan.placement_tables)
+    for upgrade in plan.upgrades:
+        # control planes have risks of their own.
+        for pool in upgrade.pools:
+            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
+                nodes = select_word_form(
+                    pool.vms, "its only node is", f"all {pool.vms:,} nodes are"
+                )
+                name = f"{format_cluster(upgrade)}/{pool.pool}"
+                yield RiskFinding(
+                    risk="pool-down",
+                    severity=RiskSeverity.TEMPORARY,
+                    subject=name,
+                    address=str(upgrade.address),
+                    before=pool.vms,
+                    after=0,
+                    text=f"{name} has no node for some time: {nodes} re-created at once",
+                )
+
+
+def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each control plane that loses its quorum, or shrinks to one or two VMs.
+
+    With one or two, the loss of a single VM breaks the quorum, because a majority of the VMs must
+    be up.
+    """
+    # control-plane VMs down at once, by (site id, cluster).
+    down: Counter[tuple[str, str]] = Counter()
+    # added minus removed and lost control-plane VMs, by cluster.
+    growth: Counter[tuple[str, str]] = Counter()
+    for row in plan.placements:
+        if row.kind != VM or row.pool != _CONTROL_PLANE:
+            continue
+        cluster = (row.site_id, row.cluster)
+        effect = compute_effect(row)
+        # One VM after another.
+        is_rolling = row.trigger in _ROLLING_TRIGGERS
+        if effect in DISRUPTIVE_EFFECTS and not is_rolling:
+            down[cluster] += 1
+        if effect is Effect.PLACED:
+            growth[cluster] += 1
+        elif effect in (Effect.REMOVED, Effect.LOST):
+            growth[cluster] -= 1
+    format_cluster = build_cluster_formatter(plan.placement_tables)
+    for table in plan.placement_tables:
+        # Not for a removed control plane.
+        if table.pool != _CONTROL_PLANE or not table.total_count:
+            continue
+        cluster = (table.site_id, table.cluster)
+        down_count = down[cluster]
+        after = table.total_count
+        before = after - growth[cluster]
+        name = format_cluster(table)
+        # No majority remains.
+        if down_count and down_count * 2 >= after:
+            yield RiskFinding(
+                risk="control-plane-quorum-lost",
+                severity=RiskSeverity.LASTING,
+                subject=name,
+                address=str(table.address),
+                before=before,
+                after=after - down_count,
+                text=(
+                    f"{name} loses etcd quorum: {down_count} of {after} control-plane VMs down at "
+                    "once"
+                ),
+            )
+        elif after <= _MAX_FRAGILE < before:
+            yield RiskFinding(
+                risk="control-plane-shrinks",
+                severity=RiskSeverity.LASTING,
+                subject=name,
+                address=str(table.address),
+                before=before,
+                after=after,
+                text=(
+                    f"{name} keeps {after} of {before} control-plane VMs; losing one breaks etcd "
+                    "quorum"
+                ),
+            )
+
+
+# Time of the removal of a node: the upgrade batch of its pool, or immediately.
+_RemovalTime: TypeAlias = tuple[str, str, str, int]
+_IMMEDIATE: Final[_RemovalTime] = ("", "", "", 0)
+
+
+class _Replicas(Struct):
+    """The pods of a workload on one cluster.
+
+    Pods up throughout, and the removal times and effects of the others. `removed` pods are deleted,
+    `new` ones are created.
+    """
+
+    up: int = 0
+    removed: int = 0
+    new: int = 0
+    removal_times: set[_RemovalTime] = field(default_factory=set)
+    effects: Counter[Effect] = field(default_factory=Counter)
+
+
+def _find_workload_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each workload that has no pod at all for some time, or permanently."""
+    removal_times = _compute_removal_times(plan)
+    # By (address, workload name).
+    workloads: dict[tuple[str, str], _Replicas] = {}
+    for row in plan.placements:
+        # A pod of a workload (`pool`) other than a job.
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
+            _add_pod_effect(
+                workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times
+            )
+    protected_workloads: set[str] = set()
+    for upgrade in plan.upgrades:
+        protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
+    for (address, name), replicas in workloads.items():
+        # Otherwise a pod is up at any time.
+        if replicas.up:
+            continue
+        downtime = _describe_downtime(name, replicas, is_protected=name in protected_workloads)
+        for severity, text in downtime:
+            is_lasting = severity is RiskSeverity.LASTING
+            yield RiskFinding(
+                risk="workload-lost" if is_lasting else "workload-down",
+                severity=severity,
+                subject=name,
+                address=address,
+                before=replicas.removed + replicas.effects.total(),
+                after=0,
+                text=text,
+            )
+
+
+def _describe_downtime(
+    name: str, replicas: _Replicas, *, is_protected: bool
+) -> Iterator[tuple[RiskSeverity, str]]:
+    """Yield severity and text for a workload without any pod for some time or permanently.
+
+    Each of its pods is removed, disrupted or new. Yield nothing if disrupted pods are replaced
+    before the next ones stop. With `is_protected` a PodDisruptionBudget lets the drain wait for new
+    pods.
+    """
+    # pods are only removed and created.
+    if not replicas.effects:
+        # Otherwise the workload is deleted or new.
+        if replicas.removed and replicas.new:
+            replica_text = select_word_form(
+                replicas.removed,
+                "its only replica is",
+                f"all of its {replicas.removed:,} replicas are",
+            )
+            yield (
+                RiskSeverity.TEMPORARY,
+                f"{name} is down for some time: {replica_text} re-created",
+            )
+        return
+    text = _describe_replica_effects(replicas.effects)
+    # No pod comes back.
+    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
+        yield RiskSeverity.LASTING, f"{name} has no replica left: {text}"
+    # All pods are down at once: their nodes are lost without a drain, or drained in one batch.
+    elif replicas.removal_times == {_IMMEDIATE} or (
+        len(replicas.removal_times) == 1 and not is_protected
+    ):
+        yield RiskSeverity.TEMPORARY, f"{name} is down for some time: {text}"
+
+
+def _add_pod_effect(
+    replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]
+) -> None:
+    """Add the effect of the plan on one pod to the counts of its workload (`replicas`).
+
+    Up, removed, new, or disrupted. A pod replaced in a rolling update counts as up. For a disrupted
+    pod, add the time when its node is removed.
+    """
+    effect = compute_effect(pod)
+    # An unplaced pod stays down.
+    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
+    if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
+        replicas.up += 1
+    elif effect is Effect.REMOVED:
+        replicas.removed += 1
+    elif effect is Effect.PLACED:
+        replicas.new += 1
+    elif effect in DISRUPTIVE_EFFECTS:
+        # A node outside of rolling upgrades is removed at once.
+        replicas.removal_times.add(removal_times.get(get_source_node(pod), _IMMEDIATE))
+        replicas.effects[effect] += 1
+
+
+def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
+    """Return the removal time of each node in a batched upgrade.
+
+    A node has two keys if the platform gives it another name. A time is not a clock time, but a
+    pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in
+    the order of their numbers, one batch at a time.
+    """
+    batch_sizes: dict[tuple[str, str, str], int] = {}
+    for upgrade in plan.upgrades:
+        if upgrade.is_rolling:
+            for pool in upgrade.pools:
+                batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(
+                    pool.batch or pool.concurrent_vms, 1
+                )
+    # nodes so far, by (site id, cluster, pool).
+    removed_counts: Counter[tuple[str, str, str]] = Counter()
+    # By identity of the row, because a node has several names.
+    batches: dict[int, _RemovalTime] = {}
+    nodes = {
+        node: row
+        for node, row in collect_upgrade_nodes(plan).items()
+        if row.trigger in _ROLLING_TRIGGERS
+    }
+    # Each row once.
+    rows = {id(row): row for row in nodes.values()}
+    for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
+        pool_key = (row.site_id, row.cluster, row.pool)
+        # nodes in order of number.
+        batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])
+        removed_counts[pool_key] += 1
+    return {node: batches[id(row)] for node, row in nodes.items()}
+
+
+_VERBS: Final = {
+    Effect.MOVED: ("moves", "move"),
+    Effect.RECREATED: ("is re-created", "are re-created"),
+    Effect.UNPLACED: ("loses its node", "lose their nodes"),
+    Effect.LOST: ("loses its node", "lose their nodes"),
+}
+
+
+def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
+    """Describe the numbers of disrupted pods of a workload by effect.
+
+    Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and
+    2 lose their nodes`.
+    """
+    verbs: Counter[tuple[str, str]] = Counter()
+    for effect, count in effects.items():
+        # Two effects share a verb.
+        verbs[_VERBS[effect]] += count
+    total = sum(verbs.values())
+    if len(verbs) == 1:
+        ((verb, plural_verb),) = verbs
+        return select_word_form(
+            total,
+            f"its only replica {verb}",
+            f"all of its {format_count(total, 'replica')} {plural_verb}",
+        )
+    texts = [f"{count:,} {select_word_form(count, *verb)}" for verb, count in verbs.items()]
+    return f"of its {format_count(total, 'replica')} {format_list(texts)}"
+
+
+def _find_weakened_rules(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each separation rule with less effect: deleted, or only warning now."""
+    for change in plan.changes:
+        if change.address.type != _RULE:
+            continue
+        before = get_text(change.before, "enforcement")
+        after = get_text(change.after, "enforcement")
+        text = ""
+        if change.action in _REMOVALS:
+            text = f"Separation rule {change.address} is deleted"
+        elif (before, after) == ("deny", "warn"):
+            text = f"Separation rule {change.address} changes from deny to warn"
+        if text:
+            yield RiskFinding(
+                risk="separation-rule-weakened",
+                severity=RiskSeverity.LASTING,
+                subject=str(change.address),
+                address=str(change.address),
+                before=1,
+                after=0,
+                text=text,
+            )
