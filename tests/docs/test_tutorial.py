@@ -64,7 +64,7 @@ def test_import_page_works_as_documented(tmp_path: Path) -> None:
             before, after = body.split("---\n")
             assert before in site.read_text()
             site.write_text(site.read_text().replace(before, after, 1))
-        else:
+        elif language == "console":
             for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
                 if command:
                     _run_command(command, tmp_path)
