@@ -7,6 +7,7 @@ hook of Python rejects what no argument, variable or reader declared.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,6 +83,8 @@ _SYSTEM_PATHS: Final = (
     "/usr/share/ca-certificates",
     "/usr/share/zoneinfo",
 )
+# The start of a process: it tells whether the holder of a lock still runs.
+_PROCESS_FACTS: Final = re.compile(r"/proc/[0-9]+/stat")
 _CODE_SUFFIXES: Final = (".py", ".pyc", ".so", ".pyd")
 _PATH_EVENTS: Final = frozenset({"open", "os.listdir", "os.scandir"})
 _TEMPORARY_EVENTS: Final = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp"})
@@ -96,6 +99,11 @@ def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None
 
     `paths` are those of its arguments.
     """
+    import tempfile
+
+    # Python finds it by writing a file into each candidate, which a sandbox would reject.
+    with suppress(FileNotFoundError):
+        tempfile.gettempdir()
     earlier_sandbox = _STATE.sandbox
     _STATE.sandbox = _create_sandbox(confinement, paths)
     if not _STATE.is_watching:
@@ -223,8 +231,13 @@ def _check_path(sandbox: Sandbox, path: object) -> None:
     if not isinstance(path, str | bytes | os.PathLike):
         return
     absolute_path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay
-    if _is_below_any(absolute_path, sandbox.trusted_directories) or (
-        absolute_path.endswith(_CODE_SUFFIXES) and _is_below_any(absolute_path, sandbox.code_paths)
+    if (
+        _is_below_any(absolute_path, sandbox.trusted_directories)
+        or _PROCESS_FACTS.fullmatch(absolute_path)
+        or (
+            absolute_path.endswith(_CODE_SUFFIXES)
+            and _is_below_any(absolute_path, sandbox.code_paths)
+        )
     ):
         return
     confinement = sandbox.confinement
