@@ -120,14 +120,15 @@ class LimitedWorker:
 def serve_requests(answer: Callable[[Any], Any], lines: Iterable[bytes]) -> None:
     """Answer each line within the limits of the command line; for the `main` of a worker.
 
-    The engine must be loaded, because memory counts from now on.
+    The memory of the engine and of its earlier requests does not count.
     """
     cpu_seconds = float(sys.argv[1])
-    _limit_memory(int(sys.argv[2]) * _MEBIBYTE)
+    more_bytes = int(sys.argv[2]) * _MEBIBYTE
     output = os.fdopen(os.dup(1), "wb")
     # Prints of a library are no answers.
     os.dup2(2, 1)
     for line in lines:
+        _limit_memory(more_bytes)
         _limit_processor_time(cpu_seconds)
         try:
             response = answer(json.decode(line))
@@ -140,15 +141,24 @@ def serve_requests(answer: Callable[[Any], Any], lines: Iterable[bytes]) -> None
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """Limit the address space of this process to its current size and some bytes."""
-    # Other systems count no address space.
+    """Limit the address space of this process to its current size and some bytes.
+
+    Systems without /proc have no such limit: their processes are limited by processor time.
+    """
     if sys.platform != "linux":
         return
     import resource
 
-    pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    except OSError:
+        return
+    hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = pages * resource.getpagesize() + more_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if hard_limit != resource.RLIM_INFINITY:
+        limit = min(limit, hard_limit)
+    # The soft limit alone: the next request starts from another size.
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard_limit))
     # A crash writes no memory to disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

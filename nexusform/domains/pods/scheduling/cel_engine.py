@@ -50,6 +50,7 @@ def answer_request(request: CelRequest) -> CelAnswer:
     try:
         compiled = _compile(request.expression)
     except (RuntimeError, ValueError) as problem:
+        _raise_for_memory(problem)
         return CelAnswer(problem=str(problem).partition("\n")[0].removeprefix("INVALID_ARGUMENT: "))
     if request.driver is None:
         return CelAnswer()
@@ -60,10 +61,17 @@ def answer_request(request: CelRequest) -> CelAnswer:
         raise
     # The library has no class for its errors.
     except Exception as problem:  # noqa: BLE001
+        _raise_for_memory(problem)
         return CelAnswer(problem=str(problem).partition("\n")[0])
     if not isinstance(value, bool):
         return CelAnswer(problem=str(value))
     return CelAnswer(is_selected=value)
+
+
+def _raise_for_memory(problem: Exception) -> None:
+    """Raise MemoryError if the library reports a lack of memory as another error."""
+    if "std::bad_alloc" in str(problem):
+        raise MemoryError from None
 
 
 def _build_device_value(request: CelRequest) -> dict[str, Any]:
@@ -97,7 +105,7 @@ def _add_domain_value(
     domains.setdefault(domain or driver, {})[identifier] = value
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=100)
 def _compile(expression: str) -> Any:
     """Compile an expression.
 
