@@ -31,6 +31,8 @@ _IDLE_SECONDS: Final = 20
 _REQUEST_SECONDS: Final = 30
 _CHUNK_BYTES: Final = 1 << 16
 _JSON: Final = ("application/json",)
+# Clients leave them out of the header Host.
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -134,6 +136,8 @@ class LocalRequestHandler(BaseHTTPRequestHandler):
     }
     # Names a page of another server cannot send without permission.
     content_types: ClassVar[Mapping[str, Sequence[str]]] = {}
+    # What to do about a host that is not known.
+    host_advice: ClassVar[str] = "Use the printed address."
 
     def find_token(self, request: LocalRequest) -> str:
         """Return the token in a request, "" without one."""
@@ -211,7 +215,8 @@ class LocalRequestHandler(BaseHTTPRequestHandler):
         headers = request.headers
         if not self._is_known_host(headers.get("host", "")):
             return self.build_rejection(
-                HTTPStatus.FORBIDDEN, "The header Host is not an address of this server."
+                HTTPStatus.FORBIDDEN,
+                f"The header Host is not an address of this server. {self.host_advice}",
             )
         own_origin = f"{self.server.scheme}://{headers['host']}"
         is_foreign_site = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
@@ -249,7 +254,8 @@ class LocalRequestHandler(BaseHTTPRequestHandler):
         It is the address of the connection, a given name, or localhost on loopback addresses. A
         foreign name that leads here belongs to a page that attacks.
         """
-        name, _, port = host.lower().rpartition(":")
+        name, _, port = host.lower().partition(":")
+        port = port or _DEFAULT_PORTS[self.server.scheme]
         address = str(self.connection.getsockname()[0])
         names = {address, *self.server.hosts}
         if address.startswith("127."):

@@ -118,8 +118,6 @@ def target(
                 yield Target(server, "POST", "/plan", b'{"wish": {}}')
         return
     journal = GrantJournal(str(tmp_path / "p.nfplan"), "digest")
-    with zipfile.ZipFile("edge.csar", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("Definitions/bomb.yaml", b"\0" * (400 << 20))
     packages = {DESCRIPTOR: VnfPackageFile(Path("edge.csar").absolute(), DESCRIPTOR)}
     grants = GrantServer(("127.0.0.1", 0), build_planned_grants(), journal, packages)
     body = json.dumps(build_grant_request()).encode()
@@ -163,6 +161,17 @@ def test_foreign_request_is_rejected(
     assert not list(Path.cwd().glob("*.grants"))
 
 
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("evil.example", 403)])
+def test_host_without_the_default_port_is_accepted(
+    host: str, status: int, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of the ports 80 and 443 send no port."""
+    ports = {"http": str(target.server.server_port)}
+    monkeypatch.setattr(local_server, "_DEFAULT_PORTS", ports)
+    answer = target.send_status(target.build(Host=host, Origin=f"http://{host}"))
+    assert answer // 100 == status // 100
+
+
 def test_cross_site_request_of_a_browser_uses_up_no_grant(target: Target) -> None:
     """A page sends a form without permission: text/plain, its origin, no token."""
     request = target.build(
@@ -191,6 +200,13 @@ def test_slow_and_many_clients_are_ended(target: Target, monkeypatch: pytest.Mon
 def test_package_of_zeros_takes_little_memory(target: Target) -> None:
     if isinstance(target.server, ExplorerServer):
         pytest.skip("it serves no packages")
+    with (
+        zipfile.ZipFile("edge.csar", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("Definitions/bomb.yaml", "w") as member,
+    ):
+        # In pieces: this process must not have had their memory before.
+        for _ in range(400):
+            member.write(bytes(1 << 20))
     package = Target(target.server, "GET", f"{PACKAGES}/{DESCRIPTOR}/vnfd", b"")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert package.send_status(package.build()) == 500
@@ -261,7 +277,8 @@ def test_random_requests_crash_no_handler(target: Target, monkeypatch: pytest.Mo
     chance = random.Random(86)
     ends_at = time.monotonic() + float(os.environ.get("NEXUSFORM_FUZZ_SECONDS", "3"))
     count = 0
-    while time.monotonic() < ends_at:
+    # A slow machine sends the same number at least.
+    while time.monotonic() < ends_at or count <= 20:
         request = build_random_request(target, chance)
         answer = target.send(request)
         count += 1
@@ -269,5 +286,4 @@ def test_random_requests_crash_no_handler(target: Target, monkeypatch: pytest.Mo
         is_answer = answer == b"" or answer.startswith((b"HTTP/1.", b"<!DOCTYPE"))
         assert is_answer, (request[:2000], answer[:200])
         assert not answer.startswith(b"HTTP/1.1 500"), (request[:2000], answer[-300:])
-    assert count > 20
     assert target.send_status(target.build()) in (200, 201, 403)

@@ -179,9 +179,11 @@ def _check_acceptance(
         check_plan_acceptance,
         check_plan_signatures,
     )
+    from nexusform.workflow.plan_files.saved_plans import check_failed_plan
     from nexusform.workflow.runs.evaluation_record import find_backend_origin
 
-    problems = check_plan_signatures(saved, path, verification.key_files, context.confinement)
+    problems = check_failed_plan(saved, path)
+    problems += check_plan_signatures(saved, path, verification.key_files, context.confinement)
     if has_errors(problems):
         return problems
     configuration, _ = load_project_configuration(context)

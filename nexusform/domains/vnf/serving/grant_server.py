@@ -108,6 +108,8 @@ class _GrantRequestHandler(LocalRequestHandler):
         "/token": ("application/x-www-form-urlencoded", "application/json")
     }
 
+    host_advice: ClassVar[str] = "Name further addresses with -host."
+
     def find_token(self, request: LocalRequest) -> str:
         """Return the token of a client, or the password of one that requests it."""
         kind, _, credentials = request.headers.get("authorization", "").partition(" ")
@@ -131,7 +133,7 @@ class _GrantRequestHandler(LocalRequestHandler):
             return _build_json_response(HTTPStatus.OK, {**token, "expires_in": 86400})
         if request.path not in ("/grant/v1/grants", "/grant/v2/grants"):
             return self.build_rejection(HTTPStatus.NOT_FOUND, "No such resource.")
-        return self._decide_grant_request(request.path, request.body)
+        return self._decide_grant_request(request)
 
     def build_rejection(self, status: HTTPStatus, reason: str) -> LocalResponse:
         """Return the response to a rejected request, with problem details."""
@@ -167,16 +169,16 @@ class _GrantRequestHandler(LocalRequestHandler):
             )
         return LocalResponse(HTTPStatus.OK, content_type="application/zip", file=file)
 
-    def _decide_grant_request(self, path: str, body: bytes) -> LocalResponse:
+    def _decide_grant_request(self, request: LocalRequest) -> LocalResponse:
         """Return the grant with its address, or the rejection."""
         try:
-            request = json.loads(body)
+            document = json.loads(request.body)
             # A half of a surrogate pair has no form in the journal.
-            json.dumps(request, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as problem:
             return self.build_rejection(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {problem}.")
         try:
-            status, answer = self.server.decide_request(request)
+            status, answer = self.server.decide_request(document)
         except OSError as problem:
             detail = f"The journal cannot be written: {problem.strerror}. Nothing was granted."
             return self.build_rejection(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
@@ -189,8 +191,10 @@ class _GrantRequestHandler(LocalRequestHandler):
         location = {}
         # A grant, not a rejection.
         if "id" in answer:
-            own_path = f"{path}/{answer['id']}"
-            location = {"Location": f"{self.server.url}{own_path}"}
+            own_path = f"{request.path}/{answer['id']}"
+            # The address that the client uses: the server may listen on all.
+            origin = f"{self.server.scheme}://{request.headers['host']}"
+            location = {"Location": f"{origin}{own_path}"}
             answer = {**answer, "_links": {**answer["_links"], "self": {"href": own_path}}}
         return _build_json_response(HTTPStatus(status), answer, location)
 

@@ -136,6 +136,19 @@ def test_planned_request_is_granted_with_a_host_for_each_vm(tmp_path: Path) -> N
     assert all(row["zoneId"] in zones for row in answer["addResources"])
 
 
+def test_location_of_grant_has_the_address_of_the_client(tmp_path: Path) -> None:
+    """A server may listen on all addresses, as 0.0.0.0, which no client can use."""
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        host = f"localhost:{client.port}"
+        connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
+        body = json.dumps(build_grant_request())
+        connection.request("POST", "/grant/v1/grants", body, {**client.headers, "Host": host})
+        answer = connection.getresponse()
+        grant = json.loads(answer.read())
+        connection.close()
+    assert answer.headers["Location"] == f"http://{host}/grant/v1/grants/{grant['id']}"
+
+
 def test_link_of_grant_has_version_of_request(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         for version in ("v1", "v2"):
@@ -487,6 +500,21 @@ def test_plan_that_apply_rejects_is_not_served(
     assert run_command_line(["serve", "sol003", *flags]) == 1
     error = " ".join(capfd.readouterr().err.replace("│", " ").split())
     assert message in error, error
+    assert "Address already in use" not in error
+
+
+def test_failed_plan_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace("= nexus_site.s.id", "= missing.s.id"))
+    Path("vnfd.yaml").write_text(VNFD)
+    assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 1
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", reject_listening)
+    capfd.readouterr()
+    assert run_command_line(["serve", "sol003", "-plan=p.nfplan"]) == 1
+    error = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert "run `nexusform plan -out=p.nfplan` again" in error, error
     assert "Address already in use" not in error
 
 
