@@ -208,7 +208,15 @@ class LocalRequestHandler(BaseHTTPRequestHandler):
                 return
             request = LocalRequest(method, request.path, request.parameters, request.headers, body)
         self._timer.cancel()
-        self._send(self.answer_request(request))
+        try:
+            response = self.answer_request(request)
+        # A bug: the client gets an answer, and the log the reason.
+        except Exception as problem:  # noqa: BLE001
+            log_event("warn", "failed request", path=request.path, problem=repr(problem))
+            response = self.build_rejection(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "The request failed. The log has the reason."
+            )
+        self._send(response)
 
     def _find_rejection(self, request: LocalRequest) -> LocalResponse | None:
         """Return the rejection of a request by its headers, None if they are accepted."""

@@ -181,6 +181,21 @@ def test_cross_site_request_of_a_browser_uses_up_no_grant(target: Target) -> Non
     assert target.send_status(target.build()) in (200, 201)
 
 
+def test_body_that_is_no_text_is_rejected(target: Target) -> None:
+    body = b'{"a\x8a": 1}'
+    request = Target(target.server, target.method, target.path, body)
+    assert request.send_status(request.build()) == 400
+
+
+def test_failed_request_has_an_answer(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    handler = target.server.RequestHandlerClass
+    monkeypatch.setattr(handler, "answer_request", fail)
+    assert target.send_status(target.build()) == 500
+
+
 def test_slow_and_many_clients_are_ended(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_server, "_REQUEST_SECONDS", 3)
     address = ("127.0.0.1", target.server.server_port)

@@ -144,7 +144,13 @@ class _ExplorerRequestHandler(LocalRequestHandler):
             document = self._handle_request_body(
                 request.path, msgspec.json.decode(request.body, type=_RequestBody)
             )
-        except (msgspec.DecodeError, ExplorationRequestError, OSError, RecursionError) as problem:
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            ExplorationRequestError,
+            OSError,
+            RecursionError,
+        ) as problem:
             return self.build_rejection(HTTPStatus.BAD_REQUEST, str(problem))
         return LocalResponse(HTTPStatus.OK, encode_document(document))
 
