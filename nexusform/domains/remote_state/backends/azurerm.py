@@ -30,6 +30,7 @@ from nexusform.domains.remote_state.backends.azure_login import (
     create_blob_credential,
 )
 from nexusform.files.regular_files import FileTooLarge
+from nexusform.files.sandbox import declare_servers
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -596,6 +597,8 @@ def open_azurerm(
     rejection = check_plain_credentials(endpoint)
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
+    # The SDK opens its own connections, also with a key or a SAS token.
+    declare_servers()
     container = ContainerClient(
         endpoint,
         settings["container_name"],
