@@ -18,6 +18,7 @@ from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.site_inventory import add_observed_facts
 from nexusform.state.objects import InstanceState, ObjectState, iterate_current_objects
 
 
@@ -87,8 +88,12 @@ def build_observed_sites(
     prior: PriorState, types: Mapping[str, ResourceType]
 ) -> Mapping[str, site_plans.SitePlan]:
     """Return the sites as read by the providers."""
-    objects = _sort_objects_by_address(prior.instances)
-    sites, _ = site_plans.build_sites(site_plans.build_object_inventory(objects, types))
+    # The notes of sites have the machines that the configuration lacks.
+    objects = [
+        (address, add_observed_facts(current.attributes, current.private))
+        for address, current in _sort_objects_by_address(prior.instances)
+    ]
+    sites, _ = site_plans.build_sites(site_plans.build_inventory(objects, types))
     return sites
 
 

@@ -290,8 +290,13 @@ def build_sites(
             for machine in merged
         )
         clashes += site_clashes
+        configured_names = {
+            offer.machine.name for offer in (*offers.values(), *offers_by_site.get("", {}).values())
+        }
         unconfigured = tuple(
-            _build_unconfigured_machines(listing, machines, all_racks, site.id, inventory)
+            _build_unconfigured_machines(
+                listing, machines, all_racks, configured_names, site.id, inventory
+            )
         )
         machines = (*machines, *unconfigured)
         if as_listed and listing is not None:
@@ -337,12 +342,14 @@ def _build_unconfigured_machines(
     listing: SiteListing | None,
     machines: Iterable[Machine],
     racks: Sequence[InventoryRack],
+    configured_names: Collection[str],
     site_id: str,
     inventory: PlanInventory,
 ) -> Iterator[Machine]:
     """Yield the listed machines that the configuration of a site lacks, closed to new VMs.
 
-    None for a configuration without hardware.
+    `configured_names` are those of machines with a block of their own. None for a configuration
+    without hardware.
     """
     names = {machine.name for machine in machines}
     if listing is None or not (names or racks):
@@ -350,7 +357,7 @@ def _build_unconfigured_machines(
     # Planned racks offer no machines yet, but their machines are configured.
     for rack in racks:
         names.update(machine.name for machine in rack.machines)
-    names.update(offer.machine.name for offer in inventory.machines.values())
+    names.update(configured_names)
     recorded = {
         name for recorded_site, name in inventory.recorded_machines if site_id == recorded_site
     }

@@ -49,6 +49,8 @@ MAX_FOLDED = 12
 _MAX_STEPS: Final = 12
 _MAX_ITEMS: Final = 80
 _MAX_ITEM_LINES: Final = 4
+# A difference of a site ends with what to do.
+_MAX_LISTED_LINES: Final = 10
 # columns of a symbol and the gaps around a label.
 _SYMBOL_WIDTH: Final = 6
 # columns for text next to a label; with fewer it is put below.
@@ -282,7 +284,8 @@ def render_plan_section(
         else []
     )
     lines += chain.from_iterable(table_lines)
-    lines += render_report_items(section.groups, width, paint, hint)
+    max_lines = _MAX_LISTED_LINES if section.name == "listed" else _MAX_ITEM_LINES
+    lines += render_report_items(section.groups, width, paint, hint, max_lines)
     # A paragraph per sentence.
     if not lines:
         return (
@@ -317,9 +320,13 @@ def _render_captioned_table(
 
 
 def render_report_items(
-    groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = ""
+    groups: Sequence[ItemGroup],
+    width: int,
+    paint: Painter,
+    hint: str = "",
+    max_lines: int = _MAX_ITEM_LINES,
 ) -> list[str]:
-    """Render the items under the names of their groups.
+    """Render the items under the names of their groups, each with up to `max_lines` lines.
 
     An item has a symbol, a label and a text: `+ web  3 to place`. All texts begin at one column. If
     there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept first. A last line
@@ -352,7 +359,7 @@ def render_report_items(
             label = f"{render_symbol(item.symbol, paint)}{shown_name}"
             text = escape_control_characters(get_plain_text(item.text))
             lines += truncate_lines(
-                render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width
+                render_labelled_text(label, text, column, width), max_lines, width
             )
     hidden_count = sum(item.count for item in hidden)
     return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines

@@ -5,8 +5,10 @@ the configuration decides what nexusform manages. A difference makes every answe
 uncertain, since the platform places VMs on what it lists.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert, field, json
@@ -85,7 +87,7 @@ class SiteMaintenance(Struct, frozen=True, array_like=True):
     next_racks: tuple[str, ...] = ()
 
 
-class SiteListing(Struct, frozen=True, omit_defaults=True):
+class SiteListing(Struct, frozen=True, omit_defaults=True, dict=True):
     """Racks (zones by name) and machines of a site as its platform lists them.
 
     `is_complete`: whatever is not listed does not exist, except machines of the racks in
@@ -102,7 +104,11 @@ class SiteListing(Struct, frozen=True, omit_defaults=True):
         """Return whether a machine is not on the site."""
         if not self.is_complete or machine.rack in self.incomplete_racks:
             return False
-        return all(listed.name != machine.name for listed in self.machines)
+        return machine.name not in self._machine_names
+
+    @cached_property
+    def _machine_names(self) -> frozenset[str]:
+        return frozenset(machine.name for machine in self.machines)
 
 
 def build_listing_note(listing: SiteListing) -> Mapping[str, Any]:
@@ -225,16 +231,15 @@ def _compare_machines(
     unlisted = {name: machine for name, machine in machines.items() if name not in listed}
     unconfigured = {name: machine for name, machine in listed.items() if name not in machines}
     by_place = {(machine.rack, machine.slot): name for name, machine in unlisted.items()}
-    for name, machine in list(unconfigured.items()):
-        old_name = by_place.get((machine.rack, machine.slot), "")
-        if old_name:
+    replaced: list[tuple[str, ListedMachine]] = []
+    for name in sorted(unconfigured, key=compute_natural_sort_key):
+        machine = unconfigured[name]
+        # Only one new machine replaces the old one.
+        if old_name := by_place.pop((machine.rack, machine.slot), ""):
             del unconfigured[name], unlisted[old_name]
-            yield ListedDifference(
-                DifferenceKind.RENAMED,
-                f"{old_name} ({machine.rack}, slot {machine.slot}) was replaced by {name}: write "
-                "that name in its block",
-                machines=(old_name, name),
-            )
+            replaced.append((old_name, machine))
+    if replaced:
+        yield _describe_replaced(replaced)
     new_racks = sorted(listing.racks.keys() - set(racks), key=compute_natural_sort_key)
     if unconfigured or new_racks:
         yield _describe_unconfigured(unconfigured, new_racks)
@@ -257,6 +262,27 @@ def _compare_machines(
             tuple(missing_racks),
             tuple(names),
         )
+
+
+def _describe_replaced(replaced: Sequence[tuple[str, ListedMachine]]) -> ListedDifference:
+    """Describe configured machines with another machine in their place, as (old name, new)."""
+    places = [
+        (f"{old_name} ({machine.rack}, slot {machine.slot})", machine.name)
+        for old_name, machine in replaced
+    ]
+    if len(places) == 1:
+        ((place, name),) = places
+        text = f"{place} was replaced by {name}: write that name in its block"
+    else:
+        pairs = format_first_items(
+            [f"{place} by {name}" for place, name in places], _MAX_NAMES, "; "
+        )
+        text = (
+            f"{len(places):,} machines were replaced by others: {pairs}; write those names in "
+            "their blocks"
+        )
+    names = chain.from_iterable((old_name, machine.name) for old_name, machine in replaced)
+    return ListedDifference(DifferenceKind.RENAMED, text, machines=tuple(names))
 
 
 def _format_machines(names: Collection[str]) -> str:

@@ -423,3 +423,84 @@ def test_removed_block_of_a_listed_machine_moves_its_vms(
     site.write_text("\nresource ".join(kept))
     rows = read_plan(capsys)["placement_changes"]
     assert [row["action"] for row in rows if row["action"] != "keep"] == ["move"]
+
+
+def copy_site(bodies: Bodies) -> Bodies:
+    """Return a second site with the same names of racks, machines and clusters."""
+    text = json.dumps(bodies).replace("resourceGroups/g/", "resourceGroups/h/")
+    copied: Bodies = json.loads(text.replace("lon1", "ber1"))
+    return copied
+
+
+def write_two_sites(
+    change: Callable[[Bodies], None], change_copy: Callable[[Bodies], None]
+) -> None:
+    bodies = build_bodies()
+    copied = build_bodies()
+    change(bodies)
+    change_copy(copied)
+    copied = copy_site(copied)
+    write_bodies({kind: [*items, *copied[kind]] for kind, items in bodies.items()})
+
+
+def test_unconfigured_machine_has_the_name_of_one_of_another_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "two"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write_two_sites(add_rack, lambda _: None)
+    assert run(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    write_two_sites(add_rack, add_rack_with_node)
+    code, out = run(capsys, "plan", "-detailed-exitcode")
+    assert (code, "2 machines (rack9) are not in the configuration" in out) == (0, True), out
+    assert ", 8 kept." in out
+
+
+def test_refresh_only_keeps_a_node_on_an_unconfigured_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change_export(add_rack_with_node)
+    code, out = run(capsys, "plan", "-refresh-only")
+    assert (code, ", 4 kept." in out, "machine_forgotten" in out) == (0, True, False), out
+    assert "rack1 / r1m2 -> rack9 / r9m1 (observed_elsewhere)" in out
+
+
+def test_two_new_machines_share_the_place_of_a_machine_that_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def change(bodies: Bodies) -> None:
+        remove_machine(bodies)
+        add_machine(bodies, "r3x1", "rack3", 3)
+        add_machine(bodies, "r3x2", "rack3", 3)
+
+    change_export(change)
+    code, out = run(capsys, "plan")
+    assert (code, "r3m3 (rack3, slot 3) was replaced by r3x1" in out) == (0, True), out
+    assert "1 machine (rack3) is not in the configuration" in out
+    assert "nexus_bare_metal_machine r3x2" in out
+
+
+def test_renamed_machines_share_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def change(bodies: Bodies) -> None:
+        for body in list(bodies["bare_metal_machines"]):
+            rename_machine(body["name"])(bodies)
+
+    change_export(change)
+    (listed,) = read_plan(capsys)["listed"]
+    (row,) = [row for row in listed["differences"] if row["kind"] == "renamed"]
+    assert row["text"] == (
+        "12 machines were replaced by others: r1m1 (rack1, slot 1) by r1m1b; r1m2 (rack1, slot 2) "
+        "by r1m2b; r1m3 (rack1, slot 3) by r1m3b; r2m1 (rack2, slot 1) by r2m1b and 8 more; write "
+        "those names in their blocks"
+    )
+    assert len(row["machines"]) == 24
+
+
+def test_line_of_a_difference_ends_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    def change(bodies: Bodies) -> None:
+        for slot in range(10, 20):
+            add_machine(bodies, f"machine-with-a-very-long-name-{slot}", "rack4", slot)
+
+    change_export(change)
+    assert "(`nexusform import` writes them)." in run(capsys, "plan")[1]
