@@ -79,8 +79,8 @@ NO_SUCH_KIND: Final = "the server doesn't have a resource type"
 
 
 _IDENTITY: Final = (
-    '"apiVersion":"v1","kind":{{printf "%q" .kind}},"metadata":{"name":{{printf "%q" '
-    ".metadata.name}}"
+    '"apiVersion":{{printf "%q" .apiVersion}},"kind":{{printf "%q" .kind}},"metadata":'
+    '{"name":{{printf "%q" .metadata.name}}'
 )
 _KEYS: Final = '{{$comma}}{{printf "%q" $key}}:""{{$comma = ","}}'
 

@@ -90,6 +90,9 @@ class FleetPodPredictor(Protocol):
         Thousandths of a CPU, and bytes.
         """
 
+    def list_objects(self, cluster: str, /) -> Sequence[Manifest]:
+        """Return the known objects on a cluster (id or member), observed ones included."""
+
 
 def build_member(
     configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]

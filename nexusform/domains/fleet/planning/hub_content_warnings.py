@@ -9,6 +9,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetPodPredictor
 from nexusform.domains.fleet.planning.object_ownership import DirectObjects
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -86,12 +87,13 @@ def warn_unknown_kinds(
 
 
 def warn_missing_definitions(
-    placements: Sequence[PlacementPlan], direct: DirectObjects
+    placements: Sequence[PlacementPlan], direct: DirectObjects, pods: FleetPodPredictor
 ) -> Iterator[Diagnostic]:
     """Yield a warning per placement and kind that a placement defines on other clusters only.
 
     `direct` are the objects added to clusters without a placement. A kind without any placed
-    definition may be installed by other means, so it gives no warning.
+    definition may be installed by other means, so it gives no warning. Neither does a kind that a
+    dump of the cluster defines.
     """
     selected = chain.from_iterable(placement.selection.manifests for placement in placements)
     if not any(True for _definition in select_custom_definitions(selected)):
@@ -105,6 +107,8 @@ def warn_missing_definitions(
         for cluster, content in by_cluster.items():
             defined.setdefault(cluster, set()).update(ApiKinds(content.manifests).custom_kinds)
     placed_kinds = set().union(*defined.values())
+    for cluster, kinds in defined.items():
+        kinds.update(ApiKinds(pods.list_objects(cluster)).custom_kinds)
     for placement, by_cluster in contents:
         missing: dict[tuple[str, str], list[str]] = {}
         for cluster, content in by_cluster.items():

@@ -154,7 +154,7 @@ def plan_placements(
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_objects_without_namespace(hub, placements)
     diagnostics += warn_unknown_kinds(hub, placements)
-    diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct)
+    diagnostics += warn_missing_definitions(placements, iterations.shared_objects.direct, pods)
     is_partial = bool(blocks.request.targets or blocks.request.excludes)
     # A record may belong to a placement that this plan leaves out, or that has an error.
     if not is_partial and not any(instance.is_invalid for instance in instances):

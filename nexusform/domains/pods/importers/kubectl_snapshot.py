@@ -457,6 +457,8 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
         # The keys alone: no value of a Secret enters a state or a plan.
         content = {section: dict.fromkeys(values, "") for section, values in content.items()}
     elif kind == DEFINITION:
+        # Earlier scripts of `inventory script` wrote no group.
+        identity["apiVersion"] = "apiextensions.k8s.io/v1"
         names = {"kind": get_text(body, "spec", "names", "kind")}
         content = {"spec": {"group": get_text(body, "spec", "group"), "names": names}}
     reduced = {**identity, "metadata": metadata, **content}

@@ -131,7 +131,9 @@ def collect_workloads(
             all_manifests, is_complete=is_complete
         ),
         rules=pod_admission.collect_admission_rules(all_manifests, version),
-        inventory=ClusterInventory(all_manifests, read_kinds),
+        inventory=ClusterInventory(
+            (item for item in all_manifests if item.kind in _ABSENCES), read_kinds
+        ),
         storage=collect_storage(
             all_manifests, is_complete=is_complete, has_all_classes=has_all_classes
         ),

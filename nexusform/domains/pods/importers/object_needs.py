@@ -4,6 +4,7 @@ One table of references has every field of a pod that names an object. One inven
 placed, planned and observed objects: there, not there, or not read.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -15,10 +16,15 @@ from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     is_fleet_group,
     select_custom_definitions,
-    select_manifests,
 )
 from nexusform.domains.pods.scheduling.cluster_records import NeedEffect, ObjectNeed
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 
 CONFIG_MAP: Final = "ConfigMap"
 SECRET: Final = "Secret"  # noqa: S105
@@ -52,6 +58,23 @@ _DRIVER_SECRETS: Final = (
 )
 _EACH: Final = "*"
 _MAX_DEPTH: Final = 24
+# Workloads whose containers may create an object that their arguments or environment name.
+_WORKLOAD_KINDS: Final = frozenset(
+    {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
+)
+_SCRIPT_KINDS: Final = frozenset({"Job", "CronJob"})
+_WORD: Final = re.compile(r"[A-Za-z0-9.-]+")
+# API groups whose custom resources create no ConfigMap and no Secret.
+_PASSIVE_GROUPS: Final = frozenset(
+    {
+        "cilium.io", "crd.projectcalico.org", "gateway.networking.k8s.io", "k8s.cni.cncf.io",
+        "keda.sh", "monitoring.coreos.com", "networking.istio.io", "projectcalico.org",
+        "security.istio.io",
+    }
+)  # fmt: skip
+# API groups of aggregated API servers: their kinds have no CustomResourceDefinition.
+_AGGREGATED_GROUPS: Final = ("projectcalico.org", "packages.operators.coreos.com")
+_AGGREGATED_DOMAIN: Final = ".openshift.io"
 
 
 class NeedAnswer(StrEnum):
@@ -188,6 +211,12 @@ def is_custom_resource(manifest: Manifest) -> bool:
     return is_qualified and not ApiKinds().has_group(manifest.group)
 
 
+def _may_be_aggregated(name: str) -> bool:
+    """Return whether an API server of an extension may serve a kind, by its definition's name."""
+    group = name.partition(".")[2]
+    return group in _AGGREGATED_GROUPS or group.endswith(_AGGREGATED_DOMAIN)
+
+
 def _guess_plural(kind: str) -> str:
     """Return the plural of a kind as Kubernetes guesses it (UnsafeGuessKindToResource)."""
     name = kind.lower()
@@ -223,21 +252,26 @@ class ClusterInventory:
     def _add_object(self, manifest: Manifest) -> None:
         namespace = "" if manifest.kind in _CLUSTER_SCOPED else manifest.namespace
         self._objects.setdefault((manifest.kind, namespace, manifest.name), manifest)
-        if any(select_custom_definitions([manifest])):
+        if manifest.kind == DEFINITION and any(select_custom_definitions([manifest])):
             names = get_mapping(manifest.body, "spec", "names")
             group = get_text(manifest.body, "spec", "group")
             self._definitions.add(f"{_guess_plural(get_text(names, 'kind'))}.{group}")
-        if select_manifests([manifest], "", "PersistentVolume"):
+        if manifest.kind == "PersistentVolume" and not manifest.group:
             self._volume_classes.add(get_text(manifest.body, "spec", "storageClassName"))
-        if is_custom_resource(manifest) or manifest.kind == "Job":
+        is_custom = is_custom_resource(manifest) and manifest.group not in _PASSIVE_GROUPS
+        if is_custom or manifest.kind in _WORKLOAD_KINDS:
             self._creators.append(manifest)
 
     def find_answer(self, need: ObjectNeed) -> NeedAnswer:
         """Return whether a needed object or its key is on the cluster."""
         if self._has_object(need):
             return NeedAnswer.THERE
-        # A controller or a Job of the cluster may create it later.
-        if need.kind not in self._read_kinds or self._has_creator(need):
+        if need.kind not in self._read_kinds:
+            return NeedAnswer.NOT_READ
+        # A controller or a container of the cluster may create it later.
+        if self._has_creator(need):
+            return NeedAnswer.NOT_READ
+        if need.kind == DEFINITION and _may_be_aggregated(need.name):
             return NeedAnswer.NOT_READ
         return NeedAnswer.NOT_THERE
 
@@ -267,11 +301,14 @@ class ClusterInventory:
         return need.key in _list_keys(found)
 
     def _has_creator(self, need: ObjectNeed) -> bool:
-        """Return whether a custom resource or a Job of the namespace names the object."""
+        """Return whether a custom resource or workload of the namespace may create the object.
+
+        Custom resources without a namespace may create objects in every namespace.
+        """
         if need.kind not in (CONFIG_MAP, SECRET):
             return False
         return any(
-            creator.namespace == need.namespace and _can_create(creator, need.name)
+            creator.namespace in ("", need.namespace) and _can_create(creator, need.name)
             for creator in self._creators
         )
 
@@ -284,17 +321,40 @@ def _list_keys(manifest: Manifest) -> frozenset[str]:
 
 
 def _can_create(creator: Manifest, name: str) -> bool:
-    """Return whether a custom resource, or an argument of a Job, names an object to create."""
-    if creator.kind != "Job":
+    """Return whether an object may create another of this name.
+
+    A custom resource has the same name or the first part of it, or names it in its spec. A
+    container names it in its arguments or environment.
+    """
+    if creator.kind not in _WORKLOAD_KINDS:
+        # ExternalSecrets and SealedSecrets create a Secret of their own name.
+        if name == creator.name or name.startswith(f"{creator.name}-"):
+            return True
         parts = {key: value for key, value in creator.body.items() if key != "metadata"}
         return _has_text(parts, name)
-    pod = get_mapping(creator.body, "spec", "template", "spec")
-    return any(
-        _has_text(container.get(field), name)
-        for section in _SECTIONS
-        for container in list_mappings(pod, section)
-        for field in ("command", "args")
-    )
+    pod = _get_pod_spec(creator)
+    containers = [item for section in _SECTIONS for item in list_mappings(pod, section)]
+    for container in containers:
+        texts = [*_list_texts(container, "command"), *_list_texts(container, "args")]
+        values = [item.get("value") for item in list_mappings(container, "env")]
+        if _has_text([*texts, *values], name):
+            return True
+        # A script of a Job: kubectl create secret generic NAME.
+        if creator.kind in _SCRIPT_KINDS and any(name in _WORD.findall(text) for text in texts):
+            return True
+    return False
+
+
+def _get_pod_spec(workload: Manifest) -> Mapping[str, Any]:
+    """Return the spec of a workload's pods."""
+    if workload.kind == "Pod":
+        return get_mapping(workload.body, "spec")
+    path = ("spec", "jobTemplate") if workload.kind == "CronJob" else ()
+    return get_mapping(workload.body, *path, "spec", "template", "spec")
+
+
+def _list_texts(container: Mapping[str, Any], field: str) -> list[str]:
+    return [text for text in get_list(container, field) if isinstance(text, str)]
 
 
 def _has_text(data: Any, name: str, depth: int = 0) -> bool:

@@ -318,6 +318,10 @@ class PodsByCluster:
             *(manifest for manifest in observed_objects if manifest.identity not in planned_keys),
         ]
 
+    def list_objects(self, cluster_name: str) -> Sequence[Manifest]:
+        """Return the known objects on a cluster (id or member), observed ones included."""
+        return self._collect_manifests(self.members.get(cluster_name, cluster_name))
+
     def _add_foreign_labels(self, manifests: Sequence[Manifest], cluster_id: str) -> list[Manifest]:
         """Return the objects with the labels that others set on the Namespaces of the cluster.
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.kubernetes.dump_script import CLUSTER_KINDS
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, build_dump_script
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.plans.plan import Feasibility
@@ -77,8 +77,12 @@ def plan_placement(
     cluster: tuple[Body, ...] = (),
     unread: tuple[str, ...] = (),
     namespace: Body | None = None,
+    more: str = "",
 ) -> PlanResult:
-    """Plan the placement on a cluster with these objects; kinds in `unread` were not listed."""
+    """Plan the placement on a cluster with these objects; kinds in `unread` were not listed.
+
+    The configuration has `more` blocks.
+    """
     system = build_pod("proxy", "n0", "0")
     system["metadata"]["namespace"] = "kube-system"
     names = ("kube-system", "default")
@@ -95,7 +99,8 @@ def plan_placement(
     bodies = [namespace or build_namespace(), *planned, deployment]
     text = "\n---\n".join(map(json.dumps, bodies))
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    return require_success(plan(CONFIGURATION.replace("TEXT", text), data_overrides=(values,)))
+    configuration = CONFIGURATION.replace("TEXT", text) + more
+    return require_success(plan(configuration, data_overrides=(values,)))
 
 
 def get_feasibility(result: PlanResult) -> Feasibility:
@@ -304,6 +309,82 @@ def test_custom_resource_may_create_the_secret_it_names() -> None:
     assert result[:2] == ("unknown", "Secret web/s was not read")
 
 
+def build_definition(group: str, kind: str, version: str = "apiextensions.k8s.io/v1") -> Body:
+    spec = {"group": group, "names": {"kind": kind}}
+    return build_object("CustomResourceDefinition", f"{kind}.{group}", version, spec=spec)
+
+
+def test_definition_of_an_earlier_script_counts() -> None:
+    """The script wrote CustomResourceDefinitions as objects of v1."""
+    issuer = build_object("Issuer", "i", "cert-manager.io/v1", spec={})
+    definition = build_definition("cert-manager.io", "Issuer", "v1")
+    assert assess(build_deployment(), issuer, cluster=(definition,)) == RUNS
+    script = build_dump_script("d", CLUSTER_KINDS.values())
+    assert script.count('{ "apiVersion":{{printf "%q" .apiVersion}},"kind"') == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "name", "secret", "result"),
+    [
+        ("external-secrets.io", "ExternalSecret", "s", "s", "unknown"),
+        ("postgresql.cnpg.io", "Cluster", "pg", "pg-app", "unknown"),
+        ("example.com", "Thing", "s", "t", "waits"),
+        # A monitor creates no Secret.
+        ("monitoring.coreos.com", "ServiceMonitor", "s", "s", "waits"),
+    ],
+)
+def test_custom_resource_may_create_a_secret_of_its_name(
+    group: str, kind: str, name: str, secret: str, result: str
+) -> None:
+    resource = build_object(kind, name, f"{group}/v1", spec={})
+    deployment = build_deployment(**build_volume("secret", secretName=secret))
+    definition = build_definition(group, kind)
+    assert assess(deployment, resource, cluster=(definition,))[0] == result
+
+
+def build_job(kind: str, **container: Any) -> Body:
+    item = {"name": "c", "image": "i", **container}
+    template = {"template": {"spec": {"restartPolicy": "Never", "containers": [item]}}}
+    if kind == "Job":
+        return build_object(kind, "j", "batch/v1", spec=template)
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": template}}
+    return build_object(kind, "j", "batch/v1", spec=spec)
+
+
+@pytest.mark.parametrize(
+    "creator",
+    [
+        build_job("CronJob", args=["--secret-name=s-ca"]),
+        build_job("Job", command=["sh", "-c", "kubectl create secret generic s-ca --from-file=a"]),
+        build_job("Job", env=[{"name": "SECRET", "value": "s-ca"}]),
+    ],
+)
+def test_container_may_create_the_secret_it_names(creator: Body) -> None:
+    for name, result in (("s-ca", "unknown"), ("s-cb", "waits")):
+        deployment = build_deployment(**build_volume("secret", secretName=name))
+        assert get_feasibility(plan_placement(deployment, creator)).result == result
+
+
+def test_deployment_may_create_the_secret_of_its_environment() -> None:
+    """The controller of MetalLB creates the Secret that its speakers mount."""
+    controller = build_deployment(
+        container={"env": [{"name": "ML", "value": "memberlist"}], "resources": {}}
+    )
+    controller["metadata"]["name"] = "controller"
+    deployment = build_deployment(**build_volume("secret", secretName="memberlist"))
+    row = get_feasibility(plan_placement(deployment, controller))
+    assert (row.result, row.reason) == ("unknown", "Secret web/memberlist was not read")
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("projectcalico.org/v3", "NetworkPolicy"), ("route.openshift.io/v1", "Route")],
+)
+def test_aggregated_kinds_have_no_definition(version: str, kind: str) -> None:
+    resource = build_object(kind, "r", version, spec={})
+    assert get_feasibility(plan_placement(build_deployment(), resource)).result == "unknown"
+
+
 @pytest.mark.parametrize(
     ("level", "container", "result"),
     [
@@ -423,3 +504,41 @@ def test_object_that_is_applied_and_listed_counts_once(body: Body) -> None:
     assert twice.plan.feasibility == once.plan.feasibility
     ids = [[item.id for item in result.plan.diagnostics] for result in (once, twice)]
     assert ids[0] == ids[1]
+
+
+DEFINITION_PLACEMENT = """
+resource "fleet_member_cluster" "k1" {
+  name = "k1"
+}
+resource "fleet_cluster_resource_placement" "d" {
+  resource_selector {
+    group   = "apiextensions.k8s.io"
+    version = "v1"
+    kind    = "CustomResourceDefinition"
+    name    = "issuers.cert-manager.io"
+  }
+  policy {
+    placement_type = "PickFixed"
+    cluster_names  = ["k1"]
+  }
+}
+"""
+
+
+def test_definition_in_a_dump_is_not_missing() -> None:
+    names = {"kind": "Issuer", "plural": "issuers"}
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    spec = {"group": "cert-manager.io", "names": names, "scope": "Namespaced", "versions": versions}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "issuers.cert-manager.io"},
+        "spec": spec,
+    }
+    issuer = build_object("Issuer", "i", "cert-manager.io/v1", spec={})
+    for cluster, count in (((), 1), ((definition,), 0)):
+        result = plan_placement(
+            build_deployment(), issuer, definition, cluster=cluster, more=DEFINITION_PLACEMENT
+        )
+        ids = [item.id for item in result.plan.diagnostics]
+        assert ids.count("missing-cluster-definition") == count
