@@ -99,11 +99,7 @@ def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None
 
     `paths` are those of its arguments.
     """
-    import tempfile
-
-    # Python finds it by writing a file into each candidate, which a sandbox would reject.
-    with suppress(FileNotFoundError):
-        tempfile.gettempdir()
+    _choose_temporary_directory()
     earlier_sandbox = _STATE.sandbox
     _STATE.sandbox = _create_sandbox(confinement, paths)
     if not _STATE.is_watching:
@@ -183,6 +179,22 @@ def _create_sandbox(confinement: Confinement, paths: Iterable[str]) -> Sandbox:
         ),
         code_paths=(*code_paths,),
     )
+
+
+def _choose_temporary_directory() -> None:
+    """Set the directory of temporary files, if none is set.
+
+    Python would write a file into each candidate, which a sandbox rejects.
+    """
+    import tempfile
+
+    if tempfile.tempdir is not None:
+        return
+    candidates = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+    for path in filter(os.path.isdir, (*candidates, "/tmp", "/var/tmp")):  # noqa: S108
+        if os.access(path, os.W_OK | os.X_OK):
+            tempfile.tempdir = os.path.abspath(path)  # noqa: PTH100 - links stay
+            return
 
 
 def _list_path_forms(path: str | Path) -> Iterator[str]:
