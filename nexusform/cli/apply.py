@@ -382,9 +382,14 @@ def _check_remaining_steps(
         origin = replace(identity.origin, backend=current.backend, location=current.location)
         identity = replace(identity, origin=origin)
     problems = check_plan_acceptance(identity, verification, run.project.context, lambda: current)
-    if has_errors(problems):
-        return problems
-    return [*problems, *check_observed_site(run, plan)]
+    if not has_errors(problems):
+        problems += check_observed_site(run, plan)
+    # A new plan is no way out: its apply finishes the earlier one first.
+    way_out = f"{remaining_steps.summary}. `nexusform apply -discard` drops the rest of that apply."
+    return [
+        replace(problem, detail=f"{problem.detail} {way_out}") if has_errors([problem]) else problem
+        for problem in problems
+    ]
 
 
 def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:

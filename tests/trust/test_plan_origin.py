@@ -489,6 +489,17 @@ def test_resumed_apply_checks_the_age_of_its_plan(
     assert list_state(run) == before
 
 
+def test_error_of_a_resumed_apply_names_the_way_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_interrupted_plan(run)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(PLAN_TIME + 8 * DAY))
+    code, text = run("apply", "-resume")
+    way_out = "1 step remains. `nexusform apply -discard` drops the rest of that apply."
+    assert (code, way_out in text) == (1, True), text
+    assert run("apply", "-discard")[0] == 0
+
+
 def test_resumed_apply_of_a_fresh_plan_continues(run: Run) -> None:
     path = save_interrupted_plan(run)
     Path("provider.nf.hcl").unlink()
