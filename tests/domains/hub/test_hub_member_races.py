@@ -607,3 +607,30 @@ def test_approval_of_another_run_is_not_granted(race: Race) -> None:
         "ClusterApprovalRequest r-after-a is for the run other, not r. Plan again."
     )
     assert race.list_writes() == []
+
+
+@pytest.mark.parametrize("is_sensitive", [False, True])
+@one_race
+def test_write_whose_answer_is_lost_is_not_of_another_client(
+    race: Race, *, is_sensitive: bool
+) -> None:
+    """The repeated write finds the object with a new version, and with the planned values."""
+    request = race.plan(race.start, race.target)
+    if is_sensitive:
+        # Only the version of such an object is in the plan.
+        request = replace(request, is_sensitive=True)
+        race.provider.read([ReadRequest(race.key, race.build_attributes(race.start), "it")])
+        (start_values,) = race.provider.collect_start_values([request])
+        request = replace(request, start_values=start_values)
+    answer = race.hub.answer
+
+    def lose_answer(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+        result = answer(method, target, token, content)
+        if method == "GET" or "dryRun" in target:
+            return result
+        race.hub.answer = answer  # type: ignore[method-assign]
+        return 503, {"kind": "Status", "code": 503}
+
+    race.hub.answer = lose_answer  # type: ignore[method-assign]
+    assert race.apply(request) == ""
+    assert race.has(race.target)

@@ -475,10 +475,10 @@ class HubStepWriter(Struct, frozen=True):
             is_applied = existing is not None and is_already_applied(
                 body_to_send, existing, self.options.manager
             )
-            # An earlier attempt of the creation without an answer made it.
+            # An earlier attempt without an answer wrote it, so its version is another one.
             is_own = is_applied and conflict is not None and conflict.is_repeated
             self._ensure_object_is_writable(hub_object, existing, is_managed=is_managed or is_own)
-            if existing is not None:
+            if existing is not None and not is_own:
                 self._check_unchanged(hub_object, body_to_send, existing)
             is_repeated = self.request.resumed_operation is not None or conflict is not None
             return self._send_object(
