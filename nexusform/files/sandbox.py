@@ -273,13 +273,20 @@ def _is_part_of(path: str, declared_path: str) -> bool:
     """Return whether a path is a declared one, below it or beside it with its name.
 
     Lock, journal, backup and temporary file of a state are beside it, and their directory is
-    synced to disk.
+    synced to disk. Their names are `NAME.SUFFIX`, `.NAME.SUFFIX` or `NAME-SUFFIX`.
     """
     if is_path_below(path, declared_path):
         return True
     directory, name = os.path.split(declared_path)
-    return path == directory or (
-        os.path.dirname(path) == directory and name in os.path.basename(path)  # noqa: PTH119, PTH120
+    if path == directory:
+        return True
+    own_directory, own_name = os.path.split(path)
+    own_name = own_name.removeprefix(".")
+    name = name.removeprefix(".")
+    return (
+        own_directory == directory
+        and own_name.startswith(name)
+        and own_name[len(name) : len(name) + 1] in ("", ".", "-")
     )
 
 

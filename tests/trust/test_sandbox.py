@@ -49,3 +49,27 @@ def test_start_of_a_process_is_read_in_a_sandbox(tmp_path: Path) -> None:
         assert read_process_start(os.getpid()) == start != ""
         with pytest.raises(OSError, match="-confine does not allow it"):
             Path("/proc/self/environ").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_allowed"),
+    [
+        ("p", True),
+        ("p.lock", True),
+        (".p.1-0a.tmp", True),
+        ("passwords", False),
+        ("app.key", False),
+        (".pgpass", False),
+    ],
+)
+def test_only_files_of_a_declared_one_are_read(
+    name: str, *, is_allowed: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / name).write_text("a")
+    with use_sandbox(Confinement(str(tmp_path / "tree")), (str(tmp_path / "p"),)):
+        try:
+            text = (tmp_path / name).read_text()
+        except OSError:
+            text = ""
+    assert (text == "a") is is_allowed
