@@ -14,6 +14,7 @@ PUBLIC = {
         "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS "
         "VMS_WITHOUT_MACHINE"
     ),
+    "names": "escape_name escape_control_characters format_code_point INVISIBLE_PATTERN",
     "phrases": (
         "compute_natural_sort_key enclose format_count format_counts format_duration "
         "format_first_items "

@@ -15,8 +15,9 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import group_by, join_texts
 
 
@@ -128,8 +129,9 @@ class Problem(Struct, frozen=True):
     `path` is the path inside the value (() = all of it); for the text of a `file`, `line` and
     `column` are the position instead (from 1, 0 = all of it), and `line` also applies to the text
     at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
-    the address of the instance concerned and deleted with it, "" for none. Code with access to the
-    configuration converts it to a Diagnostic, at the line of the value or the file.
+    the address of the instance concerned and deleted with it, "" for none. The detail of an
+    `is_multiline` one has several lines, and its author escapes the names in them. Code with access
+    to the configuration converts it to a Diagnostic, at the line of the value or the file.
     """
 
     path: tuple[str | int, ...]
@@ -142,6 +144,15 @@ class Problem(Struct, frozen=True):
     column: int = 0
     brief: str = ""
     address: str = ""
+    is_multiline: bool = False
+
+    def __post_init__(self) -> None:
+        """Escape line breaks: a text has names and values of the document, and is one line."""
+        names = ("headline", "brief") if self.is_multiline else ("detail", "headline", "brief")
+        for name in names:
+            text = getattr(self, name)
+            if not text.isprintable():
+                force_setattr(self, name, escape_name(text))
 
     @property
     def position_text(self) -> str:
@@ -151,7 +162,9 @@ class Problem(Struct, frozen=True):
         """
         if self.line:
             return f"line {self.line}, column {self.column}"
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        steps = (
+            f"[{step}]" if isinstance(step, int) else f".{escape_name(step)}" for step in self.path
+        )
         return "".join(steps).removeprefix(".")
 
     def prepend_path(self, *steps: str | int) -> Problem:
@@ -159,7 +172,7 @@ class Problem(Struct, frozen=True):
         return replace(self, path=(*steps, *self.path))
 
     def __str__(self) -> str:
-        return f"{join_texts((self.file, self.position_text))}: {self.detail}"
+        return f"{join_texts((escape_name(self.file), self.position_text))}: {self.detail}"
 
     @property
     def located_detail(self) -> str:

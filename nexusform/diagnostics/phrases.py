@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from nexusform.diagnostics.names import escape_name
+
 Item = TypeVar("Item")
 GroupKey = TypeVar("GroupKey", bound=Hashable)
 
@@ -33,7 +35,7 @@ def format_list(names: Iterable[str], max_items: int = 8) -> str:
 
     Beyond `max_items` names, the number of further ones.
     """
-    texts = list(names)
+    texts = [escape_name(name) for name in names]
     if len(texts) > max_items:
         return f"{', '.join(texts[:max_items])} and {len(texts) - max_items} more"
     if len(texts) < 2:
@@ -43,7 +45,7 @@ def format_list(names: Iterable[str], max_items: int = 8) -> str:
 
 def format_first_items(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:
     """Format the first texts and the number of further ones: `a, b`, or `a, b and 3 more`."""
-    first_texts = separator.join(texts[:max_items])
+    first_texts = separator.join(map(escape_name, texts[:max_items]))
     return (
         f"{first_texts} and {len(texts) - max_items:,} more"
         if len(texts) > max_items

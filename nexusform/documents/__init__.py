@@ -7,7 +7,7 @@ PUBLIC = {
     ),
     "field_tables": "FieldTables UnreadSubject",
     "json_positions": "find_json_lines",
-    "scalars": "list_scalars OMITTED parse_integer replace_scalars",
+    "scalars": "escape_names list_scalars OMITTED parse_integer replace_scalars",
     "unread_facts": "UnreadFact Influence FieldList build_field_list",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose
 
 
@@ -50,17 +51,19 @@ class UnreadFact(Struct, frozen=True):
     @property
     def subject(self) -> str:
         """Subject as text: `server a`, or `the template` without a name."""
-        return f"{self.kind} {self.name}" if self.name else f"the {self.kind}"
+        return f"{self.kind} {escape_name(self.name)}" if self.name else f"the {self.kind}"
 
     @property
     def position(self) -> str:
         """Position as text: `base_hot:14`."""
-        return f"{self.file}:{self.line}" if self.line else self.file
+        file = escape_name(self.file)
+        return f"{file}:{self.line}" if self.line else file
 
     @property
     def cause(self) -> str:
         """Clause on what is not read, and why."""
-        return f"{self.field} of {self.subject} is not read{enclose(' (', self.reason, ')')}"
+        reason = enclose(" (", escape_name(self.reason), ")")
+        return f"{escape_name(self.field)} of {self.subject} is not read{reason}"
 
     @property
     def consequence(self) -> str:

@@ -181,7 +181,8 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
         f"keeps the object:\n\n{indent(render_moved_block(old, new), '  ')}"
     )
     summary = f"{new}: is this {old} renamed?{effect} This keeps the object"
-    problem = Problem((), DESTRUCTIVE if vms else RENAMED, text, Severity.WARNING, brief=summary)
+    kind = DESTRUCTIVE if vms else RENAMED
+    problem = Problem((), kind, text, Severity.WARNING, brief=summary, is_multiline=True)
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
 
 

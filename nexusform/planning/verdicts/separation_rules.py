@@ -132,7 +132,9 @@ def evaluate_rules(
         if verdict.violations:
             severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
             diagnostic = instance.build_diagnostic(
-                Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity)
+                Problem(
+                    (), SEPARATION_VIOLATED, format_verdict(verdict), severity, is_multiline=True
+                )
             )
             verdicts.diagnostics.append(diagnostic)
             verdicts.open_rules.append(UnsatisfiedRule(instance, verdict, tuple(members.groups)))

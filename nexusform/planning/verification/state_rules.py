@@ -152,5 +152,7 @@ def _check_separation(
             ]
             if count > _MAXIMUM_NAMED:
                 lines.append(f" - and {count - _MAXIMUM_NAMED} more")
-            violation_warning = Problem((), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING)
+            violation_warning = Problem(
+                (), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING, is_multiline=True
+            )
             yield rules[verdict.address].build_diagnostic(violation_warning)

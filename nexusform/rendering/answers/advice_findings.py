@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.rendering.notation.colours import Painter, escape_control_characters
+from nexusform.rendering.notation.colours import Painter
 from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic
@@ -54,9 +55,7 @@ def render_advice(
         render_diagnostic(finding, files, colour=colour, width=width) for finding in findings
     )
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(
-        f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items())
-    )
+    counts = ", ".join(f"{escape_name(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
     closing = Painter(colour)(
         f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold"
     )

@@ -3,15 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from nexusform.diagnostics.names import escape_control_characters, format_code_point
 from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
-from nexusform.rendering.notation.colours import (
-    escape_control_characters,
-    format_code_point,
-    indent_lines,
-    wrap_lines,
-)
+from nexusform.rendering.notation.colours import indent_lines, wrap_lines
 from nexusform.rendering.notation.hcl_text import (
     EPHEMERAL,
     KNOWN_AFTER_APPLY,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
@@ -100,5 +101,8 @@ def _build_location_cells(location: dict[str, Any] | None, names: Iterable[str])
 
 
 def escape_formulas(texts: Iterable[str]) -> list[str]:
-    """Escape texts that look like spreadsheet formulas with a leading quote."""
-    return [f"'{text}" if text.startswith(_FORMULA_PREFIXES) else text for text in texts]
+    """Return cells on one line; a leading quote precedes what looks like a formula."""
+    return [
+        f"'{text}" if text.startswith(_FORMULA_PREFIXES) else text
+        for text in map(escape_name, texts)
+    ]

@@ -2,7 +2,7 @@
 
 # public names of the package, by module.
 PUBLIC = {
-    "colours": "wrap_hanging escape_control_characters wrap_line Painter PLAIN wrap_lines",
+    "colours": "wrap_hanging wrap_line Painter PLAIN wrap_lines",
     "hcl_text": "render_hcl_value quote_string format_scalar",
     "json_values": "encode_value encode_document escape_texts omit_empty",
     "markup": (

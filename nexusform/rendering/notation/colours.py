@@ -18,21 +18,10 @@ _STYLE_CODES = {
     "grey": "90",
 }
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-# Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen.
-# Joiners stay: emoji and some scripts are written with them.
-_INVISIBLE = (
-    "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
-    "\ufeff\U000e0000-\U000e007f"
-)
-# Line separators of other systems would end log lines, and non-characters are invalid in XML.
-_NON_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
 # columns; narrower text is not wrapped.
 _MIN_WIDTH = 20
-INVISIBLE_PATTERN: Final = f"[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]"  # a pattern
-_CONTROL_PATTERN = re.compile(INVISIBLE_PATTERN)
 _SYMBOL_COLOURS: Final = {
     "+": "green",
     "-": "red",
@@ -74,19 +63,6 @@ def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
 def strip_colours(text: str) -> str:
     """Remove the colour escapes from a text."""
     return _ESCAPE.sub("", text)
-
-
-def escape_control_characters(text: str) -> str:
-    """Escape control and invisible characters by their code points, except newline and tab."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _CONTROL_PATTERN.sub(lambda match: format_code_point(match[0]), text)
-
-
-def format_code_point(character: str) -> str:
-    """Format the code point of a character with a backslash."""
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def count_columns(text: str) -> int:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.names import escape_control_characters
 from nexusform.json_data.plain_data import Path, PathStep
-from nexusform.rendering.notation.colours import escape_control_characters, indent_lines
+from nexusform.rendering.notation.colours import indent_lines
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,

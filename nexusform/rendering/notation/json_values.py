@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from nexusform.diagnostics.names import INVISIBLE_PATTERN, escape_control_characters
 from nexusform.json_data.plain_data import Path
-from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_control_characters
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.schemas.value_types import (
     ListType,

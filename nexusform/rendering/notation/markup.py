@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from nexusform.diagnostics.names import escape_control_characters
 from nexusform.json_data.plain_data import is_fraction
-from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.notation.json_values import encode_value, escape_texts
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from nexusform.diagnostics.levels import PlacementImpact
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.colours import strip_colours
@@ -175,22 +176,25 @@ def build_text(text: Text) -> list[Part]:
     parts: list[Part] = []
     for part in list_spans(text):
         parts += (
-            [_build_inline_text(part)] if isinstance(part, StyledText) else render_inline_code(part)
+            [_build_inline_text(part)]
+            if isinstance(part, StyledText)
+            else render_inline_code(escape_name(part))
         )
     return parts
 
 
 def _build_inline_text(span: StyledText) -> Part:
     """Build a part of a text with a style; a site is a link to its map."""
+    text = escape_name(span.text)
     match span.style:
         case Style.ARROW:
             return "→"
         case Style.CODE | Style.LOCATION:
-            return build_element("code", build_breakable_name(span.text))
+            return build_element("code", build_breakable_name(text))
         case Style.SITE:
-            return build_element("a", span.text, href=f"#site={quote(span.text)}")
+            return build_element("a", text, href=f"#site={quote(span.text)}")
         case _:
-            return build_element("strong", span.text)
+            return build_element("strong", text)
 
 
 def _build_table(table: Table, title: str) -> Markup:

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_count, format_counts, join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
@@ -363,7 +364,7 @@ class _SiteDrawing:
         # The condensed form of large sites: VMs have no tooltips.
         if not scale.has_texts:
             tooltip_lines += [vm.name for vm in vms]
-        parts = [build_svg_element("title", "\n".join(tooltip_lines))]
+        parts = [build_svg_element("title", "\n".join(map(escape_name, tooltip_lines)))]
         if scale.has_texts:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
@@ -499,9 +500,9 @@ def describe_vm(vm: MapVm) -> str:
         ChangeMark.PLACED: f"is placed{trigger_note}: {new}",
         ChangeMark.KEPT: new,
     }
-    return (
-        f"{vm.name}\n{join_texts((vm.cluster, vm.pool), ' / ')}, {vm.sku.name}\n{changes[vm.mark]}"
-    )
+    owner = join_texts((vm.cluster, vm.pool), " / ")
+    lines = (vm.name, f"{owner}, {vm.sku.name}", changes[vm.mark])
+    return "\n".join(map(escape_name, lines))
 
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:
@@ -599,7 +600,7 @@ class RackOverviewDrawing:
         zone = enclose(", ", rack.zone_text)
         change_line = enclose("\n", ", ".join(changes))
         return [
-            build_svg_element("title", f"{rack.name}{zone}: {sizes}{change_line}"),
+            build_svg_element("title", f"{escape_name(rack.name + zone)}: {sizes}{change_line}"),
             build_svg_element("text", rack.name, class_="small", y=-3),
             build_svg_element("rect", class_=css_classes, width=_WIDTH, height=_HEIGHT),
             build_svg_element("rect", y=_HEIGHT - 5, width=used_width, height=5, fill=_USED_COLOUR),

@@ -15,9 +15,9 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.plans.plan import Plan
-from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.pull_request.markdown_parts import (
     disable_bot_commands,
     escape_markdown,
@@ -179,7 +179,7 @@ def _build_suggestion(
 
 def _describe_diagnostic(diagnostic: Diagnostic) -> str:
     """Return the summary and the first paragraph of the detail in Markdown."""
-    summary = f"**{escape_markdown(escape_control_characters(diagnostic.summary))}**"
+    summary = f"**{escape_markdown(escape_name(diagnostic.summary))}**"
     first_paragraph = escape_control_characters(diagnostic.detail).partition("\n\n")[0]
     existing_note = PREEXISTING_NOTE if diagnostic.is_preexisting else ""
     return join_texts((summary, escape_markdown(first_paragraph), existing_note), "\n\n")

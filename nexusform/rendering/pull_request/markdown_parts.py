@@ -15,8 +15,8 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose
-from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_lines
 
@@ -26,14 +26,14 @@ def format_code(text: str) -> str:
 
     A text with backticks is enclosed by more of them.
     """
-    escaped_text = escape_control_characters(text).replace("\n", " ")
+    escaped_text = escape_name(text)
     fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
     return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else enclose("`", escaped_text, "`")
 
 
 def escape_plain_text(text: str) -> str:
     """Escape text so that Markdown, HTML and mentions have no effect."""
-    return escape_markdown(escape_control_characters(text)).replace("\n", " ")
+    return escape_markdown(escape_name(text))
 
 
 _CODE: Final = re.compile(r"(`[^`\n]+`)")
@@ -41,7 +41,7 @@ _CODE: Final = re.compile(r"(`[^`\n]+`)")
 
 def escape_prose(text: str) -> str:
     """Escape a sentence; parts in backticks remain code."""
-    parts = _CODE.split(escape_control_characters(text).replace("\n", " "))
+    parts = _CODE.split(escape_name(text))
     # Splitting by a group gives the matches at odd positions.
     parts[0::2] = list(map(escape_markdown, parts[0::2]))
     parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
     enclose,
@@ -23,12 +24,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import RackVmCounts, list_changed_racks
-from nexusform.rendering.notation.colours import (
-    PLAIN,
-    count_columns,
-    escape_control_characters,
-    fill_to_width,
-)
+from nexusform.rendering.notation.colours import PLAIN, count_columns, fill_to_width
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
@@ -326,7 +322,7 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     line. A rack with many machines has these lines again for the next slots. The margin on the left
     has the name of the rack, or `before` and `after`.
     """
-    name = escape_control_characters(display_name).replace("\n", " ")
+    name = escape_name(display_name)
     if count_columns(name) > MAX_WIDTH:
         # fits even if each character has two columns.
         name = f"{name[: MAX_WIDTH // 2 - 3]}..."

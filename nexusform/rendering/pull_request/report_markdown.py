@@ -8,6 +8,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import (
     enclose,
     format_first_items,
@@ -15,7 +16,7 @@ from nexusform.diagnostics.phrases import (
     group_by,
     join_texts,
 )
-from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
+from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     disable_bot_commands,
@@ -91,7 +92,7 @@ def _render_section(section: Section) -> Iterable[str]:
     if section.notes:
         yield "\n".join(_render_notes(section))
     if section.commands:
-        yield "\n".join(("```sh", *map(escape_control_characters, section.commands), "```"))
+        yield "\n".join(("```sh", *map(escape_name, section.commands), "```"))
     for table in section.all_tables:
         yield "\n".join(_render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:

@@ -8,10 +8,10 @@ from nexusform import PROJECT_URL
 from nexusform.advice.registry import RULES
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
+from nexusform.diagnostics.names import escape_control_characters
 from nexusform.diagnostics.phrases import enclose
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
-from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
 from nexusform.rendering.report.plan_sentences import describe_assumptions
 

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import format_count, format_counts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_list, get_value_at_path
@@ -222,7 +223,7 @@ def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
     conditions = _get_changed_list(before, after, _CONDITIONS)
     if conditions:
         last = conditions[-1]
-        texts[_CONDITIONS] = (
+        texts[_CONDITIONS] = escape_name(
             f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"
         )
     statuses = _get_changed_list(before, after, _STATUSES)

@@ -10,13 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
     count_columns,
-    escape_control_characters,
     fill_to_width,
     render_symbol,
 )
@@ -60,13 +60,13 @@ def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
 
     `destroyed` and `replaced` are highlighted.
     """
-    headline = escape_control_characters(stanza.headline)
+    headline = escape_name(stanza.headline)
     front, _, last_word = headline.rpartition(" ")
     # `will not be destroyed`.
     if last_word in ("destroyed", "replaced") and "not" not in front:
         headline = f"{front} {paint(last_word, 'bold', 'red')}"
-    lines = [f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {headline}"]
-    lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
+    lines = [f"{paint(f'  # {escape_name(stanza.address)}', 'bold')} {headline}"]
+    lines += [f"  # {escape_name(text)}" for text in stanza.comments]
     lines.append(f"{render_symbol(stanza.symbol, paint)}{stanza.header} {{")
     lines += _DifferenceRenderer(paint).render_body(stanza.body, 0)
     lines.append(f"{_BLANK}}}")

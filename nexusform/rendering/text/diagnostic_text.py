@@ -11,14 +11,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, select_word_form
-from nexusform.rendering.notation.colours import (
-    Painter,
-    count_columns,
-    escape_control_characters,
-    wrap_line,
-    wrap_lines,
-)
+from nexusform.rendering.notation.colours import Painter, count_columns, wrap_line, wrap_lines
 
 DEFAULT_WIDTH = 78
 # columns of a line number and its separator.
@@ -76,7 +71,7 @@ def render_diagnostic(
     # right of the bar.
     inner_width = width - 2
     first_line, *further_lines = wrap_lines(
-        f"{title}{escape_control_characters(diagnostic.summary)}", inner_width
+        f"{title}{escape_name(diagnostic.summary)}", inner_width
     )
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
@@ -103,13 +98,13 @@ def _render_location(
 
     If it has a position.
     """
-    address = escape_control_characters(diagnostic.address)
+    address = escape_name(diagnostic.address)
     subject = diagnostic.subject
     lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
-    block_note = enclose(", in ", escape_control_characters(diagnostic.block))
-    filename = escape_control_characters(subject.filename).replace("\n", "\\n")
+    block_note = enclose(", in ", escape_name(diagnostic.block))
+    filename = escape_name(subject.filename)
     lines += wrap_line(
         f"  on {filename} line {subject.start.line}{block_note}:", len("  on "), width
     )

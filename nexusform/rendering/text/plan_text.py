@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
@@ -17,7 +18,6 @@ from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
 from nexusform.rendering.notation.colours import (
     Painter,
     count_columns,
-    escape_control_characters,
     indent_lines,
     render_symbol,
     wrap_lines,
@@ -304,7 +304,7 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
     no command is to be suggested.
     """
     if options.saved_path:
-        name = escape_control_characters(options.saved_path)
+        name = escape_name(options.saved_path)
         if plan.is_rejected:
             return f"Saved the plan to: {name}   (cannot be applied)"
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
@@ -543,7 +543,7 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
     """Render a horizontal line and the next step of the user; not used in automation."""
     width = options.width
     if options.saved_path:
-        name = escape_control_characters(options.saved_path)
+        name = escape_name(options.saved_path)
         text = f"Saved the plan to: {name}\n\n"
         text += "To perform exactly these actions, run the following command to apply:"
         return (
@@ -563,9 +563,7 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
-        plan_option = (
-            f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
-        )
+        plan_option = f" -plan={shlex.quote(escape_name(saved_path))}" if saved_path else ""
         return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
     return "All warnings and arguments: -details."
 
@@ -590,7 +588,7 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
     # findings without a subject once per id.
     distinct_texts = list(dict.fromkeys(texts))
     if distinct_texts:
-        text = escape_control_characters(f"not caused by this plan: {'; '.join(distinct_texts)}")
+        text = escape_name(f"not caused by this plan: {'; '.join(distinct_texts)}")
         lines += truncate_lines(render_labelled_text("", text, 2, width), _MAX_ENTRY_LINES, width)
     return lines
 
@@ -612,9 +610,7 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
             f"{format_instances(subjects, maximum=len(subjects))}"
         ).rstrip()
         lines += truncate_lines(
-            render_labelled_text(
-                paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1
-            ),
+            render_labelled_text(paint("!", "bold", "red"), escape_name(text), 2, width, gap=1),
             _MAX_ENTRY_LINES,
             width,
         )
@@ -643,10 +639,10 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     """
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
-    label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
+    label = f"{mark} {paint(escape_name(entry.id), 'bold')}"
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
-    subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
-    location = escape_control_characters(_format_locations(entry.locations))
+    subjects = escape_name(format_names(entry.subjects, max_subjects))
+    location = escape_name(_format_locations(entry.locations))
     # Two spaces separate it from the text.
     is_short_label = count_columns(label) + 2 <= _ID_COLUMNS
     # start of the text.
@@ -656,7 +652,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
         count_columns(subjects) // (width - column) if is_warning else 0
     )
     lines: list[str] = []
-    for text in list_shortened_texts(escape_control_characters(entry.text)):
+    for text in list_shortened_texts(escape_name(entry.text)):
         # Subjects and text are next to a short label; next to a long one are the subjects at most,
         # if they fit.
         statement = f"{subjects}: {text}" if subjects else text

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.diagnostics.names import escape_control_characters, escape_name
 from nexusform.diagnostics.phrases import enclose, group_by
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
     count_columns,
-    escape_control_characters,
     fill_to_width,
     wrap_hanging,
 )
@@ -36,12 +36,12 @@ def format_elapsed(seconds: float) -> str:
 
 
 def _format_name(step: StepEvent) -> str:
-    return escape_control_characters(format_object_address(step.address, step.deposed))
+    return escape_name(format_object_address(step.address, step.deposed))
 
 
 def _append_id(text: str, object_id: str, width: int) -> str:
     """Append the id of an object ("" for none) to a line if the width allows it (0: always)."""
-    line = f"{text} [id={escape_control_characters(object_id)}]"
+    line = f"{text} [id={escape_name(object_id)}]"
     fits = not width or count_columns(line) <= width
     return line if object_id and fits else text
 
@@ -70,7 +70,7 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     verb, _ = _STEP_WORDS[step.kind]
     text = paint(f"{_format_name(step)}: Still {verb.lower()}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
-    line_with_id = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
+    line_with_id = f"{text} [id={escape_name(step.id)}, {elapsed}]"
     # Not shown before creation, as in OpenTofu.
     has_id = step.id and step.kind is not StepKind.CREATE
     # 0: no limit.
@@ -110,9 +110,7 @@ def format_refresh_line(
 ) -> str:
     """Return `ADDR: Refreshing state... [id=X]`."""
     return _append_id(
-        paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"),
-        object_id,
-        width,
+        paint(f"{escape_name(address)}: Refreshing state...", "bold"), object_id, width
     )
 
 

@@ -7,13 +7,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import PlacementImpact
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
     compute_column_widths,
     count_columns,
-    escape_control_characters,
     fill_to_width,
     indent_lines,
     render_symbol,
@@ -84,7 +84,7 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
         if id(section) not in hidden_ids:
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
-        first_title = escape_control_characters(hidden_sections[0].title)
+        first_title = escape_name(hidden_sections[0].title)
         lines += [
             "",
             (
@@ -104,7 +104,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
-    lines += map(escape_control_characters, section.commands)
+    lines += map(escape_name, section.commands)
     if section.table is not None:
         table = section.table
         # Of a long table show only the rows with findings, if any.
@@ -178,9 +178,7 @@ def _render_rows_in_columns(
         line = _render_row(shown_cells, widths, right_aligned)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
-            lines += render_labelled_text(
-                "", escape_control_characters(row.note), widths[0] + 4, width
-            )
+            lines += render_labelled_text("", escape_name(row.note), widths[0] + 4, width)
     return lines
 
 
@@ -198,7 +196,7 @@ def _move_details_to_note(table: Table, row: Row) -> Row:
 
 def _escape_cells(cells: Iterable[Text]) -> list[str]:
     """Return the cells as text without styles, safe to print."""
-    return [escape_control_characters(get_plain_text(cell)) for cell in cells]
+    return [escape_name(get_plain_text(cell)) for cell in cells]
 
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
@@ -226,7 +224,7 @@ def _render_rows_as_records(
         clauses = [
             f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell
         ]
-        clauses.append(escape_control_characters(row.note))
+        clauses.append(escape_name(row.note))
         lines += indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)), _INDENT)
     return lines
 
@@ -249,7 +247,7 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
 
 
 def _wrap_text(text: str, width: int) -> list[str]:
-    return wrap_lines(escape_control_characters(text), width)
+    return wrap_lines(escape_name(text), width)
 
 
 def render_plan_section(
@@ -264,7 +262,7 @@ def render_plan_section(
     """
     if not section.has_content:
         return []
-    sentences = [escape_control_characters(get_plain_text(line)) for line in section.lines]
+    sentences = [escape_name(get_plain_text(line)) for line in section.lines]
     table_lines = [
         _render_captioned_table(table, width, paint, has_details=has_details)
         for table in section.all_tables
@@ -340,7 +338,7 @@ def render_report_items(
     visible_ids = set(map(id, visible))
     # The text of a longer label is below it.
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH
-    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
+    label_widths = [count_columns(escape_name(item.label)) for item in visible]
     short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
     # Of the texts.
     column = _SYMBOL_WIDTH + max(short_widths, default=0)
@@ -348,16 +346,14 @@ def render_report_items(
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
         if group.name and group_items:
-            first_line, *further_lines = wrap_line(
-                f"  {escape_control_characters(group.name)}:", 4, width
-            )
+            first_line, *further_lines = wrap_line(f"  {escape_name(group.name)}:", 4, width)
             lines.append(f"  {paint(first_line[2:], 'bold')}")
             lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
-            name = escape_control_characters(item.label)
+            name = escape_name(item.label)
             shown_name = paint(name, "bold") if item.is_strong else name
             label = f"{render_symbol(item.symbol, paint)}{shown_name}"
-            text = escape_control_characters(get_plain_text(item.text))
+            text = escape_name(get_plain_text(item.text))
             lines += truncate_lines(
                 render_labelled_text(label, text, column, width), max_lines, width
             )
@@ -370,10 +366,8 @@ def render_report_notes(section: Section, width: int, paint: Painter) -> list[st
     heading_width = max((count_columns(heading) for heading, _ in section.notes), default=0)
     lines: list[str] = []
     for heading, sentence in section.notes:
-        label = paint(f"{escape_control_characters(heading)}:", "bold")
-        lines += render_labelled_text(
-            label, escape_control_characters(sentence), heading_width + 2, width, gap=1
-        )
+        label = paint(f"{escape_name(heading)}:", "bold")
+        lines += render_labelled_text(label, escape_name(sentence), heading_width + 2, width, gap=1)
     return lines
 
 
@@ -388,7 +382,7 @@ def render_decision(
     for line in decision:
         # A text in parentheses has its own colon: `Partial plan (-target): 1 changed resource`.
         label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
-        for text in map(escape_control_characters, line.texts):
+        for text in map(escape_name, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
             # Only the first text has it.

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters
+from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.notation.hcl_text import PathMarks, render_hcl_value
 from nexusform.rendering.report.change_stanzas import format_block_header
 from nexusform.rendering.report.difference_tree import Comparison
@@ -63,7 +64,7 @@ def render_object(
     notes = enclose(" (deposed object ", deposed, ")")
     notes += " (tainted)" if instance.tainted else ""
     lines = [
-        Painter(colour)(f"# {escape_control_characters(str(address))}:{notes}", "bold"),
+        Painter(colour)(f"# {escape_name(str(address))}:{notes}", "bold"),
         f"{format_block_header(address)} {{",
     ]
     # A separate block has no symbol column, so remove four columns.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.json_positions import find_json_lines
-from nexusform.documents.scalars import replace_scalars
+from nexusform.documents.scalars import escape_names, replace_scalars
 from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
@@ -295,11 +295,11 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
     """
     if not name.lower().endswith(_YAML):
         data, problem = parse_json(name, content)
-        return data, [] if problem is None else [problem]
+        return escape_names(data), [] if problem is None else [problem]
     from nexusform.documents.yaml_documents import parse_yaml
 
     stream = parse_yaml(name, content)
-    documents = [document.data for document in stream.documents]
+    documents = [escape_names(document.data) for document in stream.documents]
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
 
 

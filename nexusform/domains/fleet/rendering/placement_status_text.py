@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from nexusform.diagnostics.names import escape_control_characters
 from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
     ApplyStrategy,
@@ -28,7 +29,7 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import (
 )
 from nexusform.domains.pods.types.fleet_object_type import FleetObjectType
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
+from nexusform.rendering.notation.colours import wrap_line
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.resources.address import Address

@@ -80,7 +80,14 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
             grouped.setdefault(finding.id, []).append(text)
             first_lines.setdefault(finding.id, finding.line)
     warnings = (
-        Problem((argument,), kind, "\n".join(lines), Severity.WARNING, line=first_lines[kind])
+        Problem(
+            (argument,),
+            kind,
+            "\n".join(lines),
+            Severity.WARNING,
+            line=first_lines[kind],
+            is_multiline=True,
+        )
         for kind, lines in grouped.items()
     )
     return [*errors, *warnings]

@@ -12,7 +12,9 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_list
+from nexusform.documents.scalars import escape_names
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -40,6 +42,8 @@ INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
 
 Rows = list[dict[str, Any]]
+# Columns with JSON in a text; its parts are escaped after parsing.
+_JSON_COLUMNS: Final = frozenset({"numa_topology", "pci_stats", "supported_instances", "topology"})
 
 
 class OpenstackFiles(Struct):
@@ -102,9 +106,16 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
         )
         return []
     return [
-        {key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()}
+        {
+            column: value if column in _JSON_COLUMNS else escape_names(value)
+            for column, value in zip(map(_normalize_column, row), row.values(), strict=True)
+        }
         for row in rows
     ]
+
+
+def _normalize_column(name: str) -> str:
+    return escape_name(name).lower().replace(" ", "_").replace("-", "_")
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
@@ -474,7 +485,7 @@ def format_cpus(numbers: Iterable[int]) -> str:
 
 def _parse(value: Any) -> Any:
     """Parse a JSON text; return any other value (parsed before) as it is."""
-    return json.loads(value) if isinstance(value, str) and value else value
+    return escape_names(json.loads(value) if isinstance(value, str) and value else value)
 
 
 def _unwrap_versioned_object(value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
@@ -80,7 +81,7 @@ def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
 def join_first_texts(texts: Sequence[str]) -> str:
     """Join the first texts, with an ellipsis in place of the others."""
     ellipsis = ", ..." if len(texts) > _MOST_VALUES else ""
-    return ", ".join(texts[:_MOST_VALUES]) + ellipsis
+    return ", ".join(map(escape_name, texts[:_MOST_VALUES])) + ellipsis
 
 
 def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:

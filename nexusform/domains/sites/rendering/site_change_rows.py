@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
     format_count,
@@ -17,7 +18,6 @@ from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
-from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
 # placeholder for the site's name.
@@ -49,7 +49,7 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
             verb = format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)
             rows.append(f"{noun} {verb}")
     rows += describe_stopped_vms(plan.machine_actions)
-    return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
+    return tuple(replace_site_name(escape_name(row), site) for row in rows)
 
 
 def replace_site_name(text: str, site: str) -> str:

@@ -252,7 +252,14 @@ def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
     for (file, kind), lines in lines_by_kind.items():
         headline = f"{get_summary(kind)} ({_KINDS.get(file, 'nested template')})"
         problems.append(
-            Problem(get_document_path(file), kind, "\n".join(lines), Severity.WARNING, headline)
+            Problem(
+                get_document_path(file),
+                kind,
+                "\n".join(lines),
+                Severity.WARNING,
+                headline,
+                is_multiline=True,
+            )
         )
     return problems
 
