@@ -294,7 +294,8 @@ def build_sites(
             offer.machine.name for offer in (*offers.values(), *offers_by_site.get("", {}).values())
         }
         unconfigured = tuple(
-            _build_unconfigured_machines(
+            _close_machine_to_new_vms(machine, site.id, inventory.pending_actions, lost_names)
+            for machine in _build_unconfigured_machines(
                 listing, machines, all_racks, configured_names, site.id, inventory
             )
         )

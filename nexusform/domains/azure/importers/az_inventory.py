@@ -180,14 +180,20 @@ def _build_field_findings(
         warnings += [wrong.build_problem(lines.get(wrong.path, 0)) for wrong in wrong_values]
     facts = dict.fromkeys(chain.from_iterable(inventory.unread for inventory in inventories))
     paths_by_file = group_by(found, itemgetter(0))
+    # With the last key, because a file may have only one line.
     found_positions = {
-        (fact_file, line)
+        (fact_file, line, path[-1])
         for fact_file in {fact.file for fact in facts} & paths_by_file.keys()
-        for line in items.find_lines(
+        for path, line in items.find_lines(
             fact_file, [path for _, path in paths_by_file[fact_file]]
-        ).values()
+        ).items()
+        if path
     }
-    new_facts = (fact for fact in facts if (fact.file, fact.line) not in found_positions)
+    new_facts = (
+        fact
+        for fact in facts
+        if (fact.file, fact.line, fact.field.rpartition(".")[2]) not in found_positions
+    )
     return [*warnings, *build_unread_warnings(new_facts)]
 
 

@@ -504,3 +504,9 @@ def test_line_of_a_difference_ends_with_what_to_do(capsys: pytest.CaptureFixture
 
     change_export(change)
     assert "(`nexusform import` writes them)." in run(capsys, "plan")[1]
+
+
+def test_lost_rack_without_a_block_has_no_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+    change_export(add_rack)
+    out = run(capsys, "plan", "-assume=lost:rack/lon1/rack9")[1]
+    assert f"capacity as listed: 28 x {SKU} (28 as configured)" in out, out

@@ -208,6 +208,18 @@ def test_vm_that_is_off_is_an_unread_fact() -> None:
     assert [fact.field for fact in site.inventory.unread] == ["nodes.powerState"]
 
 
+def test_finding_about_another_field_of_the_only_line_hides_no_warning() -> None:
+    items = json.loads(MACHINES.read_text())["value"]
+    items[0]["properties"] |= {"takesNewVms": "later", "powerState": 7}
+    documents = {MACHINES.stem: [("m.json", json.dumps(items).encode())]}
+    documents["racks"] = [("racks.json", Path("export/racks.json").read_bytes())]
+    _, findings = read_sites(documents)
+    texts = [finding.detail for finding in findings]
+    assert any("takesNewVms of machine" in text for text in texts), texts
+    # The value with a finding has no second one.
+    assert not any("powerState of machine" in text for text in texts), texts
+
+
 def test_unknown_type_of_the_provider_may_hold_vms() -> None:
     machines = json.loads(MACHINES.read_text())["value"]
     thing = {
