@@ -9,6 +9,7 @@ PUBLIC = {
         "RECORD_KEY "
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
+    "recreations": "RecreatedPool RecreatedVm",
     "unread_ledger": "UnreadLedger PlacedPool build_ledger hides_capacity",
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (

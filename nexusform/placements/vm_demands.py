@@ -177,6 +177,11 @@ class VmDemand(Struct, frozen=True):
         # The owner is `nks:ID`.
         return self.owner.partition(":")[2]
 
+    @property
+    def is_recreated_by_platform(self) -> bool:
+        """Whether the platform re-creates a lost VM elsewhere: only a node of an NKS cluster."""
+        return self.owner.startswith("nks:")
+
 
 # Demand of an object without requested VMs, or with unknown ones.
 NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())

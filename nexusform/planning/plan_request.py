@@ -84,9 +84,10 @@ class PlanRequest(Struct, frozen=True):
     placements with one machine or rack down, and on rejected clusters. `explain` are (address,
     object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
     others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
-    plan: their VMs are re-created elsewhere. `imports` are the objects to import, by their new
-    address. `data_overrides` replace data sources, `object_overrides` computed values; the first
-    match wins.
+    plan: their VMs are re-created elsewhere. With `keeps_objects` every object of the state stays
+    without a block, and only lost nodes that the platform re-creates are placed again. `imports`
+    are the objects to import, by their new address. `data_overrides` replace data sources,
+    `object_overrides` computed values; the first match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `commit` is that of the work tree. `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
@@ -121,6 +122,7 @@ class PlanRequest(Struct, frozen=True):
     adjustments: tuple[ArgumentAdjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
     lost_machines: frozenset[tuple[str, str]] = frozenset()
+    keeps_objects: bool = False
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()
     object_overrides: tuple[ValueOverride, ...] = ()

@@ -10,6 +10,7 @@ PUBLIC = {
         "list_role_names "
         "build_machine VFS add_vfs_to_sku"
     ),
+    "nks_pools": "MACHINE_LABEL",
     "registry": "build_registries RESOURCE_TYPES",
     "shared_arguments": (
         "check_even_control_plane build_id_attribute is_set_and_known join_id_parts check_memory "

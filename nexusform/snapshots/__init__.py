@@ -4,8 +4,7 @@
 PUBLIC = {
     "availability": (
         "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "
-        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements "
-        "VmReplacement"
+        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements"
     ),
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (

@@ -8,22 +8,21 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.placements.recreations import RecreatedVm
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
-from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
-from nexusform.scheduling.racks.vms import Interval, NoFitReason, Placement
+from nexusform.scheduling.racks.uncertainty.splits import (
+    PACKED,
+    SPREAD,
+    SplitChoice,
+    format_split_choice,
+)
+from nexusform.scheduling.racks.vms import Interval, NoFitReason
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
-
-
-class VmReplacement(Struct, frozen=True):
-    """Replacement of a VM: the old VM, and the location of the new one (None: no capacity)."""
-
-    vm: PlacedVm
-    placement: Placement | None
 
 
 class PlacedReplacements(Struct, frozen=True):
@@ -33,7 +32,7 @@ class PlacedReplacements(Struct, frozen=True):
     without capacity.
     """
 
-    replacements: tuple[VmReplacement, ...]
+    replacements: tuple[RecreatedVm, ...]
     handles: tuple[int, ...]
     shortage: NoFitReason | None
 
@@ -42,7 +41,7 @@ def place_replacements(
     scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]
 ) -> PlacedReplacements:
     """Place a replacement for each of these VMs of a pool, besides the existing ones."""
-    replacements: list[VmReplacement] = []
+    replacements: list[RecreatedVm] = []
     handles: list[int] = []
     shortage: NoFitReason | None = None
     for vm in vms:
@@ -50,11 +49,11 @@ def place_replacements(
         if isinstance(answer, NoFitReason):
             # The first one counts.
             shortage = shortage or answer
-            replacements.append(VmReplacement(vm, placement=None))
+            replacements.append(RecreatedVm(vm, placement=None))
             continue
         handle, placement = answer
         handles.append(handle)
-        replacements.append(VmReplacement(vm, placement))
+        replacements.append(RecreatedVm(vm, placement))
     return PlacedReplacements(tuple(replacements), tuple(handles), shortage)
 
 
@@ -163,27 +162,25 @@ class SampledShortage(Struct, frozen=True):
 
 
 def sample_capacity(
-    scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
+    scheduler: RackScheduler, vms: int, count_missing: Callable[[SplitChoice], Sequence[int]]
 ) -> SampledShortage | None:
     """Return the VMs without capacity in many samples of the unknown NUMA cells of existing VMs.
 
-    `vms` is the number of VMs to place. `count_missing` places them and counts those without
-    capacity by pool. None without VMs to place, or if all cells are known.
+    `vms` is the number of VMs to place. `count_missing` places them in a sample and counts those
+    without capacity by pool. None without VMs to place, or if all cells are known.
     """
     if not vms or not scheduler.is_sampled:
         return None
     sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
-    counts_by_sample = [
-        tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)
-    ]
+    counts_by_sample = [tuple(count_missing(seed)) for seed in range(sample_count)]
     counts_by_pool = list(zip(*counts_by_sample, strict=True))  # transposed
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),
         displayed_sample=format_split_choice(scheduler.split_choice),
         fitting_count=len([counts for counts in counts_by_sample if not any(counts)]),
         sample_count=sample_count,
-        fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),
-        fits_spread=not any(count_missing(scheduler.copy(split_choice=SPREAD))),
+        fits_packed=not any(count_missing(PACKED)),
+        fits_spread=not any(count_missing(SPREAD)),
     )
     return SampledShortage(
         numa_sampling=numa_sampling,

@@ -680,12 +680,12 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
 def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Instance:
     """Build a prior instance without a block.
 
-    It is unchanged if it is not selected. Else it is deleted, or forgotten: its object keeps
-    running.
+    It is unchanged if it is not selected, or if the request keeps all objects. Else it is deleted,
+    or forgotten: its object keeps running.
     """
     from nexusform.planning.preparation.moves import is_object_kept
 
-    if not blocks.selection.has(address):
+    if blocks.request.keeps_objects or not blocks.selection.has(address):
         return blocks.build_unchanged(address)
     is_moved = address in blocks.prior.previous
     reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"

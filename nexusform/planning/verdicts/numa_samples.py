@@ -1,5 +1,6 @@
 """Samples of unknown NUMA cells: the possible layouts of VMs, and those in which a plan fits."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
@@ -10,7 +11,7 @@ from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortag
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import NumaSampling
-from nexusform.scheduling.racks.uncertainty.certainty import run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, run_operations
 from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,
     RULE_DESCRIPTIONS,
@@ -89,6 +90,39 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
         if capacity is None or placed_count > capacity.minimum:
             return False
     return True
+
+
+def count_missing_vms(
+    site: SitePlan, split_choices: Iterable[SplitChoice]
+) -> list[Counter[tuple[str, str]]]:
+    """Return the VMs of the plan without capacity by (owner, pool), for each layout.
+
+    A layout has the existing VMs in NUMA cells.
+    """
+    vms = {
+        operation.token: operation.demand.vm
+        for operation in site.operations
+        if isinstance(operation, PlaceOperation)
+    }
+    counts: list[Counter[tuple[str, str]]] = []
+    for split_choice in split_choices:
+        placements = run_operations(site.base, site.operations, split_choice=split_choice)
+        missing_vms = [vms[token] for token, placement in placements.items() if placement is None]
+        counts.append(Counter((vm.owner, vm.pool) for vm in missing_vms))
+    return counts
+
+
+def bound_missing_vms(site: SitePlan) -> Interval | None:
+    """Return exact bounds of the VMs of the plan without capacity, over all layouts.
+
+    None if layouts cannot be counted, as in `is_certain_fit`.
+    """
+    placed_count, capacity = _count_identical_vms(site)
+    if capacity is None:
+        return None
+    return Interval(
+        max(0, placed_count - capacity.maximum), max(0, placed_count - capacity.minimum)
+    )
 
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:

@@ -22,6 +22,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_object as vm_objects
@@ -102,7 +103,12 @@ def _group_lost_vms(
     lost_names: dict[str, dict[Address, list[str]]] = {}
     for vm_object in objects:
         site_id = vm_object.prior.site_id
-        lost_vms = [vm_object.prior.existing[key] for key in vm_object.request.actions.losses]
+        lost_vms = [
+            vm_object.prior.existing[key]
+            for key, trigger in vm_object.request.actions.losses.items()
+            # A machine that a hypothetical plan assumes to be down.
+            if trigger != MACHINE_LOST
+        ]
         blamed = [
             (offering_addresses.get((site_id, vm.placement.machine), ""), vm.name)
             for vm in lost_vms

@@ -241,26 +241,34 @@ class VmObject(Struct):
         actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
         self.request = replace(self.request, demand=demand, actions=actions)
 
-    def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
+    def keep_unselected_vms(
+        self, find_trigger: Callable[[str], str], *, recreates_lost_vms: bool = False
+    ) -> None:
         """Keep the VMs of an object that -target or -exclude leaves out.
 
         Losses of machines are recorded.
 
         `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "".
-        An evacuated machine still exists, so its VMs stay.
+        An evacuated machine still exists, so its VMs stay. With `recreates_lost_vms` the VMs of
+        lost machines are re-created.
         """
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
+        recreations: dict[VmKey, str] = {}
         unchanged: list[VmKey] = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
-            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN, MACHINE_LOST):
+            if recreates_lost_vms and trigger == MACHINE_LOST:
+                recreations[key] = trigger
+                del self.placements.vms[key]
+            elif trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN, MACHINE_LOST):
                 losses[key] = trigger
             else:
                 unchanged.append(key)
-        self.request = replace(
-            self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses)
+        actions = replace(
+            self.request.actions, unchanged=unchanged, losses=losses, recreations=recreations
         )
+        self.request = replace(self.request, actions=actions)
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
         """Forget the object for the reason `trigger`: its VMs keep running, unmanaged.

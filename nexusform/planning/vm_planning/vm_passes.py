@@ -91,8 +91,7 @@ def plan_vms(
             )
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
-    for instance in orphans:
-        blocks.add_instance(instance, second)
+    planner.run_second_pass_without_blocks(orphans, second)
     if any(vm_object.request.actions.forgets for vm_object in planner.objects.values()):
         from nexusform.planning.vm_planning.forgotten_vms import record_forgotten_vms
 
@@ -288,7 +287,10 @@ class _VmPlanner:
         if instance.block is None and instance.action is Action.NO_OP:
             # Outside the selection: it keeps its VMs at their locations.
             vm_object.keep_unselected_vms(
-                vm_placement_steps.build_machine_trigger_finder(self.context, vm_object)
+                vm_placement_steps.build_machine_trigger_finder(self.context, vm_object),
+                recreates_lost_vms=(
+                    self.blocks.request.keeps_objects and demand.is_recreated_by_platform
+                ),
             )
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
@@ -391,6 +393,25 @@ class _VmPlanner:
                         PlanningStage.VMS, self._placed_count, self._new_count
                     )
                 self._decide_final_action(vm_object, evaluation)
+            self.blocks.add_instance(instance, evaluation)
+
+    def run_second_pass_without_blocks(
+        self, instances: Sequence[Instance], evaluation: Evaluation
+    ) -> None:
+        """Add the instances without a block, with the locations of their re-created VMs."""
+        for vm_object in self._list_vm_objects(instances):
+            instance = vm_object.instance
+            if vm_object.request.actions.recreations:
+                attributes = dict(get_mapping(instance.before))
+                handlers = instance.type.vms
+                assert handlers is not None
+                computed = handlers.build_computed_attributes(
+                    attributes,
+                    self.context.current_context,
+                    vm_object.list_placed_vms(),
+                    vm_object.waiting_vms,
+                )
+                instance.decision = ActionDecision(Action.UPDATE, {**attributes, **computed})
             self.blocks.add_instance(instance, evaluation)
 
     def _decide_final_action(self, vm_object: VmObject, evaluation: Evaluation) -> None:

@@ -25,6 +25,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells, join_location_parts
+from nexusform.placements.recreations import RecreatedVm
 from nexusform.plans.plan import PlacementChange, PlacementTable
 from nexusform.rendering.json.json_placements import REJECTION_FORM, TABLE_FORM
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM
@@ -35,7 +36,6 @@ from nexusform.scheduling.placement_decision import PlacementCertainty, Rejectio
 from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate
 from nexusform.scheduling.racks.rule import RankingFigure
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
-from nexusform.snapshots.availability import VmReplacement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle
 
 
@@ -450,7 +450,7 @@ def format_short_location(placement: Placement) -> str:
 
 # A re-created node as data: old and new location, null without capacity.
 REPLACEMENT_FORM: Final = RecordForm(
-    VmReplacement,
+    RecreatedVm,
     "node=vm.name from=vm.placement to=placement",
     {"from": build_location_document, "to": build_location_document},
 )

@@ -7,10 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
-from nexusform.domains.whatif.questions.failure_simulation import (
-    FailureScope,
-    simulate_machine_loss,
-)
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeOptions,
@@ -27,6 +23,7 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
+from tests.domains.whatif.questions.failures import simulate_rack_failure
 from tests.domains.whatif.questions.test_pods_down import (
     ALONE,
     BUDGET,
@@ -45,13 +42,13 @@ def lab() -> SiteSnapshot:
 
 
 def answers(site: SiteSnapshot) -> dict[str, Report]:
-    rack = [machine.name for machine in site.machines_by_rack["rack7"]]
     mix = [SkuCount(2, site.skus["NC_P46_224_v1"]), SkuCount(3, site.skus["NC_G6_28_v1"])]
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
         "capacity": build_capacity_report([compute_site_capacity(site, mix=mix)], ORIGIN),
         "failure": build_failure_report(
-            simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN
+            simulate_rack_failure(build_document_state("nearly-full"), "rack7", "lab", "lab/rack7"),
+            ORIGIN,
         ),
         "kubernetes-upgrade": build_kubernetes_upgrade_report(
             simulate_kubernetes_upgrade(site, d), ORIGIN

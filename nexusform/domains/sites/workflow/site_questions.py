@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, has_errors
 from nexusform.domains.azure.workflow.state_reconciliation import run_site_replays
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
@@ -27,6 +27,7 @@ from nexusform.domains.sites.workflow.site_results import (
 )
 from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
+    FailureStart,
     simulate_machine_loss,
 )
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
@@ -75,7 +76,11 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
         if question.kind is QuestionKind.FAILURE:
-            findings = tuple(_simulate_rack_failures(run.stored.state, run, question))
+            now = task.fleet.now
+            try:
+                findings = tuple(_simulate_rack_failures(run.stored.state, run, question, now))
+            except DiagnosticsError as problem:
+                return build_rejected_result(site.name, problem.diagnostics)
             return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)
         return _run_replay(question, site, run)
 
@@ -101,7 +106,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
 
 
 def _simulate_rack_failures(
-    state: State, run: Run, question: SiteQuestion
+    state: State, run: Run, question: SiteQuestion, now: str
 ) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part.
 
@@ -117,9 +122,12 @@ def _simulate_rack_failures(
         for rack in site.racks
         if not rack.is_planned
     ]
+    start = FailureStart.create(state_objects, registries, state.catalogue, now)
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
-        loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
+        loss = simulate_machine_loss(
+            start, site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods
+        )
         # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         pools_lost = sum(pool.is_lost for pool in loss.pools)

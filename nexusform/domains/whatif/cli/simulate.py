@@ -33,7 +33,6 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.domains.whatif.questions.failure_simulation import Failure
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import (
     SimulationInput,
     UnreadableInput,
@@ -45,6 +44,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
 )
 from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
+from nexusform.resource_types.registry import build_registries
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
@@ -389,7 +389,7 @@ def failure(arguments: FailureArguments) -> int:
         """Simulate the loss requested by the flags, with a report and a map."""
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 
-        loss = _simulate_failure(snapshot, inputs.pods, arguments)
+        loss = _simulate_failure(snapshot, inputs, arguments)
         report = build_failure_report(loss, inputs.origin)
 
         def build_playbacks() -> list[Playback]:
@@ -423,7 +423,7 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
 
 
 def _simulate_failure(
-    snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments
+    snapshot: Snapshot, inputs: SimulationInput, arguments: FailureArguments
 ) -> Failure:
     """Simulate the failure selected by the flags.
 
@@ -432,11 +432,13 @@ def _simulate_failure(
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
+        FailureStart,
         simulate_cluster_loss,
         simulate_machine_loss,
         simulate_site_loss,
     )
 
+    pods = inputs.pods
     if arguments.site:
         return simulate_site_loss(name_lookup.find_site(snapshot, arguments.site), pods)
     if arguments.cluster:
@@ -481,7 +483,10 @@ def _simulate_failure(
     added = [name for name in site.machines if name in down]
     if added and lost_machines:
         title += f" and {format_count(len(added), 'machine')} observed down"
-    return simulate_machine_loss(site, scope, title, [*lost_machines, *added], pods)
+    start = FailureStart.create(
+        inputs.objects, build_registries(), inputs.catalogue, read_clock(os.environ)
+    )
+    return simulate_machine_loss(start, site, scope, title, [*lost_machines, *added], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

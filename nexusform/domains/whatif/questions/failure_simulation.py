@@ -12,6 +12,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import DiagnosticsError, select_errors
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
@@ -21,24 +22,30 @@ from nexusform.domains.whatif.questions.pod_outage import (
     remove_nodes,
     simulate_nodes_down,
 )
-from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.vm_planning.site_plans import build_demand
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Interval
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placements.recreations import RecreatedPool
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.hypothesis.edits import LostMachines
+from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
+from nexusform.planning.hypothesis.recreations import (
+    bound_missing_recreations,
+    count_missing_recreations,
+    list_recreated_pools,
+)
+from nexusform.planning.hypothesis.start_points import build_snapshot_request
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
+from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.resource_types.nks_pools import MACHINE_LABEL
 from nexusform.snapshots.availability import (
     PoolAvailability,
     SampledShortage,
-    VmReplacement,
     build_pool_availability,
     group_vms_down_by_cluster,
     list_affected_pools,
-    place_replacements,
     sample_capacity,
 )
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
-
-# Label of NKS nodes with the machine's name, set by Operator Nexus.
-MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
+from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 
 class FailureScope(StrEnum):
@@ -49,22 +56,6 @@ class FailureScope(StrEnum):
     CLUSTER = "cluster"
     SITE = "site"
     OBSERVED = "observed"
-
-
-class RecreatedPool(Struct, frozen=True):
-    """Re-created VMs of one pool; `reason` explains missing capacity, "" if all fit."""
-
-    cluster_id: str
-    cluster: str
-    pool: str
-    sku: str
-    vms: tuple[VmReplacement, ...]
-    reason: str = ""
-
-    @property
-    def missing(self) -> int:
-        """Number of VMs without capacity."""
-        return sum(vm.placement is None for vm in self.vms)
 
 
 class NodeDeletionCommand(Struct, frozen=True):
@@ -145,7 +136,26 @@ class Failure(Struct, frozen=True):
         return tuple(impact for impact, outcome in outcomes if outcome is WorkloadOutcome.LOST)
 
 
+class FailureStart(Struct):
+    """Start of failures: the request that keeps all objects, and the plan of it.
+
+    The plan is made once for all failures.
+    """
+
+    request: PlanRequest
+    before: PlanResult
+
+    @classmethod
+    def create(
+        cls, objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str, now: str
+    ) -> "FailureStart":
+        """Create the start from the objects of a state or after a plan."""
+        request = build_snapshot_request(objects, registries, catalogue, now)
+        return cls(request, make_plan(request))
+
+
 def simulate_machine_loss(
+    start: FailureStart,
     site: SiteSnapshot,
     scope: FailureScope,
     lost: str,
@@ -155,31 +165,38 @@ def simulate_machine_loss(
     """Simulate the loss of a machine or rack.
 
     Its NKS nodes are deleted and re-created by the placement rule. Machines already down stay down.
-    `lost` is the name of the lost part in the report.
+    `lost` is the name of the lost part in the report. Raises DiagnosticsError if the state cannot
+    be planned, for example with an unknown SKU catalogue.
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
     # Each pool with a lost VM, and its VMs still up.
     pools = list_affected_pools(site, lost_machines)
-    # With all other VMs.
-    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
-    # Before _recreate_pools places VMs in `scheduler`.
-    samples = _sample_shortage(site, scheduler, lost_machines)
+    edit = LostMachines(site.id, tuple(machines))
+    after = plan_hypothesis(start.request, [edit], start.before, _keep_result).after
+    if site.id not in after.sites:
+        raise DiagnosticsError(*select_errors(after.diagnostics))
+    recreations = list_recreated_pools(after)
     return Failure(
         site_id=site.id,
         scope=scope,
         lost=lost,
         machines=tuple(machines),
         pools=pools,
-        recreations=tuple(_recreate_pools(site, scheduler, lost_machines)),
+        recreations=recreations,
         deletions=tuple(_build_node_deletions(pools, machines)),
         # Only NKS nodes are re-created.
         stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),
         unmanaged_vms=list_unmanaged_vms(site, lost_machines),
         workloads=tuple(_find_affected_workloads(pools, exclude_nodes_down(site, pods, down_now))),
-        samples=samples,
+        samples=_sample_shortage(after, site.id, recreations),
         machines_down=tuple(name for name in site.machines if name in down_now),
     )
+
+
+def _keep_result(result: PlanResult) -> PlanResult:
+    """Return the result as it is: no section of the report reads the capacity of the site."""
+    return result
 
 
 def simulate_cluster_loss(
@@ -245,65 +262,27 @@ def _find_affected_workloads(
             yield from workloads
 
 
-def _recreate_pools(
-    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
-) -> Iterable[RecreatedPool]:
-    """Place new VMs for the lost VMs of NKS clusters in `scheduler`.
-
-    Pool by pool in creation order.
-    """
-    for cluster, pool, down in _find_lost_pools(site, lost):
-        placement_result = place_replacements(scheduler, pool, down)
-        reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
-        yield RecreatedPool(
-            cluster.id,
-            cluster.name,
-            pool.name,
-            pool.sku.name,
-            placement_result.replacements,
-            reason,
-        )
-
-
-def _find_lost_pools(
-    site: SiteSnapshot, lost: frozenset[str]
-) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
-    """Yield cluster, pool and lost VMs for each pool of an NKS cluster with lost VMs."""
-    for cluster in site.clusters:
-        # Other VMs are not re-created.
-        if cluster.kind is not VmOwnerKind.NKS:
-            continue
-        for pool in cluster.pools:
-            down = [vm for vm in pool.vms if vm.placement.machine in lost]
-            if down:
-                yield cluster, pool, down
-
-
 def _sample_shortage(
-    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
+    after: PlanResult, site_id: str, recreations: Sequence[RecreatedPool]
 ) -> SampledShortage | None:
     """Count the lost VMs without capacity elsewhere, over samples of unknown NUMA cells.
 
     Possible layouts. For a single pool, the bounds are exact. Return None if all cells are known,
     or no VM of an NKS cluster is lost.
     """
-    # cluster, pool and its lost VMs.
-    lost_pools = list(_find_lost_pools(site, lost))
     samples = sample_capacity(
-        scheduler,
-        vms=sum(len(vms) for _, _, vms in lost_pools),
-        count_missing=lambda sampled: [
-            recreation.missing for recreation in _recreate_pools(site, sampled, lost)
-        ],
+        after.sites[site_id].base,
+        vms=sum(len(pool.vms) for pool in recreations),
+        count_missing=lambda sample: count_missing_recreations(
+            after, site_id, recreations, [sample]
+        )[0],
     )
     # several pools compete, so their bounds are only those of samples.
-    if samples is None or len(lost_pools) > 1:
+    if samples is None or len(recreations) > 1:
         return samples
-    [(_, pool, vms)] = lost_pools
-    # Of one VM: all VMs of a pool are equal.
-    demand = build_demand(pool.owner, pool.demand, vms[0].number)
-    free = scheduler.count_free_slots(demand)
-    bounds = Interval(max(0, len(vms) - free.maximum), max(0, len(vms) - free.minimum))
+    bounds = bound_missing_recreations(after, site_id)
+    if bounds is None:
+        return samples
     return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
 

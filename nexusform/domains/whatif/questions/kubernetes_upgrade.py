@@ -11,17 +11,18 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
+from nexusform.placements.recreations import RecreatedVm
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import NoFitReason
 from nexusform.snapshots.availability import (
     PlacedReplacements,
     SampledShortage,
-    VmReplacement,
     place_replacements,
     sample_capacity,
 )
@@ -35,7 +36,7 @@ class NodeUpgradeBatch(Struct, frozen=True):
     """
 
     number: int
-    moves: tuple[VmReplacement, ...]
+    moves: tuple[RecreatedVm, ...]
     up: int
 
     @property
@@ -156,11 +157,12 @@ def simulate_kubernetes_upgrade(
     """
     scheduler = site.scheduler.copy()
 
-    def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
+    def count_missing_by_pool(sample: SplitChoice) -> list[int]:
         """Count the VMs without capacity in the blocking batch of each pool.
 
         0 for a pool without one.
         """
+        sampled_scheduler = scheduler.copy(split_choice=sample)
         counts = []
         for pool in cluster.pools:
             max_surge, max_unavailable = _read_surge_settings(pool)

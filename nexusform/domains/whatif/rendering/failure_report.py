@@ -7,11 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.failure_simulation import (
-    Failure,
-    FailureScope,
-    RecreatedPool,
-)
+from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope
 from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     POOL,
@@ -21,6 +17,7 @@ from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm
+from nexusform.placements.recreations import RecreatedPool
 from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,

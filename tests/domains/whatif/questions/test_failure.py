@@ -3,13 +3,12 @@ from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
-    FailureScope,
     simulate_cluster_loss,
-    simulate_machine_loss,
     simulate_site_loss,
 )
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
 from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import (
     build_applied_state,
@@ -19,15 +18,8 @@ from tests.worlds.small_worlds import (
 )
 
 
-def simulate_rack_failure(state: State, rack: str, site_id: str = "s") -> Failure:
-    site = get_site(state, site_id)
-    return simulate_machine_loss(
-        site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]]
-    )
-
-
 def simulate_machine_failure(state: State, machine: str) -> Failure:
-    return simulate_machine_loss(get_site(state), FailureScope.MACHINE, machine, [machine])
+    return simulate_loss(state, [machine])
 
 
 def read_targets(found: Failure) -> dict[str, str | None]:

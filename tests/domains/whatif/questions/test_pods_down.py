@@ -12,11 +12,7 @@ import pytest
 
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions
-from nexusform.domains.whatif.questions.failure_simulation import (
-    FailureScope,
-    simulate_cluster_loss,
-    simulate_machine_loss,
-)
+from nexusform.domains.whatif.questions.failure_simulation import simulate_cluster_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.pod_outage import (
     ClusterPods,
@@ -34,6 +30,7 @@ from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import simulate_loss
 from tests.planning.harness import build_all_types, cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks
 
@@ -300,10 +297,11 @@ def test_budget_without_allowed_disruptions_blocks_drain(least: str, held: tuple
 
 
 def test_failure_names_lost_pods_and_their_targets() -> None:
-    site, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(3, "1", SPREAD))
+    state = build_small_site(2, 2, 2)
+    site, pods = build_site_and_pods(state, render_web(3, "1", SPREAD))
     [before] = [p for p in pods["s/a"].existing if p.number == 0]
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
-    found = simulate_machine_loss(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
+    found = simulate_loss(state, [node.placement.machine], pods=pods)
     [left] = found.workloads
     assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (
         3,

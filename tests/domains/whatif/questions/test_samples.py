@@ -9,11 +9,7 @@ from itertools import product
 
 import pytest
 
-from nexusform.domains.whatif.questions.failure_simulation import (
-    Failure,
-    FailureScope,
-    simulate_machine_loss,
-)
+from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
@@ -26,6 +22,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.racks.vms import Interval
+from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
@@ -69,9 +66,7 @@ KNOWN = (("cells = [0]", "cells = [0]"), ("cells = [0]", "cells = [1]"))
 
 
 def simulate_rack_loss(text: str) -> Failure:
-    site = get_site(build_applied_state(text))
-    names = [each.name for each in site.machines_by_rack["r1"]]
-    return simulate_machine_loss(site, FailureScope.RACK, "r1", names)
+    return simulate_rack_failure(build_applied_state(text), "r1")
 
 
 def simulate_upgrade(text: str) -> KubernetesUpgrade:
@@ -98,12 +93,13 @@ def test_bounds_include_every_split_of_other_vms(workers: int, machines: int) ->
 
 
 def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
-    site = get_site(build_applied_state(render_site(3, UNKNOWN, UNKNOWN)))
+    state = build_applied_state(render_site(3, UNKNOWN, UNKNOWN))
+    site = get_site(state)
     [plane] = site.clusters[0].pools[0].vms
     [machine_] = [
         each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine
     ]
-    failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
+    failure = simulate_loss(state, [machine_])
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
     document = FAILURE(failure)["samples"]
@@ -151,8 +147,7 @@ def test_fit_in_every_sample_is_no_finding() -> None:
 
 
 def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
-    site = get_site(build_applied_state(render_site(1, UNKNOWN)))
-    assert simulate_machine_loss(site, FailureScope.MACHINE, "o1", ["o1"]).samples is None
+    assert simulate_loss(build_applied_state(render_site(1, UNKNOWN)), ["o1"]).samples is None
     failure = simulate_rack_loss(render_site(1, KNOWN[0]))
     assert failure.samples is None
     assert FAILURE(failure)["samples"] is None

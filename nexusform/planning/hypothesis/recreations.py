@@ -1,0 +1,64 @@
+"""VMs re-created by a plan after a loss: old and new location, and VMs without capacity."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from nexusform.placements.recreations import RecreatedPool, RecreatedVm
+from nexusform.placements.vm_demands import MACHINE_LOST
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.verdicts.numa_samples import bound_missing_vms, count_missing_vms
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
+from nexusform.scheduling.racks.vms import Interval
+
+# owner and pool.
+_PoolKey: TypeAlias = tuple[str, str]
+
+
+def list_recreated_pools(after: PlanResult) -> tuple[RecreatedPool, ...]:
+    """Return the pools with VMs of lost machines, in order of the plan."""
+    recreated_pools: list[RecreatedPool] = []
+    for vm_object in after.objects.values():
+        recreations = vm_object.request.actions.recreations
+        failures = vm_object.placements.failures
+        demand = vm_object.request.demand
+        for pool in vm_object.pools:
+            keys = [key for key in pool.keys if recreations.get(key) == MACHINE_LOST]
+            if not keys:
+                continue
+            vms = [
+                RecreatedVm(
+                    vm_object.prior.existing[key],
+                    None if key in failures else vm_object.get_placement(key),
+                )
+                for key in keys
+            ]
+            reasons = [failures[key].reason for key in keys if key in failures]
+            recreated_pools.append(
+                RecreatedPool(
+                    cluster_id=demand.cluster_id,
+                    cluster=demand.cluster,
+                    pool=pool.pool,
+                    sku=pool.sku.name,
+                    vms=tuple(vms),
+                    # The first one counts.
+                    reason=reasons[0] if reasons else "",
+                )
+            )
+    return tuple(recreated_pools)
+
+
+def count_missing_recreations(
+    after: PlanResult,
+    site_id: str,
+    pools: Sequence[RecreatedPool],
+    split_choices: Iterable[SplitChoice],
+) -> list[list[int]]:
+    """Return for each layout of VMs in unknown NUMA cells the VMs without capacity per pool."""
+    counts: Iterable[Counter[_PoolKey]] = count_missing_vms(after.sites[site_id], split_choices)
+    return [[count[f"nks:{pool.cluster_id}", pool.pool] for pool in pools] for count in counts]
+
+
+def bound_missing_recreations(after: PlanResult, site_id: str) -> Interval | None:
+    """Return exact bounds of the VMs without capacity over all layouts; None: they are unknown."""
+    return bound_missing_vms(after.sites[site_id])
