@@ -9,7 +9,7 @@ import click
 from click_man.core import write_man_pages
 
 import nexusform
-from nexusform.cli.commands import LazyGroup
+from nexusform.cli.command_groups import LazyGroup
 from nexusform.cli.main import ROOT
 
 

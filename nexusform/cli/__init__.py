@@ -3,7 +3,7 @@
 No other package prints to the screen.
 """
 
-# public names of the package, by module.
+# Public names of the package, by module.
 PUBLIC = {
     "report_output": (
         "Answer PlanFileAnswerFlags AnswerFormatFlags is_document write_answer "
@@ -17,7 +17,8 @@ PUBLIC = {
         "declare_switch_flag "
         "declare_text_flag declare_repeatable_text"
     ),
-    "commands": "define_command LazyGroup get_trust_flags",
+    "command_groups": "LazyGroup",
+    "commands": "define_command",
     "shared_flags": (
         "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags "
         "ViewFlags "
@@ -31,4 +32,5 @@ PUBLIC = {
     "planning_flags": "PlanDisplayFlags",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "terminal_screen": "is_input_allowed Screen",
+    "trust_flags": "get_trust_flags",
 }

@@ -8,96 +8,36 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import click
-from msgspec import Struct
 
 from nexusform.cli.arguments import (
-    ArgumentWord,
     Flag,
     Record,
     build_arguments_record,
     build_click_parameters,
     declare_ignored_flag,
-    declare_repeatable_text,
-    declare_switch_or_text,
-    list_argument_files,
 )
-from nexusform.command_entry import CommandEntry, CommandSection
+from nexusform.cli.global_options import HELP_KEY
+from nexusform.cli.output_files import delete_older_output_files
+from nexusform.cli.removed_words import REMOVED_FLAGS, RemovedCommandError, find_removed_flag
+from nexusform.cli.trust_flags import TRUST_KEY, TrustFlags, open_sandbox
 from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.domain_table import collect_removed_words
-from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
 
-# Only shells that complete load it, and sandboxed runs.
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from nexusform.files.regular_files import Confinement
-
-
-_INPUT_SUFFIXES: Final = (
-    ".hcl",
-    ".nfvars",
-    ".nfstate",
-    ".nf.json",
-    ".nfvars.json",
-    ".nftest.json",
-    ".backup",
-    ".journal",
-)
-# Of commands handling older files themselves.
-_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")
 _PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 
-_HELP_ALL: Final = "--help=all"
-_HELP_KEY: Final = "nexusform.help-all"
-_TRUST_KEY: Final = "nexusform.trust"
-_NO_TEXTS: Final[Mapping[str, str]] = {}
 
-
-class TrustFlags(Struct, frozen=True, kw_only=True):
-    """Flags of every command that reads configuration or state.
-
-    Limits on untrusted configuration.
-    """
-
-    confine: str = declare_switch_or_text(
-        "Restrict files to DIR (default: work tree), block addresses",
-        metavar="DIR",
-        file=ArgumentFile("top of the work tree", AllowedWriter.OPERATOR, PathValueForm.WORK_TREE),
-    )
-    allow_remote: tuple[str, ...] = declare_repeatable_text(
-        "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
-    )
-    limit: tuple[str, ...] = declare_repeatable_text(
-        "Set a resource limit (docs/security.md)", metavar="NAME=N"
-    )
-    backend_config: tuple[str, ...] = declare_repeatable_text(
-        "Set a backend argument, or read a file of them",
-        metavar="FILE|K=V",
-        file=ArgumentFile("settings of the backend", AllowedWriter.LIMITED, PathValueForm.SETTING),
-    )
-
-
-def get_trust_flags() -> TrustFlags:
-    """Return the limits on untrusted configuration set by the running command.
-
-    Without a command the defaults apply.
-    """
-    context = click.get_current_context(silent=True)
-    flags = context.meta.get(_TRUST_KEY) if context is not None else None
-    return flags if isinstance(flags, TrustFlags) else build_arguments_record(TrustFlags, {})
+_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
 
 
 def warn_of_terraform_variable(variable: str) -> None:
-    """Print a warning if Terraform's variable is set instead of this one, because it is ignored.
+    """Print a warning if Terraform's variable is set instead of this one (NF_...).
 
-    NF_...
+    nexusform ignores Terraform's variables of the command line.
     """
     terraform_variable = variable.replace("NF_", "TF_", 1)
     if terraform_variable in os.environ and variable not in os.environ:
@@ -149,6 +89,8 @@ class Command(click.Command):
 
         With -help=all, shared and rare flags are included.
         """
+        from nexusform.cli.help_rows import get_command_examples, group_flags, select_main_help_rows
+
         # Without the name of the program: "state list".
         path = " ".join(ctx.command_path.split()[1:])
         help_rows: Mapping[str, tuple[str, str]] = {
@@ -157,7 +99,7 @@ class Command(click.Command):
             # None: a hidden flag.
             if (row := parameter.get_help_record(ctx))
         }
-        shows_all = ctx.meta.get(_HELP_KEY, False)
+        shows_all = ctx.meta.get(HELP_KEY, False)
         if not shows_all:
             help_rows = select_main_help_rows(path, help_rows)
         for title, rows in group_flags(help_rows).items():
@@ -225,7 +167,7 @@ class Command(click.Command):
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in ("help", "h"):
             # True: the help lists all commands.
-            ctx.meta[_HELP_KEY] = value == "all"
+            ctx.meta[HELP_KEY] = value == "all"
             return ["--help"]
         if name not in flags:
             raise _build_unknown_flag_error(ctx, name, value, flags)
@@ -298,11 +240,9 @@ def define_command(
         """
 
         def run_callback(**values: Any) -> int:
-            click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(
-                TrustFlags, values
-            )
-            with nullcontext() if has_own_sandbox else _open_sandbox(parameters, values):
-                _delete_older_output_files(parameters, values)
+            click.get_current_context().meta[TRUST_KEY] = build_arguments_record(TrustFlags, values)
+            with nullcontext() if has_own_sandbox else open_sandbox(parameters, values):
+                delete_older_output_files(parameters, values)
                 return function(build_arguments_record(record, values))
 
         parameters = [
@@ -313,473 +253,3 @@ def define_command(
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
     return make_command
-
-
-@contextmanager
-def _open_sandbox(
-    parameters: Sequence[click.Parameter], values: Mapping[str, Any]
-) -> Iterator[None]:
-    """Reject accesses that the arguments of a command do not declare, if the run is confined.
-
-    Raises a usage error for a file or program of the operator in the work tree.
-    """
-    confine = get_trust_flags().confine or os.environ.get("NF_CONFINE", "")
-    if not confine and not os.environ.get("NF_IN_AUTOMATION"):
-        yield
-        return
-    from nexusform.files.external_files import list_argument_paths
-    from nexusform.files.regular_files import OutsideConfinement
-    from nexusform.files.sandbox import declare_program, use_sandbox
-    from nexusform.workflow.opening.command_context import parse_confinement
-
-    try:
-        confinement = parse_confinement(confine, os.environ)
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
-    if not confinement.root:
-        yield
-        return
-    words = list_argument_files(parameters, values)
-    for item in words:
-        if item.file.writer is AllowedWriter.OPERATOR:
-            _reject_untrusted_word(item, confinement)
-    paths = [path for item in words for path in list_argument_paths(item.file, item.word)]
-    with use_sandbox(confinement, paths):
-        for item in words:
-            if item.file.form is PathValueForm.COMMAND:
-                # Reported where the command is run.
-                with suppress(ValueError):
-                    declare_program(shlex.split(item.word))
-        try:
-            yield
-        except OutsideConfinement as problem:
-            path = f'"{problem.filename}" cannot be used: ' if problem.filename else ""
-            raise click.ClickException(f"{path}{problem.strerror}.") from None
-
-
-def _reject_untrusted_word(item: ArgumentWord, confinement: Confinement) -> None:
-    """Raise a usage error for an argument of the operator that leads into the work tree."""
-    from nexusform.files.external_files import (
-        explain_untrusted_file,
-        is_untrusted_path,
-        list_argument_paths,
-        list_command_files,
-    )
-
-    if item.file.form is PathValueForm.LOCATION:
-        raise click.UsageError(
-            f"{item.name} starts programs, so it is not allowed in a sandboxed run. Omit it, or "
-            "use -confine=false."
-        )
-    paths = list_argument_paths(item.file, item.word)
-    if item.file.form is PathValueForm.COMMAND:
-        # Reported where the command is run.
-        with suppress(ValueError):
-            paths = list(list_command_files(shlex.split(item.word), os.environ))
-    for path in paths:
-        if is_untrusted_path(path, confinement):
-            raise click.UsageError(
-                explain_untrusted_file(item.name, path, "a pull request could replace it")
-            )
-
-
-class _OutputPath(Struct, frozen=True):
-    """A path to be written, of a flag.
-
-    `is_deleted`: an older file is deleted here, before the command runs.
-    """
-
-    flag: str
-    path: str
-    is_deleted: bool
-
-
-def _delete_older_output_files(
-    parameters: Iterable[click.Parameter], values: Mapping[str, Any]
-) -> None:
-    """Delete older files at the output paths of a command.
-
-    After a failure, none is mistaken for its result. All paths are checked before the first
-    deletion. Raises a usage error for a path in use as an input. A command with a flag of
-    `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
-    """
-    # real paths of the arguments with files to keep.
-    inputs: set[str] = set()
-    outputs: list[_OutputPath] = []
-    for parameter in parameters:
-        words = _list_argument_words(values.get(parameter.name or ""))
-        flag = parameter.opts[0]
-        is_deleted = isinstance(parameter, Flag) and parameter.is_output
-        if is_deleted or flag in _CHECKED_OUTPUTS:
-            # The words of a repeatable output flag are FORMAT:PATH.
-            paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
-            outputs += [
-                _OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")
-            ]
-        if not is_deleted and not isinstance(parameter.type, click.Choice):
-            inputs.update(map(os.path.realpath, words))
-    for output in outputs:
-        _check_output_path(output, inputs)
-    for output in outputs:
-        if output.is_deleted:
-            from nexusform.workflow.opening.system_io import remove_older_output
-
-            # writing it reports the problem.
-            with suppress(OSError):
-                remove_older_output(output.path)
-
-
-def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument's value, without empty ones.
-
-    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of
-    pairs of flag and word. For example, `(("var-file", "a.nfvars"), ("var", "b=1"))` gives
-    ["a.nfvars", "b=1"].
-    """
-    parts = value if isinstance(value, tuple) else (value,)
-    words = []
-    for part in filter(None, parts):
-        word = part[-1] if isinstance(part, tuple) else part
-        words.append(str(word))
-    return words
-
-
-def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
-    """Raise a usage error for a path outside of the allowed directories, or of an input.
-
-    An input has one of the `inputs` paths or a suffix of inputs. Other existing files may be inputs
-    by their content.
-    """
-    from nexusform.workflow.opening.command_context import parse_confinement
-    from nexusform.workflow.opening.system_io import may_be_input
-
-    flag = output.flag
-    path = output.path
-    try:
-        confinement = parse_confinement(
-            get_trust_flags().confine or os.environ.get("NF_CONFINE", ""), os.environ
-        )
-        # A link at the path itself is replaced.
-        confinement.resolve_path_of_operator(Path(path).parent)
-    except (OSError, ValueError) as problem:
-        reason = str(getattr(problem, "strerror", problem)).rstrip(".")
-        raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    # So it may have the suffix of an input.
-    writes_configuration = flag == "-generate-config-out"
-    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and not writes_configuration
-    if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
-        raise click.UsageError(
-            f'{flag}: "{path}" is an input and is not overwritten. Choose another name.'
-        )
-    if output.is_deleted and may_be_input(path, confinement):
-        raise click.UsageError(
-            f'{flag}: "{path}" may be an input and is not overwritten. Choose another name.'
-        )
-
-
-class RemovedCommandError(click.ClickException):
-    """A command or a flag that was removed is typed.
-
-    The message is one line with what to use instead.
-    """
-
-
-def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR` before the command.
-
-    Return the remaining words in the form that click expects. `-version` becomes the command
-    `version`, and each form of help the flag `--help` at the end. Raises a usage error.
-    """
-    arguments = _change_directory(arguments)
-    first = arguments[0] if arguments else ""
-    name = first.lstrip("-").partition("=")[0]
-    if first.startswith("-") and name in ("version", "v"):
-        return ["version", *arguments[1:]]
-    if first in ("-help", "-h"):
-        return ["--help"]
-    if arguments == ["help", "all"] or first in ("-help=all", _HELP_ALL):
-        return [_HELP_ALL]
-    # `help state list` is `state list -help`.
-    if first == "help":
-        return [*(word for word in arguments[1:] if word != "help"), "--help"]
-    if first.startswith("-") and first != "--help":
-        suggestion = suggest_name(name, ("chdir", "help", "version"))
-        raise click.UsageError(
-            f"Unknown global option {first}.{suggestion} Options of a command follow its name."
-        )
-    return arguments
-
-
-def _change_directory(arguments: list[str]) -> list[str]:
-    """Enter the directory of each leading `-chdir=DIR` or `-chdir DIR`.
-
-    Return the words after them.
-    """
-    while (
-        arguments
-        and arguments[0].lstrip("-").partition("=")[0] == "chdir"
-        and arguments[0].startswith("-")
-    ):
-        _, equals, directory = arguments.pop(0).partition("=")
-        if not equals and arguments:
-            directory = arguments.pop(0)
-        try:
-            os.chdir(directory)
-        except OSError as problem:
-            message = f'-chdir: the directory "{directory}" cannot be entered: {problem.strerror}.'
-            raise click.UsageError(message) from None
-    return arguments
-
-
-class LazyGroup(click.Group):
-    """Group of commands, each imported on use."""
-
-    def __init__(
-        self,
-        name: str,
-        table: Mapping[str, CommandEntry],
-        *,
-        aliases: Mapping[str, str] = _NO_TEXTS,
-        summary: str = "",
-        epilogue: str = "",
-        hints: Mapping[str, str] = _NO_TEXTS,
-    ) -> None:
-        """Create the group.
-
-        `hints` are messages for Terraform commands without an equivalent. The help lists only the
-        common commands of the table, if there are any.
-        """
-        super().__init__(name, help=summary, epilog=epilogue)
-        self.table = table
-        self.aliases = aliases
-        self.hints = hints
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """List the names in table order."""
-        return list(self.table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import and return one command; None without a command of that name."""
-        entry = self.table.get(self.aliases.get(cmd_name, cmd_name))
-        if entry is None:
-            return None
-        module, _, attribute = entry.target.partition(":")
-        return cast("click.Command", getattr(import_module(module), attribute))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Accept `-help` with one dash, too.
-
-        Store whether all commands are requested (-help=all).
-        """
-        if args and args[0] in ("-help", "-h", "-help=all", _HELP_ALL):
-            ctx.meta[_HELP_KEY] = args[0].endswith("=all")
-            args = ["--help"]
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and its words.
-
-        Without a command, a shell completes its name, or it is an error.
-        """
-        name = args[0]
-        found_command = self.get_command(ctx, name)
-        if found_command is not None:
-            return name, found_command, args[1:]
-        # A shell completes the name.
-        if ctx.resilient_parsing:
-            return None, None, []
-        words = " ".join([*ctx.command_path.split()[1:], *args])
-        removed_names = [
-            removed for removed in REMOVED_COMMANDS if f"{words} ".startswith(f"{removed} ")
-        ]
-        if removed_names:
-            # The most specific one.
-            removed = max(removed_names, key=len)
-            raise RemovedCommandError(
-                f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}'
-            )
-        # For a Terraform command without an equivalent.
-        hint = self.hints.get(name)
-        suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
-        raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
-        """Return the commands of a shell's completion without importing any."""
-        from click.shell_completion import CompletionItem
-
-        return [
-            CompletionItem(name, help=entry.summary)
-            for name, entry in self.table.items()
-            if name.startswith(incomplete)
-        ]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands only; click would write the help flag, too."""
-        self.format_commands(ctx, formatter)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the main commands and examples, or all commands by section.
-
-        Commands are not imported.
-        """
-        common = [(name, entry.summary) for name, entry in self.table.items() if entry.is_common]
-        if common and not ctx.meta.get(_HELP_KEY, False):  # without -help=all
-            with formatter.section("Main commands"):
-                formatter.write_dl(common)
-            with formatter.section("Examples"):
-                formatter.write_dl(get_command_examples(""), col_max=45)
-            formatter.write("\nAll commands: nexusform help all\n")
-            return
-        sections = {entry.section for entry in self.table.values()}
-        for section in CommandSection:
-            rows = [
-                (name, entry.summary)
-                for name, entry in self.table.items()
-                if entry.section is section
-            ]
-            if rows:
-                with formatter.section(section.value if len(sections) > 1 else "Commands"):
-                    formatter.write_dl(rows)
-
-
-# By the words after `nexusform`.
-REMOVED_COMMANDS: Final[Mapping[str, str]] = {
-    "get": "nexusform init",
-    "metadata": "docs/reference/functions.md",
-    "metadata functions": "docs/reference/functions.md",
-    "refresh": "nexusform apply -refresh-only",
-    "state lock": "nexusform force-unlock ID",
-    "state lock break": "nexusform force-unlock ID",
-    "state lock list": "nexusform force-unlock ID",
-    "taint": "nexusform plan -replace=ADDR",
-    **collect_removed_words("removed_commands"),
-}
-# By the words after `nexusform`: a flag, or one value of it.
-REMOVED_FLAGS: Final[Mapping[str, str]] = collect_removed_words("removed_flags")
-_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
-
-
-def find_removed_flag(command: str, words: Iterable[str]) -> str:
-    """Return the first removed flag in a command line; else "".
-
-    `COMMAND -FLAG`, or a value: `COMMAND -FLAG=VALUE`.
-    """
-    for word in words:
-        flag = f"{command} -{word.lstrip('-')}"
-        for name in (flag, flag.partition("=")[0]):
-            if name in REMOVED_FLAGS:
-                return name
-    return ""
-
-
-# flags under a single title.
-_MAX_UNGROUPED: Final = 15
-_FLAG_SECTIONS: Final[Mapping[str, str]] = {
-    "Plan options": (
-        "destroy refresh-only refresh target target-file exclude exclude-file replace var "
-        "var-file samples assume allow-older-export"
-    ),
-    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on max-age",
-    "Output": (
-        "details placements report diff source-url json compat no-color concise show-sensitive"
-    ),
-    "Apply options": (
-        "auto-approve resume discard fail-fast verify revocations take-ownership allow-other-hub "
-        "parallelism input"
-    ),
-    "State and backend": "state lock lock-timeout backup backend-config",
-    "Confinement": "confine allow-remote limit",
-}
-# Commands with too many flags of their own.
-_MAIN_FLAGS: Final[Mapping[str, str]] = {
-    "plan": "out var var-file target replace destroy report fail-on previous",
-    "apply": (
-        "auto-approve resume discard verify var var-file target replace destroy refresh-only report"
-    ),
-}
-
-
-_EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "": (
-        ("nexusform plan -out=p.nfplan", "show what changes, save the plan"),
-        ("nexusform apply p.nfplan", "apply the saved plan"),
-        ("nexusform explain ADDRESS NODE", "show why a node is on its machine"),
-    ),
-    "plan": (
-        ("nexusform plan -out=p.nfplan", "save the plan for apply"),
-        ("nexusform plan -report=markdown:plan.md", "a comment for a pull request"),
-        ("nexusform plan -fail-on=moved:0,capacity:5", "fail if a VM moves"),
-        ("nexusform plan -replace=ADDR:core-w-1", "re-place one VM of a cluster"),
-        ("nexusform plan -details -target=ADDR", "every argument of one object"),
-    ),
-    "apply": (
-        ("nexusform apply p.nfplan", "apply a reviewed plan"),
-        ("nexusform apply -resume", "continue an interrupted apply"),
-        ("nexusform apply -refresh-only", "only refresh the state"),
-    ),
-}
-
-
-def select_main_help_rows(
-    command: str, rows: Mapping[str, tuple[str, str]]
-) -> dict[str, tuple[str, str]]:
-    """Select the rows (usage, help) of a command without -help=all.
-
-    Its main flags if defined, else its own ones.
-    """
-    if command in _MAIN_FLAGS:
-        return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
-    hidden_flags = {
-        "help",
-        "confine",
-        "allow-remote",
-        "limit",
-        "no-color",
-        "state",
-        "lock",
-        "lock-timeout",
-        "backup",
-    }
-    # backend-config is shared with other commands, too, but central for `init`.
-    if command != "init":
-        hidden_flags.add("backend-config")
-    # Positional arguments without help are in the usage line.
-    return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
-
-
-def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """Group the help rows of flags (usage, help) by title; few flags share one title."""
-    if len(rows) <= _MAX_UNGROUPED:
-        return {"Options": list(rows.values())}
-    # Without help: positional arguments, named by the usage line.
-    described_rows = {name: row for name, row in rows.items() if row[1]}
-    names_by_title = {title: names.split() for title, names in _FLAG_SECTIONS.items()}
-    return _group_help_rows(described_rows, names_by_title, "Other options")
-
-
-def _group_help_rows(
-    rows: Mapping[str, tuple[str, str]],
-    names_by_title: Mapping[str, Sequence[str]],
-    other_title: str,
-) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last.
-
-    Titles without rows are omitted. `rows` have pairs of usage and help, by name of a flag or
-    command; `names_by_title` has the names of each title.
-    """
-    remaining = dict(rows)
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for title, names in names_by_title.items():
-        group = [remaining.pop(name) for name in names if name in remaining]
-        if group:
-            groups[title] = group
-    if remaining:
-        groups[other_title] = list(remaining.values())
-    return groups
-
-
-def get_command_examples(command: str) -> tuple[tuple[str, str], ...]:
-    """Return the examples of a command with their effects; empty without any."""
-    return _EXAMPLES.get(command, ())

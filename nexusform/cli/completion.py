@@ -22,7 +22,8 @@ from click.shell_completion import (
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_positional
-from nexusform.cli.commands import apply_global_options, define_command
+from nexusform.cli.commands import define_command
+from nexusform.cli.global_options import apply_global_options
 
 # In which a shell asks for completions.
 VARIABLE: Final = "_NEXUSFORM_COMPLETE"

@@ -15,12 +15,10 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import (
-    LazyGroup,
-    RemovedCommandError,
-    apply_global_options,
-    warn_of_terraform_variable,
-)
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import warn_of_terraform_variable
+from nexusform.cli.global_options import apply_global_options
+from nexusform.cli.removed_words import RemovedCommandError
 from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import collect_commands

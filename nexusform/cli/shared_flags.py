@@ -14,8 +14,8 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
+from nexusform.cli.trust_flags import get_trust_flags
 from nexusform.configuration.declarations.limits import parse_limit_overrides
 from nexusform.documents.times import parse_duration as parse_age
 from nexusform.files.external_files import AllowedWriter, ArgumentFile

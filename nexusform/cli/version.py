@@ -11,7 +11,8 @@ from msgspec import Struct
 
 import nexusform
 from nexusform.cli.arguments import declare_switch_flag
-from nexusform.cli.commands import LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import define_command
 from nexusform.command_entry import CommandEntry
 
 

@@ -10,7 +10,8 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import NoArguments, StateLockFlags, create_context
 from nexusform.cli.terminal_screen import Screen
 from nexusform.command_entry import CommandEntry

@@ -22,7 +22,8 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import Command, LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import Command, define_command
 from nexusform.cli.main import ROOT
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.cli.commands import REMOVED_COMMANDS, REMOVED_FLAGS
 from nexusform.cli.main import run_command_line
+from nexusform.cli.removed_words import REMOVED_COMMANDS, REMOVED_FLAGS
 
 
 @pytest.mark.parametrize("words", REMOVED_COMMANDS)

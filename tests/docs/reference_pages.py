@@ -14,7 +14,8 @@ import click
 from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.arguments import Flag
-from nexusform.cli.commands import LazyGroup, get_command_examples
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.help_rows import get_command_examples
 from nexusform.cli.main import ROOT
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.domains.editor.cursor_answers import escape_description

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nexusform.cli.commands import Command, Flag
+from nexusform.cli.arguments import Flag
+from nexusform.cli.commands import Command
 from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from nexusform.cli.commands import Command, LazyGroup
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import Command
 from nexusform.cli.main import ROOT as PROGRAM
 from tests import commands
 from tests.docs.documented_domains import of_documented_domains

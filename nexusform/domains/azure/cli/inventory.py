@@ -13,7 +13,8 @@ from nexusform.cli.arguments import (
     declare_positional,
     declare_text_flag,
 )
-from nexusform.cli.commands import LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.command_entry import CommandEntry

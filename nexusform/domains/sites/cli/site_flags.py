@@ -14,9 +14,9 @@ from nexusform.cli.arguments import (
     declare_repeatable_text,
     declare_text_flag,
 )
-from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.shared_flags import create_context
 from nexusform.cli.terminal_screen import Screen
+from nexusform.cli.trust_flags import get_trust_flags
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError

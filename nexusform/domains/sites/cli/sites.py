@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from nexusform.cli.commands import LazyGroup
+from nexusform.cli.command_groups import LazyGroup
 from nexusform.command_entry import CommandEntry
 
 COMMANDS: Final[dict[str, CommandEntry]] = {

@@ -15,7 +15,8 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_repeatable_text, declare_text_flag
-from nexusform.cli.commands import LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import (
     ViewFlags,
     create_context,

@@ -20,7 +20,8 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
     declare_text_flag,
 )
-from nexusform.cli.commands import LazyGroup, define_command
+from nexusform.cli.command_groups import LazyGroup
+from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
 from nexusform.cli.shared_flags import (
     ViewFlags,
