@@ -198,7 +198,6 @@ _ALL: Final = (
             )
         },
         providers={"tacker": "providers.tacker:PROVIDER"},
-        exports={"sol003": "rendering.sol003:export_sol003"},
         diagnostic_traits={
             "corrected-document": DiagnosticTraits("note", "document"),
             "not-read-for-placement": _NOTE,

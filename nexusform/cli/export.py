@@ -44,9 +44,8 @@ def export(arguments: ExportArguments) -> int:
 
     azapi: Terraform's JSON configuration (name it *.tf.json). az: a shell script of `az
     networkcloud` commands. manifests: placements, overrides and member labels as Kubernetes YAML.
-    node-labels: `kubectl label` commands for hardware_label_keys. sol003: grant requests of VNFs
-    with placement constraints, as JSON. Values missing in the plan become variables or environment
-    variables.
+    node-labels: `kubectl label` commands for hardware_label_keys. Values missing in the plan become
+    variables or environment variables.
     """
     if arguments.out and (reason := explain_unwritable_file(arguments.out)):
         raise click.UsageError(f"-out: {reason}")

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
-from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
+from nexusform.domains.vnf.serving.grant_requests import build_grant_requests
 from nexusform.domains.vnf.types.vnf_documents import (
     RETRY_KEY,
     compute_target_levels,
@@ -87,7 +87,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
         return PlannedGrants(grants=(), reason="The plan failed: " + " ".join(errors))
     changes = {str(change.address): change for change in plan.changes}
     grants = []
-    for address, request in build_grant_requests(plan).requests.items():
+    for address, request in build_grant_requests(plan).items():
         change = changes[address]
         for number, operation in enumerate(list_operations(change, request["operation"], request)):
             names = list(chain.from_iterable(operation.added.values()))

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
-from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
+from nexusform.domains.vnf.serving.grant_requests import build_grant_requests
 from nexusform.domains.vnf.types.vnf_documents import read_documents
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
@@ -60,7 +60,7 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
     constraints: list[dict[str, Any]] = []
-    for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]:
+    for item in build_grant_requests(plan)[str(address)]["placementConstraints"]:
         id_types = Counter(row["idType"] for row in item["resource"])
         constraint = {
             "kind": item["affinityOrAntiAffinity"],

@@ -882,56 +882,6 @@ def test_node_labels_name_their_machines(
     assert "control-plane" not in script
 
 
-@pytest.mark.of_domains("fleet", "vnf")
-def test_vnf_placement_constraints_become_grant_requests(
-    work_directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(
-        EXAMPLES / "hardware-aware",
-        work_directory / "h",
-        ignore=shutil.ignore_patterns("state", ".nexusform"),
-    )
-
-    def read_grant_request(*more: str) -> dict[str, Any]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir("h")
-            assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
-        return json.loads(export_plan(work_directory / "h", "sol003", capsys))["tacker_vnf.a"]
-
-    def build_constraint(first: str) -> dict[str, Any]:
-        resources = [(first, "vnf-a-workerNode-0"), ("GRANT", "vnf-a-workerNode-1")]
-        return {
-            "affinityOrAntiAffinity": "ANTI_AFFINITY",
-            "scope": "NFVI_NODE",
-            "resource": [{"idType": of, "resourceId": name} for of, name in resources],
-            "fallbackBestEffort": False,
-        }
-
-    new = read_grant_request()
-    assert new["operation"] == "INSTANTIATE"
-    assert [one["vduId"] for one in new["addResources"]] == [
-        "masterNode",
-        "workerNode",
-        "workerNode",
-    ]
-    assert new["placementConstraints"] == [build_constraint("GRANT")]
-    assert new["_links"]["vnfLcmOpOcc"]["href"].endswith(new["vnfLcmOpOccId"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir("h")
-        assert run_command_line(["apply", "-auto-approve"]) == 0
-    healed = read_grant_request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
-    assert healed["operation"] == "HEAL"
-    assert [one["id"] for one in healed["addResources"]] == ["vnf-a-workerNode-1"]
-    assert [one["resource"]["resourceId"] for one in healed["removeResources"]] == [
-        "vnf-a-workerNode-1"
-    ]
-    # Tacker sends none with a heal request.
-    assert healed["placementConstraints"] == []
-    gone = read_grant_request("-destroy")
-    assert (gone["operation"], len(gone["removeResources"])) == ("TERMINATE", 3)
-    assert gone["placementConstraints"] == []
-
-
 @pytest.mark.usefixtures("work_directory")
 def test_plan_without_exportable_data_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration('resource "nexus_site" "lab" {}\n')

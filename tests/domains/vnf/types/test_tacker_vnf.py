@@ -5,7 +5,6 @@ They are scaled, healed, and rejected with a line.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.vnf.rendering.sol003 import export_sol003
+from nexusform.domains.vnf.serving.grant_requests import build_grant_requests
 from nexusform.domains.vnf.types.vnf_documents import (
     format_sku,
     list_block_problems,
@@ -254,19 +253,15 @@ class TestArguments:
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
     @pytest.mark.parametrize("per_host", [1, 2])
-    def test_export_reports_rules_that_a_grant_request_cannot_express(self, per_host: int) -> None:
+    def test_grant_request_names_new_and_existing_members_of_a_rule(self, per_host: int) -> None:
         hot = read_document("heat-groups", "base_hot.yaml").partition("  lb:\n")[0]
         vnf = {"base_hot": hot, "parameters": {"per_host": per_host}, "vdu": {"web": SMALL}}
         result = require_success(plan_vnf(vnf))
-        _, problems = export_sol003(result.plan)
-        details = [problem.detail for problem in problems if "is stricter than" in problem.detail]
-        rules = {1: [], 2: ["stricter than the plan: up to 2 VMs of pairs may share a machine."]}
-        assert [detail.partition("is ")[2] for detail in details] == rules[per_host]
         unchanged = plan_vnf(vnf, build_state_after(result), includes_rejections=True).plan
-        assert export_sol003(unchanged) == ("", [])
+        assert build_grant_requests(unchanged) == {}
         vnf["parameters"] = {"per_host": per_host, "size": {"web": {"count": 5}}}
-        text, _ = export_sol003(plan_vnf(vnf, build_state_after(result)).plan)
-        (constraint,) = json.loads(text)[VNF]["placementConstraints"]
+        requests = build_grant_requests(plan_vnf(vnf, build_state_after(result)).plan)
+        (constraint,) = requests[VNF]["placementConstraints"]
         members = [
             (resource["idType"], resource["resourceId"]) for resource in constraint["resource"]
         ]

@@ -3,16 +3,11 @@
 Resources to add and remove, and constraints.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from msgspec import Struct
-
-from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
 from nexusform.json_data.plain_data import get_mapping
@@ -25,18 +20,9 @@ _ADDING_ACTIONS: Final = (PlacementAction.PLACE, PlacementAction.MOVE)
 _REMOVING_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.MOVE)
 
 
-class GrantRequests(Struct, frozen=True):
-    """Requests by VNF, and rules the requests cannot fully express."""
-
-    requests: Mapping[str, Mapping[str, Any]]
-    inexact_rules: tuple[str, ...] = ()
-
-
-def build_grant_requests(plan: Plan) -> GrantRequests:
+def build_grant_requests(plan: Plan) -> dict[str, Mapping[str, Any]]:
     """Return a request for each VNF with VMs added, moved or removed by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
-    # A request cannot express them exactly.
-    inexact_rules: list[str] = []
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
         if row.address.type == "tacker_vnf":
@@ -45,12 +31,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
         actions = actions_by_vnf.get(change.address, {})
         if {*actions.values()} - {PlacementAction.KEEP}:
             requests[str(change.address)] = _build_request(change, actions)
-            inexact_rules += [
-                f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"
-                for rule in _get_vnf_or_empty(change.after or {}).rules
-                if rule.max_per_location > 1
-            ]
-    return GrantRequests(requests, tuple(inexact_rules))
+    return requests
 
 
 def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
@@ -151,30 +132,3 @@ def _list_constraints(
 def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:
     """Return the VNF; an empty one while its documents are unknown."""
     return read_documents(attributes).vnf if has_known_documents(attributes) else Vnf()
-
-
-def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export the grant requests as JSON, with warnings about incomplete ones.
-
-    "": no VNF has changed VMs.
-    """
-    grants = build_grant_requests(plan)
-    problems: list[Diagnostic] = []
-    if grants.inexact_rules:
-        detail = (
-            "A SOL003 constraint either allows or forbids a shared location, so the export is "
-            f"stricter than the plan: {format_first_items(grants.inexact_rules, 5)}."
-        )
-        problems.append(build_warning("missing-in-export", detail))
-    without_id = [
-        address for address, request in grants.requests.items() if "vnfdId" not in request
-    ]
-    if without_id:
-        names = format_first_items(without_id, 5)
-        detail = (
-            f"SOL003 requires vnfdId, and these VNFs have no VNFD with a descriptor_id: {names}."
-        )
-        problems.append(build_warning("missing-in-export", detail))
-    if not grants.requests:
-        return "", problems
-    return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems

@@ -1,1 +1,0 @@
-"""Rows, page parts and exports of VNFs."""
