@@ -110,11 +110,15 @@ def _build_expression_parameter(description: str) -> Parameter:
 
 
 def _replace_ephemeral_by_null(value: Value) -> Value:
-    """Replace the ephemeral parts of a value by null."""
+    """Replace the ephemeral parts of a value by null.
+
+    An unknown part stays unknown, because its type may still change.
+    """
     if not value.has_ephemeral:
         return value
     if value.is_ephemeral:
-        return Value(value.type, None, value.marks - EPHEMERAL)  # null
+        # No known facts: an ephemeral value may differ at apply.
+        return Value(value.type, None if value.is_known else UNKNOWN, value.marks - EPHEMERAL)
     return Value(value.type, value.change_parts(_replace_ephemeral_by_null), value.marks)
 
 

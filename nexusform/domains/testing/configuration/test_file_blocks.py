@@ -1,6 +1,6 @@
 """Blocks of test files (`*.nftest.hcl`): run blocks with their inputs and expectations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -97,6 +97,11 @@ class OverrideBlocks(Struct):
     data: list[Override] = field(default_factory=list)
     modules: list[Override] = field(default_factory=list)
 
+    def list_values(self) -> list[Expression]:
+        """Return the expressions of the values."""
+        overrides = [*self.resources, *self.data, *self.modules]
+        return [override.values for override in overrides if override.values is not None]
+
 
 class Mock(Struct, frozen=True):
     """Block mock_provider: defaults by resource type and data source.
@@ -142,8 +147,17 @@ class RunBlock(Struct, frozen=True):
     def list_asserted_variables(self) -> set[str]:
         """Return the names of the variables in assertions."""
         expressions = [part for c in self.assertions for part in (c.condition, c.error_message)]
-        traversals = chain.from_iterable(list_traversals(part) for part in expressions)
-        return {t.first_name for t in traversals if t.root.name == "var"}
+        return _list_variable_names(expressions)
+
+    def list_used_variables(self) -> set[str]:
+        """Return the names of the variables in assertions and in values of the run."""
+        values = [*self.variables.values(), *self.overrides.list_values()]
+        return self.list_asserted_variables() | _list_variable_names(values)
+
+
+def _list_variable_names(expressions: Iterable[Expression]) -> set[str]:
+    traversals = chain.from_iterable(list_traversals(part) for part in expressions)
+    return {t.first_name for t in traversals if t.root.name == "var"}
 
 
 class TestFile(Struct, frozen=True):
@@ -155,6 +169,11 @@ class TestFile(Struct, frozen=True):
     mocks: Mapping[str, Mock]
     overrides: OverrideBlocks
     runs: tuple[RunBlock, ...]
+
+    def list_used_variables(self) -> set[str]:
+        """Return the names of all variables in values and assertions."""
+        values = [*self.variables.values(), *self.overrides.list_values()]
+        return _list_variable_names(values).union(*(run.list_used_variables() for run in self.runs))
 
 
 def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnostic]]:

@@ -11,7 +11,11 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import StepListener, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
-from nexusform.configuration.loader import check_constant_variables, read_root_variables
+from nexusform.configuration.loader import (
+    check_constant_variables,
+    read_given_variables,
+    read_root_variables,
+)
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -29,8 +33,10 @@ from nexusform.domains.testing.workflow.tested_configuration import (
     TestFileScope,
     ValueOverrides,
     build_tested_configuration,
+    build_untyped_variable,
     collect_value_overrides,
     evaluate_test_variable,
+    evaluate_text,
 )
 from nexusform.interfaces.plugins import Clock
 from nexusform.language.evaluator import evaluate_expression
@@ -128,7 +134,11 @@ class RunBlockExecutor(Struct):
         functions = build_state_evaluation(
             self._build_request(self.configuration)
         ).settings.functions()
+        variables |= self._read_undeclared_variables()
         scope = TestFileScope(functions, variables, self.outputs)
+        used_names = block.list_used_variables() | (
+            configuration.root.variables.keys() - block.variables.keys()
+        )
         for name, expression in self.file.variables.items():
             variable = self.configuration.root.variables.get(name)
             if variable is not None:
@@ -136,7 +146,9 @@ class RunBlockExecutor(Struct):
             else:
                 # Of another module: its type is unknown here.
                 value, new_problems = evaluate_expression(expression, scope)
-            problems += new_problems
+            # A value that this run does not use may be for a later run.
+            if name in used_names:
+                problems += new_problems
             if value is not None:
                 # In `scope`, too: later expressions may refer to it.
                 variables[name] = value
@@ -205,6 +217,30 @@ class RunBlockExecutor(Struct):
             problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
         ]
 
+    def _read_undeclared_variables(self) -> dict[str, Value]:
+        """Return the values from outside that only the test file uses.
+
+        Text of the command line or the environment is an expression if it can be one.
+        """
+        declared = self.configuration.root.variables
+        span = self.file.runs[0].span if self.file.runs else None
+        used_names = self.file.list_used_variables() - declared.keys()
+        if span is None or not used_names:
+            return {}
+        variables = {name: build_untyped_variable(name, span) for name in sorted(used_names)}
+        found, _ = read_given_variables(
+            variables,
+            environment=self.context.environment,
+            var_options=self.var_options,
+            directory=self.context.directory,
+            confinement=self.context.confinement,
+        )
+        return {
+            name: value if origin.span is not None else evaluate_text(value)
+            for name, (value, origin) in found.items()
+            if not origin.is_default
+        }
+
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
@@ -253,7 +289,8 @@ class RunBlockExecutor(Struct):
         values = {
             name: value
             for name, value in scope.variables.items()
-            if name in self.file.variables and name not in declared
+            if name not in declared
+            and (name in self.file.variables or name not in self.configuration.root.variables)
         }
         problems: list[Diagnostic] = []
         for name, expression in block.variables.items():

@@ -15,9 +15,12 @@ from nexusform.configuration.declarations.configuration import (
     ProviderBlock,
     Variable,
 )
+from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Problem,
+    SourceFile,
+    Span,
     build_error,
     has_errors,
     suggest_name,
@@ -38,6 +41,7 @@ from nexusform.json_data.plain_data import (
     replace_unknown,
 )
 from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import (
     Body,
     Expression,
@@ -52,6 +56,7 @@ from nexusform.planning.plan_request import ValueOverride
 from nexusform.providers.registry import PROVIDERS
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import AddressPattern, parse_address
+from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
 
 LookupResult = tuple[Value, int, Sequence[Diagnostic]]
@@ -172,6 +177,22 @@ def evaluate_test_variable(
         )
         return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
     return value.add_marks(variable.marks), problems
+
+
+def build_untyped_variable(name: str, span: Span) -> Variable:
+    """Build the declaration of a variable of any type that only a test file uses."""
+    return Variable(name, DYNAMIC, None, "", False, True, (), span, is_typed=False)
+
+
+def evaluate_text(text: Value) -> Value:
+    """Return the value of a constant expression; a text that is none stays a text."""
+    if not isinstance(text.raw, str):
+        return text
+    expression, problems = parse_expression(SourceFile("variable", text.raw))
+    if expression is None or has_errors(problems):
+        return text
+    value, problems = evaluate_constant(expression)
+    return text if has_errors(problems) else value
 
 
 class ValueOverrides(Struct, frozen=True):

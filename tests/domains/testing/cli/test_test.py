@@ -661,3 +661,47 @@ def test_invalid_variable_of_test_file_is_reported_once(
     code, printed = _run_small_test(tmp_path, capsys, 'variables {\n  n = "x"\n}\nrun "a" {\n}\n')
     assert code == 1
     assert printed.count("Error: ") == 1
+
+
+@pytest.mark.parametrize("source", ["option", "text option", "file", "environment"])
+def test_value_from_outside_for_test_file_alone_is_usable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    (tmp_path / "main.nf.hcl").write_text(
+        'variable "n" {\n  type = any\n}\noutput "n" {\n  value = var.n\n}\n'
+    )
+    wanted = '"x"' if source == "text option" else "[1]"
+    test = 'run "a" {\n  variables {\n    n = var.wanted\n  }\n'
+    assertion = _ASSERTION.format(f"output.n == {wanted} && var.n == var.wanted")
+    (tmp_path / "a.nftest.hcl").write_text(
+        f"{test}{assertion.replace('got ${var.wanted}', 'got ${jsonencode(var.wanted)}')}}}\n"
+    )
+    options = []
+    if source == "option":
+        options = ["-var=wanted=[1]"]
+    elif source == "text option":
+        options = ["-var=wanted=x"]
+    elif source == "file":
+        (tmp_path / "tests").mkdir()
+        (tmp_path / "tests" / "a.auto.nfvars.hcl").write_text("wanted = [1]\n")
+    else:
+        monkeypatch.setenv("NF_VAR_wanted", "[1]")
+    code = run_command_line([f"-chdir={tmp_path}", "test", *options])
+    printed = capsys.readouterr()
+    assert code == 0, printed
+
+
+def test_variable_of_file_that_a_run_does_not_use_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = (
+        'variables {\n  n = run.first.n\n}\nrun "first" {\n  variables {\n    n = 1\n  }\n}\n'
+        'run "second" {\n  assert {\n    condition = output.n == 1\n    error_message = "no"\n'
+        "  }\n}\n"
+    )
+    code, printed = _run_small_test(tmp_path, capsys, test)
+    assert code == 0, printed
+    code, printed = _run_small_test(tmp_path, capsys, test.replace("run.first.n", "var.missing"))
+    assert code == 1
+    assert 'run "first"... pass' in printed
+    assert printed.count('The variable "missing" has no value here') == 1
