@@ -35,7 +35,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 )
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, UnschedulableReason, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack, MachineUpgradeStrategy
 from nexusform.state.objects import InstanceState, ObjectState, State
 
@@ -176,29 +176,6 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
                 {machine.availability_zone for machine in self.machines.values()}, key=str.encode
             )
         )
-
-    def build_scheduler_without(
-        self, machines: frozenset[str], reason: str
-    ) -> tuple[RackScheduler, dict[int, int]]:
-        """Return a scheduler with `machines` closed for `reason` and without their VMs.
-
-        The second result has the new handles by old ones.
-        """
-        all_machines = [
-            replace(machine, unschedulable_reasons=(UnschedulableReason(reason),))
-            if machine.name in machines
-            else machine
-            for machine in self.scheduler.machines
-        ]
-        scheduler = RackScheduler(
-            all_machines, self.scheduler.spread, self.scheduler.seed, profile=self.scheduler.profile
-        )
-        handles = {
-            vm.handle: scheduler.add_existing(vm.vm, vm.sku, vm.placement)
-            for vm in self.scheduler.list_vms()
-            if vm.placement.machine not in machines
-        }
-        return scheduler, handles
 
 
 class Snapshot(Struct, frozen=True):

@@ -1,4 +1,3 @@
-from nexusform.scheduling.racks.vms import PlacementConstraints, build_standalone_demand
 from nexusform.snapshots.snapshot import VmOwnerKind, list_planned_objects, list_state_objects
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import agent_pool, build_state_after, cluster, list_places, plan, pool
@@ -60,24 +59,6 @@ def test_separate_pool_belongs_to_its_cluster() -> None:
         ("s/v0", "v0", VmOwnerKind.VM),
         ("s/v1", "v1", VmOwnerKind.VM),
     ]
-
-
-def test_removed_machines_have_no_vms_and_get_none() -> None:
-    site = get_site(build_applied_state(build_racks(2, 2) + A))
-    lost = frozenset({"r1-bm01", "r1-bm02"})
-    scheduler, handles = site.build_scheduler_without(lost, "lost")
-    assert {vm.placement.rack for vm in scheduler.list_vms()} == {"r2"}
-    assert len(handles) == len([m for m, _ in where(site).values() if m not in lost])
-    assert (
-        scheduler.count_free_slots(
-            build_standalone_demand(
-                site.skus["NC_P46_224_v1"], PlacementConstraints(frozenset({"1"}))
-            )
-        ).maximum
-        == 0
-    )
-    # queries change nothing.
-    assert len(list(site.scheduler.list_vms())) == 6
 
 
 def test_planned_rack_has_no_machines_yet() -> None:

@@ -9,7 +9,6 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
@@ -26,6 +25,8 @@ from nexusform.placements.vm_demands import (
 )
 from nexusform.planning.conclusion.plan_result import (
     PlanResult,
+    SiteWithVms,
+    VmOnSite,
     index_site_resources,
     iterate_observed_sites,
 )
@@ -40,7 +41,6 @@ from nexusform.plans.site_capacity.occupancy import (
     SiteSkuCapacity,
     SiteVms,
     SpareCapacity,
-    UnmanagedVm,
 )
 from nexusform.plans.site_capacity.site_resource_capacity import (
     SUPPLIES,
@@ -72,9 +72,12 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     result = _add_site_problems(result, registries)
     plan = result.plan
     order_in_plan = {change.address: position for position, change in enumerate(plan.changes)}
-    before = build_occupied_sites(
-        plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
-    )
+    before = result.occupied_before
+    if before is None:
+        before = build_occupied_sites(
+            plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
+        )
+        result = replace(result, occupied_before=before)
     after = before
     # Of a hypothetical plan.
     lost_machines = [
@@ -344,27 +347,6 @@ class BeforeOrAfter(Enum):
 
     BEFORE = "before"
     AFTER = "after"
-
-
-class VmOnSite(Struct, frozen=True):
-    """VM on its machine, with its owner."""
-
-    address: Address
-    cluster: str
-    sku: VmSku
-    vm: PlacedVm
-
-
-class SiteWithVms(Struct):
-    """One site on one side: its scheduler with all VMs, their owners, and the pools.
-
-    The pools of NKS clusters, in plan order.
-    """
-
-    site: site_plans.SitePlan
-    vms: list[VmOnSite] = field(default_factory=list)
-    unmanaged_vms: list[UnmanagedVm] = field(default_factory=list)
-    pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
 
 
 def build_occupied_sites(

@@ -48,7 +48,9 @@ def plan_hypothesis(
     complete = complete or partial(add_site_capacity, registries=request.registries)
     if before is None:
         before = complete(make_plan(build_trial_request(request)))
-    after = complete(make_plan(apply_edits(request, edits)))
+    result = make_plan(apply_edits(request, edits))
+    # Edits do not change the state.
+    after = complete(replace(result, occupied_before=before.occupied_before))
     comparison = None
     if not (before.plan.errored or after.plan.errored):
         comparison = compare_plans(after.plan, before.plan, _WITHOUT)

@@ -4,7 +4,7 @@ One function assesses every plan, hypothetical ones too. Each report shows its f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -80,15 +80,9 @@ def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
     """
     if plan.errored:
         return ()
-    findings = [
-        *_find_weakened_rules(plan),
-        *_find_lost_unmanaged_vms(plan),
-        *_find_ended_clusters(plan),
-        *_find_control_plane_losses(plan),
-        *_find_rack_dependencies(plan),
-        *_find_upgrade_losses(plan),
-        *_find_workload_losses(plan),
-    ]
+    findings: list[RiskFinding] = []
+    for find_risks in RISK_FINDERS.values():
+        findings += find_risks(plan)
     return tuple(sorted(findings, key=lambda finding: finding.since is RiskCause.STATE))
 
 
@@ -537,3 +531,15 @@ def _find_weakened_rules(plan: Plan) -> Iterator[RiskFinding]:
                 after=0,
                 text=text,
             )
+
+
+# In the order of the report.
+RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[RiskFinding]]]] = {
+    "weakened rules": _find_weakened_rules,
+    "unmanaged VMs": _find_lost_unmanaged_vms,
+    "ended clusters": _find_ended_clusters,
+    "control planes": _find_control_plane_losses,
+    "racks": _find_rack_dependencies,
+    "upgrades": _find_upgrade_losses,
+    "workloads": _find_workload_losses,
+}

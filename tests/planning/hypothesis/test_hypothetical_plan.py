@@ -8,8 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.applying.executor import execute_plan
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.hypothesis import losses
+from nexusform.planning.hypothesis.assumptions import parse_assumption
 from nexusform.planning.hypothesis.edits import (
     AddedBlocks,
     Edit,
@@ -137,3 +140,34 @@ def test_losses_of_a_site_have_names() -> None:
     assert {"s/r1", "s/r2", "s/r3"} == set(kinds["rack"].list_edits(before))
     assert {"s/r1-bm01", "s/r1/r1-bm01"} <= set(kinds["machine"].list_edits(before))
     assert {"a/a-p-0", "s/a/a-p-0"} <= set(kinds["node"].list_edits(before))
+
+
+def test_new_kind_of_loss_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = build_request(FILES, build_applied_state(FILES))
+    before = make_plan(request)
+    types = request.registries.resource_types
+    with pytest.raises(DiagnosticsError, match='there is no kind of loss "power-supply"'):
+        parse_assumption("lost:power-supply/s/a", before, types)
+    newcomer = "tests.planning.hypothesis.power_domain:POWER_SUPPLY"
+    monkeypatch.setitem(losses._KINDS, "power-supply", newcomer)  # the line
+    assumption = parse_assumption("lost:power-supply/s/a", before, types)
+    rows = list_rows(plan_hypothesis(request, assumption.edits).after)
+    assert rows
+    for row in rows.values():
+        assert row.trigger == "machine_lost"
+        assert row.target is not None
+        assert sorted(before.sites["s"].machines).index(row.target.machine) % 2
+    with pytest.raises(DiagnosticsError, match=r'no power supply "s/c".*Known: s/a and s/b'):
+        parse_assumption("lost:power-supply/s/c", before, types)
+
+
+@pytest.mark.parametrize("word", list(losses._KINDS))
+def test_dropped_kind_of_loss_is_rejected(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = build_request(FILES, build_applied_state(FILES))
+    before = make_plan(request)
+    name = next(iter(list_loss_kinds()[word].list_edits(before)))
+    types = request.registries.resource_types
+    assert parse_assumption(f"lost:{word}/{name}", before, types).edits
+    monkeypatch.delitem(losses._KINDS, word)
+    with pytest.raises(DiagnosticsError, match=f'there is no kind of loss "{word}"'):
+        parse_assumption(f"lost:{word}/{name}", before, types)

@@ -8,8 +8,14 @@ from __future__ import annotations
 import pytest
 
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan, list_plan_risks
+from nexusform.plans.impact.risk_assessment import (
+    RISK_FINDERS,
+    RiskFinding,
+    assess_plan,
+    list_plan_risks,
+)
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.plan_verdict import build_headline
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
@@ -255,3 +261,44 @@ def test_control_plane_on_one_rack_is_a_risk_once() -> None:
 def test_even_control_plane_on_two_racks_is_no_risk_of_the_plan() -> None:
     racks = RACKS.replace("count         = 3", "count         = 2", 1)
     assert assess(racks + cluster("a", count=3), EMPTY) == []
+
+
+@pytest.mark.parametrize(
+    ("dropped", "before", "after", "text"),
+    [
+        ("ended clusters", RACKS + SMALL, RACKS, "a is deleted with 5 VMs"),
+        (
+            "control planes",
+            RACKS + SMALL,
+            RACKS + cluster("a", pools=pool("p", 2)),
+            "a keeps 1 of 3 control-plane VMs",
+        ),
+        (
+            "racks",
+            RACKS,
+            RACKS
+            + cluster("a", count=3).replace(
+                "count       = 3", 'count       = 3\n    availability_zones = ["r0"]'
+            ),
+            "a has all 3 control-plane VMs on r0",
+        ),
+        (
+            "upgrades",
+            RACKS + SMALL,
+            RACKS + cluster("a", pools=pool("p", 2, "NC_P22_112_v1"), count=3),
+            "a/p has no node for some time",
+        ),
+    ],
+)
+def test_dropped_risk_is_missing_in_the_decision(
+    dropped: str, before: str, after: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(after, build_state(before))
+    shown = add_site_capacity(require_success(made), build_all_types()).plan
+
+    def list_decision_texts() -> str:
+        return "\n".join(str(line) for line in build_decision_lines(shown))
+
+    assert text in list_decision_texts()
+    monkeypatch.delitem(RISK_FINDERS, dropped)
+    assert text not in list_decision_texts()

@@ -1,0 +1,127 @@
+"""Benchmark of hypothetical plans: each costs at most 1.2 times the plan without it.
+
+Run: python -m tests.benchmarks.bench_hypothesis [--racks N] [--members N]
+
+The site has 16 machines per rack and a cluster per rack. The fleet has placements over all members.
+The plan without edits is made once and shared. Prints the processor time of that plan, and of each
+hypothesis with its ratio. Exit code 1 for a ratio above 1.2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.hypothesis.assumptions import parse_assumption
+from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
+from nexusform.planning.hypothesis.start_points import build_snapshot_request
+from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
+from nexusform.snapshots.snapshot import list_state_objects
+from tests.planning.harness import NOW, build_all_types, build_request, build_state_after
+
+Result = TypeVar("Result")
+
+MAXIMUM_RATIO: Final = 1.2
+FILES: Final = """
+resource "nexus_site" "s" {{}}
+resource "nexus_rack" "r" {{
+  count         = {racks}
+  site_id       = nexus_site.s.id
+  name          = "rack${{count.index}}"
+  machine_count = 16
+}}
+resource "nexus_kubernetes_cluster" "c" {{
+  count      = {racks}
+  site_id    = nexus_site.s.id
+  name       = "c${{count.index}}"
+  depends_on = [nexus_rack.r]
+  control_plane {{
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }}
+  agent_pool "p" {{
+    count       = 20
+    vm_sku_name = "NC_P46_224_v1"
+  }}
+}}
+resource "fleet_member_cluster" "m" {{
+  count  = {members}
+  name   = "member-${{count.index}}"
+  labels = {{ env = count.index % 2 == 0 ? "prod" : "test" }}
+}}
+resource "fleet_cluster_resource_placement" "p" {{
+  count = 20
+  name  = "placement-${{count.index}}"
+  resource_selector {{
+    group   = ""
+    version = "v1"
+    kind    = "Namespace"
+    name    = "n${{count.index}}"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = 20
+  }}
+}}
+"""
+ASSUMPTIONS: Final = (
+    "lost:machine/s/rack1-bm01",
+    "lost:rack/s/rack1",
+    "lost:node/c1/c1-p-0",
+    "lost:member/member-2",
+    "nexus_kubernetes_cluster.c[1]:agent_pool.p.count=21",
+)
+
+
+def measure(title: str, request: PlanRequest, assumptions: Sequence[str]) -> float:
+    """Print processor times of the plan and each hypothesis, and return the largest ratio."""
+    plan_seconds, before = _time_fastest(
+        lambda: add_site_capacity(make_plan(request), request.registries)
+    )
+    print(f"{title:60} {plan_seconds:7.2f} s")
+    largest = 0.0
+    for text in assumptions:
+        edits = parse_assumption(text, before, request.registries.resource_types).edits
+        seconds, _ = _time_fastest(partial(plan_hypothesis, request, edits, before))
+        largest = max(largest, seconds / plan_seconds)
+        print(f"  {text:58} {seconds:7.2f} s  {seconds / plan_seconds:5.2f}")
+    return largest
+
+
+def _time_fastest(run: Callable[[], Result]) -> tuple[float, Result]:
+    """Return the processor time of the fastest of five runs, and its result."""
+    times: list[float] = []
+    for _ in range(5):
+        gc.collect()
+        began = time.process_time()
+        result = run()
+        times.append(time.process_time() - began)
+    return min(times), result
+
+
+def main() -> int:
+    """Print the table and return the exit code."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--racks", type=int, default=125)
+    arguments.add_argument("--members", type=int, default=400)
+    given = arguments.parse_args()
+    files = FILES.format(racks=given.racks, members=given.members)
+    state = build_state_after(make_plan(build_request(files)))
+    ratio = measure("plan of the configuration", build_request(files, state), ASSUMPTIONS)
+    start = build_snapshot_request(
+        list_state_objects(state), build_all_types(), state.catalogue, NOW
+    )
+    # Without a configuration there are no arguments to edit.
+    ratio = max(ratio, measure("plan of the state", start, ASSUMPTIONS[:2]))
+    return 1 if ratio > MAXIMUM_RATIO else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
