@@ -52,15 +52,16 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     computed attributes with such placements, and their kind. `page_parts`: its `DomainPageParts`
     (rendering/page/page_data.py). `providers` and `backends`: configured names, to their
     `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
-    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`:
-    the `Explainer` of objects of its types. `show_renderers`: types to the functions that render
-    them for `show` instead of attributes (cli/show.py). `imports`: sources of `import -from=`, DIR
-    for any directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources
-    of `reconcile -from=` to their comparison with state (cli/report_output.py). `simulates`:
-    questions of `simulate` about many sites. `checkers`: programs of `plan -check-with=` to their
-    checks (workflow/program_checks.py). `losses`: kinds of `plan -assume=lost:KIND/NAME`, to a
-    `LossKind` (planning/hypothesis/losses.py). `diagnostic_traits`: traits of its diagnostics by
-    id.
+    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`.
+    `installed_modules`: a function that loads further modules for `init`
+    (workflow/initialization.py). `explainer`: the `Explainer` of objects of its types.
+    `show_renderers`: types to the functions that render them for `show` instead of attributes
+    (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
+    (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their
+    comparison with state (cli/report_output.py). `simulates`: questions of `simulate` about many
+    sites. `checkers`: programs of `plan -check-with=` to their checks (workflow/program_checks.py).
+    `losses`: kinds of `plan -assume=lost:KIND/NAME`, to a `LossKind`
+    (planning/hypothesis/losses.py). `diagnostic_traits`: traits of its diagnostics by id.
     """
 
     name: str
@@ -81,6 +82,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     backends: Mapping[str, str] = field(default_factory=dict)
     exports: Mapping[str, str] = field(default_factory=dict)
     checks: str = ""
+    installed_modules: str = ""
     explainer: str = ""
     show_renderers: Mapping[str, str] = field(default_factory=dict)
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -337,6 +339,7 @@ _ALL: Final = (
         description="`nexusform test`: assertions over plans",
         dependencies=("pods",),
         checks="workflow.test_files:list_test_file_problems",
+        installed_modules="workflow.run_modules:install_test_modules",
         io_layer=("workflow", "cli"),
         commands={
             "test": CommandEntry("cli.test:test", "Run test files", CommandSection.OTHER_TOOLS)
@@ -476,6 +479,15 @@ def collect_validate_checks() -> dict[str, str]:
         domain.name: domain.build_object_reference(domain.checks)
         for domain in find_domains().values()
         if domain.checks
+    }
+
+
+def collect_installed_modules() -> dict[str, str]:
+    """Return the `module:NAME` of the functions that load further modules, by domain."""
+    return {
+        domain.name: domain.build_object_reference(domain.installed_modules)
+        for domain in find_domains().values()
+        if domain.installed_modules
     }
 
 

@@ -26,6 +26,7 @@ from nexusform.workflow.initialization import (
     write_first_file,
 )
 from nexusform.workflow.module_packages.module_installation import ModuleOptions
+from nexusform.workflow.opening.directory_validation import TEST_DIRECTORY
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):
@@ -48,6 +49,12 @@ class InitArguments(Struct, frozen=True, kw_only=True):
         "With -confine, download modules from this prefix", metavar="URL-PREFIX"
     )
     backend: bool = declare_switch_flag("Check the configuration only", default=True)
+    test_directory: str = declare_text_flag(
+        "Find test files in DIR, not tests",
+        metavar="DIR",
+        default=TEST_DIRECTORY,
+        file=ArgumentFile("tests"),
+    )
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -74,6 +81,7 @@ def init(arguments: InitArguments) -> int:
             upgrade=arguments.upgrade,
             mirror=arguments.from_mirror,
             is_readonly=arguments.lockfile == "readonly",
+            test_directory=arguments.test_directory,
         ),
         locking=arguments.lock.build_options(),
     )

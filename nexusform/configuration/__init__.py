@@ -12,7 +12,7 @@ PUBLIC = {
         "MAX_FILE_BYTES "
         "list_ignore_comments load_configuration NATIVE read_given_variables read_root_variables"
     ),
-    "module_blocks": "decode_provider_block is_local_source",
+    "module_blocks": "decode_module_source decode_provider_block",
     "refactoring_blocks": "build_address_pattern",
     "prepared_body": "build_missing_argument_error PreparedBody EvaluationResult",
     "reference_checks": (

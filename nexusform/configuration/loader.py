@@ -117,6 +117,7 @@ def load_configuration(
     unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
     read_constants: ReadConstants = read_default_constants,
     open_packages: Callable[[], PackageFinder] | None = None,
+    package: str = "",
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load the module tree of a root directory.
 
@@ -125,14 +126,15 @@ def load_configuration(
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace
     those of files, by the files' real paths. `managed` and `data` are the schemas by type name;
     without them types are not checked. `read_constants` returns the values of constant variables.
-    `open_packages` returns the finder of downloaded modules. Parsed trees are cached below
+    `open_packages` returns the finder of downloaded modules. `package` is the directory of the
+    downloaded package of the root, if it is one. Parsed trees are cached below
     `cache_directory` if given. With errors the configuration contains the decodable parts. After
     syntax errors these are only the files, to display source lines, and a root module without a
     directory. For an unreadable directory there are no files.
     """
     reader = _FileReader(cache_directory, confinement, unsaved, open_packages)
     with pause_garbage_collection():
-        root = reader.read_module(directory, call=None)
+        root = reader.read_module(directory, call=None, package=package)
         if root is None:
             return Configuration(
                 Module(path=(), directory=""), Settings(), files={}

@@ -79,9 +79,9 @@ def decode_module_call(
     if source is not None and hide_server_parameters(source) != source:
         # Messages show the lines of a span, and the parameters of a server may be a secret.
         source_span = block.header_span
-    if source is not None and not _check_source(source, source_span, problems):
-        source = None
-    version = _decode_version(arguments.get("version"), source, problems, scope)
+    source, version = decode_module_source(
+        source, source_span, arguments.get("version"), problems, scope
+    )
     if not has_valid_name:
         # reported, as are its arguments.
         return None
@@ -117,6 +117,18 @@ def _decode_module_enabled(
             )
             problems.append(build_error("unsupported-argument", detail, attribute.name_span))
     return get_expression(attributes.get("enabled"))
+
+
+def decode_module_source(
+    text: str | None,
+    span: Span,
+    version: Attribute | None,
+    problems: list[Diagnostic],
+    scope: Scope = EMPTY_SCOPE,
+) -> tuple[str | None, str]:
+    """Return the source of a module, None if it is invalid, and its version constraints."""
+    source = text if text is not None and _check_source(text, span, problems) else None
+    return source, _decode_version(version, source, problems, scope)
 
 
 def _check_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
@@ -158,18 +170,6 @@ def _decode_version(
         )
         return ""
     return version
-
-
-def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
-    """Check whether the module of a test is a local directory; otherwise add a diagnostic."""
-    if is_local_path(source):
-        return True
-    detail = (
-        f'The module of a test is a local directory, and "{source}" does not begin with "./" or '
-        '"../". Write a path relative to the root module.'
-    )
-    problems.append(build_error("unsupported-module-source", detail, span))
-    return False
 
 
 def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderBlock | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import (
     DEFAULT_PROVIDER,
@@ -18,6 +19,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
 )
 from nexusform.configuration.loader import JSON, NATIVE
+from nexusform.configuration.remote_modules.module_packages import PackageFinder
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -26,6 +28,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
 )
 from nexusform.diagnostics.phrases import format_count
+from nexusform.domain_table import LazyTable, collect_installed_modules
 from nexusform.files.regular_files import (
     PRIVATE,
     create_file,
@@ -61,6 +64,14 @@ _UNLOCK_OLD_BACKEND: Final = (
     "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and "
     "migrate again"
 )
+
+
+# Further modules of domains: (context, directory of test files, packages, texts so far) -> errors.
+_INSTALLED_MODULES: Final[
+    Mapping[
+        str, Callable[[CommandContext, str, PackageFinder, dict[str, SourceFile]], list[Diagnostic]]
+    ]
+] = LazyTable(collect_installed_modules())
 
 
 class InitOptions(Struct, frozen=True):
@@ -138,6 +149,11 @@ def _install_modules(
     installer = ModuleInstaller(context, options, report)
     try:
         configuration, problems = load_project_configuration(context, packages=installer)
+        sources = dict(configuration.files)
+        if not has_errors(problems):
+            for install in _INSTALLED_MODULES.values():
+                problems += install(context, options.test_directory, installer, sources)
+        configuration = replace(configuration, files=sources)
     except BaseException:
         # Interrupted: what was downloaded stays.
         installer.finish(is_complete=False)

@@ -71,13 +71,15 @@ _ABANDONED_SECONDS: Final = 86_400
 class ModuleOptions(Struct, frozen=True):
     """Options of `init` for modules.
 
-    `upgrade` selects the newest packages. `mirror` is a directory in place of the network. With
-    `is_readonly` a change of the lock file is an error.
+    `test_directory` has test files whose modules are installed, too. `upgrade` selects the newest
+    packages. `mirror` is a directory in place of the network. With `is_readonly` a change of the
+    lock file is an error.
     """
 
     upgrade: bool = False
     mirror: str = ""
     is_readonly: bool = False
+    test_directory: str = "tests"
 
 
 class _Package(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """List of the modules of a configuration, and their mirror."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def list_project_modules(context: CommandContext) -> ModuleList:
     if has_errors(lock_problems):
         # reported by the configuration if it has remote modules.
         locked = {}
-    modules = tuple(_list_calls(configuration.root, locked))
+    modules = (*_list_calls(configuration.root, locked), *_list_modules_of_tests(context, locked))
     return ModuleList(modules, tuple(problems), configuration.files)
 
 
@@ -55,6 +56,17 @@ def _list_calls(module: Module, locked: Mapping[str, LockedModule]) -> Iterator[
         shown_source = hide_server_parameters(call.source)
         yield ListedModule(name, shown_source, call.version, call.module.directory, selection)
         yield from _list_calls(call.module, locked)
+
+
+def _list_modules_of_tests(
+    context: CommandContext, locked: Mapping[str, LockedModule]
+) -> Iterator[ListedModule]:
+    """Yield the remote modules of run blocks, as `init` locked them."""
+    for name, module in locked.items():
+        if name.startswith("@"):
+            directory = os.path.join(context.packages_directory, name)  # noqa: PTH118
+            shown_source = hide_server_parameters(module.source)
+            yield ListedModule(name, shown_source, module.constraints, directory, module)
 
 
 def mirror_modules(context: CommandContext, directory: str) -> tuple[int, ModuleList]:

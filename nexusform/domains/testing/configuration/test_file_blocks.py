@@ -7,8 +7,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
-from nexusform.configuration.module_blocks import decode_provider_block, is_local_source
+from nexusform.configuration.module_blocks import decode_module_source, decode_provider_block
 from nexusform.configuration.refactoring_blocks import build_address_pattern
+from nexusform.configuration.remote_modules.module_sources import hide_server_parameters
 from nexusform.configuration.static_arguments import (
     check_name,
     describe_duplicate,
@@ -119,8 +120,9 @@ class Mock(Struct, frozen=True):
 class RunBlock(Struct, frozen=True):
     """Run block.
 
-    `mode` is "normal" or "refresh-only"; `source` the directory of another module to run, "" for
-    the tested one; `providers` maps a name to the configuration to use.
+    `mode` is "normal" or "refresh-only"; `source` the source of another module to run, "" for the
+    tested one, and `version` its version constraints; `providers` maps a name to the configuration
+    to use.
     """
 
     name: str
@@ -138,6 +140,7 @@ class RunBlock(Struct, frozen=True):
     replace_addresses: tuple[str, ...] = ()
     target_addresses: tuple[str, ...] = ()
     state_key: str = ""
+    version: str = ""
 
     @property
     def header(self) -> str:
@@ -246,7 +249,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         problems.append(
             build_error("incompatible-plan-options", detail, options["refresh"].expression.span)
         )
-    source, source_span = _decode_module_source(parts, problems)
+    source, version, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
         command=_decode_keyword(parts.attributes.get("command"), ("apply", "plan"), problems),
@@ -265,6 +268,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         replace_addresses=_decode_addresses(options.get("replace"), problems),
         target_addresses=_decode_addresses(options.get("target"), problems),
         state_key=evaluate_string(parts.attributes.get("state_key"), problems) or "",
+        version=version,
     )
 
 
@@ -330,22 +334,25 @@ def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> Addre
 
 def _decode_module_source(
     parts: BodyContent, problems: list[Diagnostic]
-) -> tuple[str, Span | None]:
-    """Return the directory and span of the module of a run.
+) -> tuple[str, str, Span | None]:
+    """Return the source, version constraints and span of the module of a run.
 
     "" for the tested configuration or after errors.
     """
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         # The tested configuration.
-        return "", None
+        return "", "", None
     inner_content = _decode_content(block.body, _MODULE_SCHEMA, problems)
-    attribute = inner_content.attributes.get("source")
-    text = evaluate_string(attribute, problems)
-    if attribute is None or text is None:
-        return "", None  # reported
-    span = attribute.expression.span
-    return (text if is_local_source(text, span, problems) else ""), span
+    attributes = inner_content.attributes
+    text = evaluate_string(attributes.get("source"), problems)
+    if text is None:
+        return "", "", None  # reported
+    # Messages show the lines of a span, and the parameters of a server may be a secret.
+    is_shown = hide_server_parameters(text) == text
+    span = attributes["source"].expression.span if is_shown else block.header_span
+    source, version = decode_module_source(text, span, attributes.get("version"), problems)
+    return source or "", version, span
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:

@@ -3,7 +3,6 @@
 Every run block runs in order, on states in memory, followed by the teardown.
 """
 
-import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +10,11 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import list_automatic_variable_files, load_configuration
+from nexusform.configuration.loader import list_automatic_variable_files
+from nexusform.configuration.remote_modules.module_sources import hide_server_parameters
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
+from nexusform.domains.testing.workflow.run_modules import load_run_module
 from nexusform.domains.testing.workflow.test_files import (
     DEFAULT_DIRECTORY,
     find_test_files,
@@ -22,7 +23,6 @@ from nexusform.domains.testing.workflow.test_files import (
 from nexusform.domains.testing.workflow.test_runs import RunBlockError, RunBlockExecutor
 from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
-from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import (
     CommandContext,
@@ -170,8 +170,9 @@ class _TestFileRunner:
             sources=self.result.sources,
             clock=clock,
         )
-        # loaded modules by source.
-        self._modules: dict[str, Configuration] = {"": tests.configuration}
+        # loaded modules by source and version.
+        self._modules: dict[tuple[str, str], Configuration] = {("", ""): tests.configuration}
+        self._packages = create_locked_packages(context)
 
     def run(self, listener: ProgressListener) -> FileResult:
         """Run all blocks (skip those after an error), then destroy their resources."""
@@ -216,21 +217,17 @@ class _TestFileRunner:
         Raises RunBlockError.
         """
         # "", or a module of an earlier run.
-        if block.source in self._modules:
-            return self._modules[block.source]
-        directory = os.path.normpath(Path(self._context.directory, block.source))
-        types = build_registries()
-        configuration, new_problems = load_configuration(
-            directory,
-            cache_directory=None,
-            managed=types.schemas["managed"],
-            data=types.schemas["data"],
-            confinement=self._context.confinement,
-            open_packages=lambda: create_locked_packages(self._context),
+        key = (block.source, block.version)
+        if key in self._modules:
+            return self._modules[key]
+        configuration, new_problems = load_run_module(
+            self._context, self._file, block, self._packages
         )
         problems += new_problems
         if has_errors(new_problems):
-            detail = f'The module in "{directory}" cannot be run.'
+            # Also without a directory.
+            self.result.sources.update(configuration.files)
+            detail = f'The module "{hide_server_parameters(block.source)}" cannot be run.'
             raise RunBlockError(
                 [
                     build_error(
@@ -239,5 +236,5 @@ class _TestFileRunner:
                 ]
             )
         self.result.sources.update(configuration.files)
-        self._modules[block.source] = configuration
+        self._modules[key] = configuration
         return configuration
