@@ -6,12 +6,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.documents.unread_facts import FieldList
-from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node
+from nexusform.documents.yaml_documents import DocumentFindings, Node
 
 _LIST: Final = "["
 _MAPPING: Final = "{"
-# Empty values, which request nothing.
-_EMPTY: Final[tuple[Any, ...]] = (None, ELISION, False, "", [], {})
+# Empty values, which request nothing; a false value or a zero may request something.
+_EMPTY: Final[tuple[Any, ...]] = ("", [], {})
 
 
 def _keep_node(node: Node) -> Node:
@@ -37,7 +37,7 @@ class FieldTables(Struct, frozen=True):
 
     lists: Mapping[str, FieldList]
     parts: Mapping[str, str] = field(default_factory=dict)
-    harmless_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    harmless_values: Mapping[str, tuple[str | bool, ...]] = field(default_factory=dict)
 
     def add_unread_fields(
         self,
@@ -55,7 +55,8 @@ class FieldTables(Struct, frozen=True):
         present: dict[str, Node] = {}
         for name, part in node.list_fields():
             harmless_values = self.harmless_values.get(f"{list_name}.{name}", ())
-            if resolve(part).data not in (*_EMPTY, *harmless_values):
+            value = resolve(part)
+            if not value.is_absent and value.data not in (*_EMPTY, *harmless_values):
                 present[name] = part
         for name, influence in self.lists[list_name].list_unread(present):
             notes.add_unread_fact(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, group_by, join_texts
@@ -96,6 +97,13 @@ def _select_facts_of_pool(facts: Iterable[UnreadFact], pool: PlacedPool) -> Iter
             yield fact
 
 
+def merge_influences(facts: Iterable[UnreadFact]) -> Iterator[tuple[UnreadFact, list[Influence]]]:
+    """Yield each unread field of a subject once, with everything that it may change."""
+    by_field = group_by(facts, lambda fact: replace(fact, may_change=Influence.PLACEMENT))
+    for field_facts in by_field.values():
+        yield field_facts[0], [fact.may_change for fact in field_facts]
+
+
 def hides_capacity(diagnostic_id: str) -> bool:
     """Return whether a finding is about missing data that counts as free capacity."""
     return diagnostic_id in UNKNOWN_CAPACITY_IDS
@@ -142,7 +150,7 @@ _CLAUSES: Final = {
 def _describe_group(facts: list[UnreadFact]) -> str:
     """Return `availability_zone of 2 servers (base_hot:14)` for the facts of one field."""
     first = facts[0]
-    subjects = dict.fromkeys((fact.address, fact.subject) for fact in facts)
+    subjects = dict.fromkeys((fact.site_id, fact.address, fact.subject) for fact in facts)
     position = f" ({first.position})" if first.position else ""
     if len(subjects) == 1:
         return f"{first.field} of {first.subject}{position}"

@@ -10,6 +10,6 @@ PUBLIC = {
     "snapshot": (
         "VmOwnerSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot "
         "SiteSnapshot "
-        "list_planned_objects list_state_objects build_snapshot Snapshot"
+        "list_planned_objects list_recorded_machines list_state_objects build_snapshot Snapshot"
     ),
 }

@@ -19,9 +19,11 @@ from nexusform.planning.vm_planning.site_plans import (
     SiteLayout,
     SiteObject,
     SitePlan,
+    build_object_inventory,
     build_site_layout,
     build_vm_name,
     find_sku,
+    list_machines,
     place_unmanaged_vms,
 )
 from nexusform.plans.plan import Plan
@@ -189,16 +191,22 @@ class Snapshot(Struct, frozen=True):
 
 
 def build_snapshot(
-    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
+    objects: Iterable[SiteObject],
+    registries: PluginRegistries,
+    catalogue: str = "",
+    recorded_machines: frozenset[tuple[str, str]] | None = None,
 ) -> Snapshot:
     """Build the snapshot of the objects of a state or plan.
 
-    `catalogue` is the SKU catalogue's version ("": newest).
+    `catalogue` is the SKU catalogue's version ("": newest). `recorded_machines` are those before a
+    plan (site id, name; None for a state: all).
     """
     ordered_objects = sorted(
         objects, key=lambda item: (item.creation, compute_address_order(item.address))
     )
-    layout = build_site_layout(ordered_objects, registries, catalogue)
+    layout = build_site_layout(
+        ordered_objects, registries, catalogue, recorded_machines=recorded_machines
+    )
     clusters = _ClusterCollector(layout)
     # Clusters before pools.
     for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
@@ -386,6 +394,14 @@ def list_state_objects(state: State) -> tuple[SiteObject, ...]:
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()
     )
+
+
+def list_recorded_machines(
+    state: State, registries: PluginRegistries
+) -> frozenset[tuple[str, str]]:
+    """Return the machines of a state, as site id and name."""
+    inventory = build_object_inventory(state.list_current_objects(), registries.resource_types)
+    return list_machines(inventory)
 
 
 def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:

@@ -139,9 +139,9 @@ def _refresh_sites(
 
 
 def _build_listed_findings(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a finding per difference of a site as its platform lists it."""
-    for line in describe_listed_sites(plan.listed):
-        yield build_warning("site-differs", line)
+    """Yield a finding per site that its platform lists with differences: a line for each."""
+    for site in plan.listed:
+        yield build_warning("site-differs", "\n".join(describe_listed_sites([site])))
 
 
 def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -42,7 +42,11 @@ from nexusform.resources.address import (
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, list_alternative_machines
-from nexusform.snapshots.snapshot import build_snapshot, list_planned_objects
+from nexusform.snapshots.snapshot import (
+    build_snapshot,
+    list_planned_objects,
+    list_recorded_machines,
+)
 from nexusform.state.objects import State, get_current_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
@@ -336,7 +340,13 @@ class _ExplanationQuery(Struct, frozen=True):
             return []
         # As after an apply of the plan.
         objects = list_planned_objects(planned.plan, self.request.state)
-        snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
+        registries = self.request.registries
+        snapshot = build_snapshot(
+            objects,
+            registries,
+            planned.plan.catalogue,
+            list_recorded_machines(self.request.state, registries),
+        )
         explanations = []
         for explained_vm in planned.explanations:
             planned_object = planned.objects[explained_vm.address]

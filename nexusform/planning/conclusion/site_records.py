@@ -357,15 +357,15 @@ def build_occupied_sites(
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
     lost_machines: Collection[tuple[str, str]] = (),
     *,
-    recorded_machines: frozenset[tuple[str, str]] = frozenset(),
+    recorded_machines: frozenset[tuple[str, str]] | None = None,
     as_listed: bool = False,
 ) -> dict[str, SiteWithVms]:
     """Return the sites with their VMs before or after a plan, by id.
 
     `objects` are the planned objects with VMs. `prior_notes` are the private notes before the plan
     if they differ from those after it. `lost_machines` (site id, name) have no capacity.
-    `recorded_machines` are those before the plan (site id, name). With `as_listed` the sites have
-    the machines that their platform lists.
+    `recorded_machines` are those before the plan (site id, name; None: all of this side). With
+    `as_listed` the sites have the machines that their platform lists.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(

@@ -352,7 +352,8 @@ def _build_unconfigured_machines(
     `configured_names` are those of machines with a block of their own. None for a configuration
     without hardware.
     """
-    names = {machine.name for machine in machines}
+    known_machines = tuple(machines)
+    names = {machine.name for machine in known_machines}
     if listing is None or not (names or racks):
         return
     # Planned racks offer no machines yet, but their machines are configured.
@@ -362,7 +363,7 @@ def _build_unconfigured_machines(
     recorded = {
         name for recorded_site, name in inventory.recorded_machines if site_id == recorded_site
     }
-    yield from build_unconfigured_machines(listing, names | recorded)
+    yield from build_unconfigured_machines(listing, names | recorded, known_machines)
 
 
 def _list_vms_on_machines(
@@ -736,7 +737,7 @@ def build_site_layout(
     registries: PluginRegistries,
     catalogue: str = "",
     lost_machines: Collection[tuple[str, str]] = (),
-    recorded_machines: frozenset[tuple[str, str]] = frozenset(),
+    recorded_machines: frozenset[tuple[str, str]] | None = None,
     *,
     as_listed: bool = False,
 ) -> SiteLayout:
@@ -744,7 +745,7 @@ def build_site_layout(
 
     The objects with their types, the SKUs and a context. `catalogue` is the version of the SKU
     catalogue; "" or an unknown one means the newest. `lost_machines` and `as_listed` are those of
-    build_sites. `recorded_machines` are those in state (site id, name).
+    build_sites. `recorded_machines` are those in state (site id, name; None: all of the objects).
     """
     types = registries.resource_types
     # Of types known to this version.
@@ -753,13 +754,17 @@ def build_site_layout(
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
-    inventory = PlanInventory(recorded_machines=recorded_machines)
+    inventory = PlanInventory()
     # sites before their racks.
     for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):
         if resource_type.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
             resource_type.add_to_inventory(observed, str(site_object.address), inventory)
             add_recorded_vms(inventory, resource_type, site_object.attributes, site_object.note)
+    if inventory.listings:
+        inventory.recorded_machines = (
+            list_machines(inventory) if recorded_machines is None else recorded_machines
+        )
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.

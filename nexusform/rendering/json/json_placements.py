@@ -13,6 +13,7 @@ from nexusform.documents.unread_facts import UnreadFact
 from nexusform.json_data.record_forms import RecordForm, round_to_six_places
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
+from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.impact.decision_figures import (
     DrainMinuteRange,
     ImpactSummary,
@@ -250,6 +251,16 @@ _UNREAD_FORM: Final = RecordForm(
     UnreadFact, "subject field file line may_change [address] [reason]"
 )
 
+
+def _build_unread_documents(plan: Plan) -> dict[str, Any]:
+    """Build a row per unread field of a subject, with everything that it may change."""
+    rows = [
+        {**_UNREAD_FORM(fact), "may_change": influences}
+        for fact, influences in merge_influences(plan.unread)
+    ]
+    return omit_empty({"unread": rows})
+
+
 _DIFFERENCE_FORM: Final = RecordForm(ListedDifference, "kind text [racks] [machines]", kind=str)
 LISTED_FORM: Final = RecordForm(
     ListedSite, "site differences [capacity]", differences=_DIFFERENCE_FORM
@@ -262,7 +273,7 @@ PLAN_FORM: Final = RecordForm(
     "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
     "[content_changes] [untested_bindings] "
     "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
-    "[rejected] [unread] [listed]",
+    "[rejected] *unread=. [listed]",
     placement_totals=_build_placement_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,
@@ -278,7 +289,7 @@ PLAN_FORM: Final = RecordForm(
     prediction_scores=_ACCURACY_FORM,
     evaluation=to_builtins,
     checks_by=_CHECK_FORM,
-    unread=_UNREAD_FORM,
+    unread=_build_unread_documents,
     listed=LISTED_FORM,
 )
 

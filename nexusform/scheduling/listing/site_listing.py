@@ -198,7 +198,12 @@ def list_site_sentences(site: ListedSite) -> Iterator[str]:
     for difference in site.differences:
         yield f"{difference.text}."
     if site.changes_capacity:
-        sentence = "nothing on this site is exact until the blocks match"
+        condition = "the blocks match"
+        if site.lacks_hardware:
+            kinds = {difference.kind for difference in site.differences} & _CAPACITY_KINDS
+            rest = " and the blocks match" if len(kinds) > 1 else ""
+            condition = f"the hardware is known{rest}"
+        sentence = f"nothing on this site is exact until {condition}"
         yield f"{'; '.join((*site.capacity, sentence))}."
 
 
@@ -228,18 +233,19 @@ def _compare_machines(
 ) -> Iterator[ListedDifference]:
     """Yield the differences of existence: renamed, unconfigured and unlisted racks and machines."""
     listed = {machine.name: machine for machine in listing.machines}
-    unlisted = {name: machine for name, machine in machines.items() if name not in listed}
-    unconfigured = {name: machine for name, machine in listed.items() if name not in machines}
-    by_place = {(machine.rack, machine.slot): name for name, machine in unlisted.items()}
-    replaced: list[tuple[str, ListedMachine]] = []
-    for name in sorted(unconfigured, key=compute_natural_sort_key):
-        machine = unconfigured[name]
-        # Only one new machine replaces the old one.
-        if old_name := by_place.pop((machine.rack, machine.slot), ""):
-            del unconfigured[name], unlisted[old_name]
-            replaced.append((old_name, machine))
-    if replaced:
-        yield _describe_replaced(replaced)
+    old_names = find_replacements(listing, machines)
+    unlisted = {
+        name: machine
+        for name, machine in machines.items()
+        if name not in listed and name not in old_names.values()
+    }
+    unconfigured = {
+        name: machine
+        for name, machine in listed.items()
+        if name not in machines and name not in old_names
+    }
+    if old_names:
+        yield _describe_replaced([(old, listed[name]) for name, old in old_names.items()])
     new_racks = sorted(listing.racks.keys() - set(racks), key=compute_natural_sort_key)
     if unconfigured or new_racks:
         yield _describe_unconfigured(unconfigured, new_racks)
@@ -251,17 +257,39 @@ def _compare_machines(
         names = sorted(unlisted, key=compute_natural_sort_key)
         subject = _format_machines(names) if names else format_count(len(missing_racks), "rack")
         verb = select_word_form(len(names or missing_racks), "is", "are")
-        listed_names = names if len(names) <= _MAX_NAMES else missing_racks or names
+        listed_names = [
+            format_first_items(group, _MAX_NAMES) for group in (missing_racks, names) if group
+        ]
         yield ListedDifference(
             DifferenceKind.NOT_LISTED,
             f"{subject} {verb} not on the site "
-            f"({format_first_items(listed_names, _MAX_NAMES)}): remove "
+            f"({join_texts(listed_names, ': ')}): remove "
             f"{select_word_form(len(names or missing_racks), 'its block', 'their blocks')}, or "
             "wait until the site lists "
             f"{select_word_form(len(names or missing_racks), 'it', 'them')}",
             tuple(missing_racks),
             tuple(names),
         )
+
+
+def find_replacements(listing: SiteListing, machines: Mapping[str, Machine]) -> dict[str, str]:
+    """Return the name of the configured machine that each listed machine replaces, in its place.
+
+    The configured one is not listed, the listed one is not configured. `machines` are by name.
+    """
+    listed_names = {machine.name for machine in listing.machines}
+    by_place = {
+        (machine.rack, machine.slot): name
+        for name, machine in machines.items()
+        if name not in listed_names
+    }
+    replacements: dict[str, str] = {}
+    for machine in sorted(listing.machines, key=lambda item: compute_natural_sort_key(item.name)):
+        # Only one new machine replaces the old one.
+        place = (machine.rack, machine.slot)
+        if machine.name not in machines and place in by_place:
+            replacements[machine.name] = by_place.pop(place)
+    return replacements
 
 
 def _describe_replaced(replaced: Sequence[tuple[str, ListedMachine]]) -> ListedDifference:
@@ -405,15 +433,25 @@ def _describe_maintenance(maintenance: SiteMaintenance) -> ListedDifference:
 
 
 def build_unconfigured_machines(
-    listing: SiteListing, known_names: Container[str]
+    listing: SiteListing, known_names: Container[str], machines: Iterable[Machine]
 ) -> Iterator[Machine]:
     """Yield the listed machines without a known name, closed to new VMs.
 
-    Their VMs stay there.
+    Their VMs stay there. One that replaces a machine that is gone, of `machines`, takes its VMs.
     """
+    gone = {
+        machine.name: machine
+        for machine in machines
+        if UnschedulableReason(NOT_LISTED) in machine.unschedulable_reasons
+    }
+    replacements = find_replacements(listing, gone)
     for listed in listing.machines:
-        if listed.name not in known_names:
-            yield _build_machine(listed, listing, (UnschedulableReason(NOT_CONFIGURED),))
+        if listed.name in known_names:
+            continue
+        reasons: tuple[UnschedulableReason, ...] = (UnschedulableReason(NOT_CONFIGURED),)
+        if listed.name in replacements:
+            reasons = _find_role_reasons(listed)
+        yield _build_machine(listed, listing, reasons)
 
 
 def close_unlisted_machine(

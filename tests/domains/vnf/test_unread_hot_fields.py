@@ -93,7 +93,7 @@ def test_new_field_of_a_server_is_unread_with_its_position(
             "field": "host_of_the_future",
             "file": "base_hot",
             "line": 7,
-            "may_change": "placement",
+            "may_change": ["placement"],
             "address": "tacker_vnf.v",
         }
     ]
@@ -126,7 +126,7 @@ def test_unread_resources(
     write_hot(resources=f"resources:\n  other: {resource}")
     document, _ = plan(capfd)
     assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [
-        (field, influence)
+        (field, [influence])
     ]
     assert all(row["certainty"] is None for row in document["placement_changes"])
 
@@ -209,7 +209,7 @@ resources:
     write_hot(resources=resources)
     document, _ = plan(capfd)
     assert [(fact["field"], fact["may_change"]) for fact in document["unread"]] == [
-        ("condition", "existence")
+        ("condition", ["existence"])
     ]
 
 

@@ -92,6 +92,8 @@ def test_read_fields_only_have_no_unread_fact() -> None:
     [
         ("PROPERTY", "nfvi_constraints: [zone-a]", "VDU VDU1", "nfvi_constraints", "hosts"),
         ("PROPERTY", "host_of_the_future: h", "VDU VDU1", "host_of_the_future", "hosts"),
+        ("PROPERTY", "shares_host: false", "VDU VDU1", "shares_host", "hosts"),
+        ("PROPERTY", "spare_hosts: 0", "VDU VDU1", "spare_hosts", "hosts"),
         ("COMPUTE", "logical_node: { a: { b: c } }", "VDU VDU1", "logical_node", "hosts"),
         ("NODE", "X: { type: tosca.nodes.Compute }", "node X", "type", "the number of VMs"),
         (

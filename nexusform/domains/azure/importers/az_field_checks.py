@@ -233,7 +233,7 @@ def build_unread_warnings(facts: Iterable[UnreadFact]) -> Iterator[Problem]:
     """Build one warning for each field that is not read, at the first resource with it."""
     for group in group_by(facts, lambda fact: (fact.kind, fact.field)).values():
         first = group[0]
-        others = len({fact.name for fact in group}) - 1
+        others = len({(fact.site_id, fact.name) for fact in group}) - 1
         consequences = dict.fromkeys(fact.consequence for fact in group)
         rest = f" Also in {format_count(others, 'other resource')}." if others else ""
         yield Problem(

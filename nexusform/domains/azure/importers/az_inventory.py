@@ -11,6 +11,7 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -47,6 +48,7 @@ from nexusform.domains.azure.importers.az_documents import (
     read_export_resources,
 )
 from nexusform.domains.azure.importers.az_field_checks import (
+    WrongKind,
     build_unread_warnings,
     find_unread_facts,
     find_wrong_kinds,
@@ -112,10 +114,13 @@ def read_inventory(
     items, exported_at = _read_exported_resources(documents, findings)
     site_items, problems = select_site_resources(items, site)
     findings += problems
-    inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
+    field_facts = _find_field_facts(items, {"": site_items})
+    inventory = _build_inventory(
+        site_items, machine_sku_by_id, exported_at, field_facts.unread_by_site[""]
+    )
     # No nodes are numbered.
     _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)
-    findings += _build_field_findings(items, [inventory], findings)
+    findings += _build_field_findings(items, field_facts, findings)
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -128,13 +133,11 @@ def read_sites(
     """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
-    sites = [
-        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
-        for name, site_items in sorted(split_by_site(items).items())
-    ]
-    inventories = [site.inventory for site in sites]
-    _report_uncaptured_kinds(items, inventories, findings)
-    findings += _build_field_findings(items, inventories, findings)
+    items_by_site = split_by_site(items)
+    field_facts = _find_field_facts(items, items_by_site)
+    sites = _build_sites(items_by_site, machine_sku_by_id, exported_at, field_facts)
+    _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
+    findings += _build_field_findings(items, field_facts, findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
     return tuple(sites), _sort_and_limit_findings(findings)
@@ -159,26 +162,81 @@ def _report_uncaptured_kinds(
         )
 
 
+class _FieldFacts(Struct, frozen=True):
+    """Unread facts of the sites of an export, by site, and its values of a wrong kind by line."""
+
+    unread_by_site: Mapping[str, tuple[UnreadFact, ...]]
+    wrong_kinds: Sequence[tuple[WrongKind, int]]
+
+
+def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResources]) -> _FieldFacts:
+    """Find the unread facts and values of a wrong kind with their lines; scan each file once."""
+    located_by_site = {
+        site: [
+            *site_items.unread,
+            *chain.from_iterable(
+                find_unread_facts(kind, resources) for kind, resources in site_items.by_kind.items()
+            ),
+        ]
+        for site, site_items in items_by_site.items()
+    }
+    wrong_kinds = [
+        wrong
+        for kind, resources in items.by_kind.items()
+        for wrong in find_wrong_kinds(kind, resources)
+    ]
+    positions = [
+        *((item.fact.file, item.path) for item in chain.from_iterable(located_by_site.values())),
+        *((wrong.file, wrong.path) for wrong in wrong_kinds),
+    ]
+    lines_by_file = {
+        file: items.find_lines(file, {path for _, path in file_positions})
+        for file, file_positions in group_by(positions, itemgetter(0)).items()
+    }
+    unread_by_site = {
+        site: tuple(
+            replace(item.fact, line=lines_by_file[item.fact.file].get(item.path, 0))
+            for item in located
+        )
+        for site, located in located_by_site.items()
+    }
+    wrong_lines = [lines_by_file[wrong.file].get(wrong.path, 0) for wrong in wrong_kinds]
+    return _FieldFacts(unread_by_site, list(zip(wrong_kinds, wrong_lines, strict=True)))
+
+
+def _build_sites(
+    items_by_site: Mapping[str, AzResources],
+    machine_sku_by_id: Mapping[str, str] | None,
+    exported_at: datetime | None,
+    field_facts: _FieldFacts,
+) -> list[AzSite]:
+    """Build the sites of an export, sorted by name."""
+    unread = field_facts.unread_by_site
+    return [
+        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at, unread[name]))
+        for name, site_items in sorted(items_by_site.items())
+    ]
+
+
 def _build_field_findings(
-    items: AzResources, inventories: Iterable[AzInventory], findings: Iterable[Problem]
+    items: AzResources, field_facts: _FieldFacts, findings: Iterable[Problem]
 ) -> list[Problem]:
     """Build the warnings about values of a wrong kind and fields that are not read.
 
     Values that have a finding already are left out.
     """
     found = {(finding.file, finding.path) for finding in findings}
-    wrong_kinds = chain.from_iterable(
-        find_wrong_kinds(kind, resources) for kind, resources in items.by_kind.items()
-    )
-    by_file = group_by(
-        (wrong for wrong in wrong_kinds if (wrong.file, wrong.path) not in found),
-        attrgetter("file"),
-    )
-    warnings: list[Problem] = []
-    for file, wrong_values in by_file.items():
-        lines = items.find_lines(file, [wrong.path for wrong in wrong_values])
-        warnings += [wrong.build_problem(lines.get(wrong.path, 0)) for wrong in wrong_values]
-    facts = dict.fromkeys(chain.from_iterable(inventory.unread for inventory in inventories))
+    warnings = [
+        wrong.build_problem(line)
+        for wrong, line in field_facts.wrong_kinds
+        if (wrong.file, wrong.path) not in found
+    ]
+    # A field of machines of the same name on two sites is one of two resources.
+    facts = [
+        replace(fact, site_id=site)
+        for site, site_facts in field_facts.unread_by_site.items()
+        for fact in site_facts
+    ]
     paths_by_file = group_by(found, itemgetter(0))
     # With the last key, because a file may have only one line.
     found_positions = {
@@ -191,25 +249,10 @@ def _build_field_findings(
     }
     new_facts = (
         fact
-        for fact in facts
+        for fact in dict.fromkeys(facts)
         if (fact.file, fact.line, fact.field.rpartition(".")[2]) not in found_positions
     )
     return [*warnings, *build_unread_warnings(new_facts)]
-
-
-def _read_unread_facts(items: AzResources) -> tuple[UnreadFact, ...]:
-    """Return the facts of the resources of a site that are not read, with their lines."""
-    facts_of_kinds = chain.from_iterable(
-        find_unread_facts(kind, resources) for kind, resources in items.by_kind.items()
-    )
-    by_file = group_by([*items.unread, *facts_of_kinds], lambda located: located.fact.file)
-    facts: list[UnreadFact] = []
-    for file, located_facts in by_file.items():
-        lines = items.find_lines(file, [located.path for located in located_facts])
-        facts += [
-            replace(located.fact, line=lines.get(located.path, 0)) for located in located_facts
-        ]
-    return tuple(facts)
 
 
 def read_changed_sites(
@@ -224,12 +267,9 @@ def read_changed_sites(
     changed = apply_changes(items, changes, findings)
     # sites keep their names.
     changed_items = split_by_site(changed.items, before=items)
-    sites = [
-        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
-        for name, site_items in sorted(changed_items.items())
-    ]
-    inventories = [site.inventory for site in sites]
-    findings += _build_field_findings(items, inventories, findings)
+    field_facts = _find_field_facts(items, changed_items)
+    sites = _build_sites(changed_items, machine_sku_by_id, exported_at, field_facts)
+    findings += _build_field_findings(items, field_facts, findings)
     # New VMs have no machine yet.
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
@@ -263,11 +303,14 @@ def _read_exported_resources(
 
 
 def _build_inventory(
-    items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
+    items: AzResources,
+    machine_sku_by_id: Mapping[str, str] | None,
+    exported_at: datetime | None,
+    unread: tuple[UnreadFact, ...],
 ) -> AzInventory:
     """Build the inventory of one site from its resources.
 
-    `machine_sku_by_id`: machine SKUs set by the user.
+    `machine_sku_by_id`: machine SKUs set by the user. `unread`: its facts that are not read.
     """
     catalogue = CATALOGUES[NEWEST]
     doubtful_kinds = items.unreadable_kinds | items.incomplete_kinds
@@ -341,7 +384,7 @@ def _build_inventory(
         racks_without_machines=frozenset(
             rack.name for rack in compute_racks if rack.name not in used_racks
         ),
-        unread=_read_unread_facts(items),
+        unread=unread,
         status=status,
         status_message=" ".join(status_message.split()),
     )

@@ -52,6 +52,7 @@ from nexusform.placements.prediction_scores import (
     list_wrong_certain,
     parse_record,
 )
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
@@ -412,7 +413,11 @@ class _Reconciler:
             samples=0,
             includes_remedies=False,
         )
-        plan = make_plan(request).plan
+        result = make_plan(request)
+        # With the capacity of sites that differ.
+        if result.plan.listed:
+            result = add_site_capacity(result, self.run.project.registries)
+        plan = result.plan
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, plan.listed, []
         errors = [

@@ -175,10 +175,11 @@ TYPES_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
 }
 _VNF: Final = "nodes.nfv.vnf"
 _VDUS: Final = ("nodes.nfv.vdu.compute", "nodes.nfv.vdu.tacker")
-# Values of unread fields that change nothing: those of every host and port.
-_WITHOUT_INFLUENCE: Final[Mapping[str, tuple[str, ...]]] = {
+# Values of unread fields that change nothing: those of every host and port, or of no request.
+_WITHOUT_INFLUENCE: Final[Mapping[str, tuple[str | bool, ...]]] = {
     "nodes.nfv.vducp.vnic_type": ("normal",),
     "datatypes.nfv.virtualcpu.cpu_architecture": ("x86", "x86_64"),
+    "datatypes.nfv.virtualmemory.numa_enabled": (False,),
 }
 
 

@@ -43,6 +43,7 @@ from nexusform.snapshots.snapshot import (
     Snapshot,
     build_snapshot,
     list_planned_objects,
+    list_recorded_machines,
     list_state_objects,
 )
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -238,7 +239,10 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     problems += node_problems
     objects = list_state_objects(state)
     observations = ClusterObservations(clusters)
-    return _build_input(objects, state.catalogue, observations, origin, problems, sources)
+    recorded_machines = list_recorded_machines(state, build_registries())
+    return _build_input(
+        objects, state.catalogue, observations, origin, problems, sources, recorded_machines
+    )
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
@@ -268,8 +272,15 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
+    recorded_machines = list_recorded_machines(prior, build_registries())
     return _build_input(
-        objects, saved.plan.catalogue, observations, f"after plan {path}", problems, sources
+        objects,
+        saved.plan.catalogue,
+        observations,
+        f"after plan {path}",
+        problems,
+        sources,
+        recorded_machines,
     )
 
 
@@ -280,10 +291,11 @@ def _build_input(
     origin: str,
     problems: Iterable[Diagnostic],
     sources: Mapping[str, SourceFile],
+    recorded_machines: frozenset[tuple[str, str]],
 ) -> SimulationInput:
     """Build the input with the snapshot and pods of these objects."""
     registries = build_registries()
-    snapshot = build_snapshot(objects, registries, catalogue)
+    snapshot = build_snapshot(objects, registries, catalogue, recorded_machines)
     pods = build_pods(objects, snapshot, registries, observations)
     return SimulationInput(
         snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations

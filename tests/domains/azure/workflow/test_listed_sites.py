@@ -194,7 +194,7 @@ DIFFERENCES: dict[str, tuple[Callable[[Bodies], None], str]] = {
     "machine added, with a VM": (add_machine_with_vm, "running there: 1 unmanaged VM"),
     "controller added": (add_controller, "not in the configuration; blocks to add"),
     "machine gone": (remove_machine, "lon1 1 machine is not on the site (r3m3)"),
-    "rack gone": (remove_rack, "lon1 3 machines are not on the site (r3m1, r3m2, r3m3)"),
+    "rack gone": (remove_rack, "lon1 3 machines are not on the site (rack3: r3m1, r3m2, r3m3)"),
     "machine renamed": (rename_machine("r3m3"), "r3m3 (rack3, slot 3) was replaced by r3m3b"),
     "host renamed": (rename_machine("r3m2"), "r3m2 (rack3, slot 2) was replaced by r3m2b"),
     "other SKU": (
@@ -282,8 +282,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, " ".join((captured.out + captured.err).replace("│", " ").split())
 
 
-def read_plan(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert run(capsys, "plan", "-out=p")[0] == 0
+def read_plan(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert run(capsys, "plan", "-out=p", *options)[0] == 0
     assert run_command_line(["show", "-json", "p"]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
@@ -510,3 +510,114 @@ def test_lost_rack_without_a_block_has_no_capacity(capsys: pytest.CaptureFixture
     change_export(add_rack)
     out = run(capsys, "plan", "-assume=lost:rack/lon1/rack9")[1]
     assert f"capacity as listed: 28 x {SKU} (28 as configured)" in out, out
+
+
+def rename_every_machine(bodies: Bodies) -> None:
+    for body in list(bodies["bare_metal_machines"]):
+        rename_machine(body["name"])(bodies)
+
+
+def test_renamed_machines_keep_their_vms_and_take_new_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    free = read_plan(capsys)["capacity"][0]["after"]["free"]
+    change_export(rename_every_machine)
+    plan = read_plan(capsys)
+    # The machines are the same under other names, so the capacity is, too.
+    assert plan["listed"][0]["capacity"] == [
+        f"capacity as listed: {free} x {SKU} ({free} as configured)"
+    ]
+    out = run(capsys, "advise")[1]
+    assert "The upgrade would fail" not in out
+    assert "1 finding (site-differs: 1)." in out
+    scale_pool()
+    rows = read_plan(capsys)["placement_changes"]
+    placed = [row["to"]["machine"] for row in rows if row["action"] == "place"]
+    assert len(placed) == 2
+    assert all(name.endswith("b") for name in placed), placed
+
+
+def test_capacity_of_a_listed_site_is_in_the_block_of_every_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change_export(add_rack)
+    line = f"capacity as listed: 36 x {SKU} (28 as configured); nothing on this site is exact until"
+    for command in (("plan",), ("advise",), ("reconcile", "-from=export")):
+        assert line in run(capsys, *command)[1], command
+    code, out = run(capsys, "advise")
+    assert (code, "1 finding (site-differs: 1)." in out) == (2, True), out
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        (set_machine("r1m2", machineSkuId=R770), "until the hardware is known."),
+        (
+            lambda bodies: (set_machine("r1m2", machineSkuId=R770)(bodies), add_rack(bodies)),
+            "until the hardware is known and the blocks match.",
+        ),
+    ],
+)
+def test_unknown_hardware_is_exact_when_it_is_known(
+    change: Callable[[Bodies], None], condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change_export(change)
+    assert condition in run(capsys, "plan")[1]
+
+
+def test_simulation_has_no_capacity_of_a_machine_that_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change_export(remove_machine)
+    scale_pool()
+    assert run(capsys, "apply", "-auto-approve")[0] in (0, 1)
+    out = run(capsys, "simulate", "failure", "-machine=r1m2")[1]
+    assert "r3m3" not in out, out
+
+
+def test_unread_field_of_machines_of_one_name_counts_each_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "two"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    change = set_machine("r1m2", takesNewVms=False)
+    write_two_sites(change, change)
+    code, out = run(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert (code, "Also in 1 other resource." in out) == (0, True), out
+    assert "takesNewVms of 2 machines" in run(capsys, "plan")[1]
+
+
+def test_unread_field_is_forgotten_when_the_export_lacks_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change_export(set_machine("r1m2", takesNewVms="later"))
+    assert run(capsys, "apply", "-auto-approve", "-refresh-only")[0] == 0
+    assert len(read_plan(capsys, "-refresh=false")["unread"]) == 1
+    change_export(lambda _: None)
+    assert run(capsys, "apply", "-auto-approve", "-refresh-only")[0] == 0
+    assert "unread" not in read_plan(capsys, "-refresh=false")
+
+
+def test_unread_fields_of_many_sites_take_one_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nexusform.domains.azure.importers import az_documents
+    from nexusform.domains.azure.importers.az_inventory import read_sites
+
+    scanned: list[str] = []
+    find_lines = az_documents.find_json_lines
+
+    def scan(text: str, paths: Any) -> Any:
+        scanned.append(text)
+        return find_lines(text, paths)
+
+    monkeypatch.setattr(az_documents, "find_json_lines", scan)
+    change = set_machine("r1m2", takesNewVms="later")
+    write_two_sites(change, change)
+    documents = {
+        path.stem.partition(".")[0]: [(str(path), path.read_bytes())]
+        for path in EXPORT.glob("*.json")
+    }
+    sites, _ = read_sites(documents)
+    assert len(sites) == 2
+    assert all(site.inventory.unread[0].line for site in sites)
+    assert len(scanned) == len(set(scanned))
