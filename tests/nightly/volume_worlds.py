@@ -33,6 +33,8 @@ _HOST = "kubernetes.io/hostname"
 _DRIVERS = ("one.example.com", "two.example.com")
 _FEATURE = "RestartAllContainersOnContainerExits"
 _RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+_IMAGE_VOLUME = "data:1"
+_ATTRIBUTES_CLASS = "gold"
 _SIZES = (1, 2, 5, 8, 20, 50, 100)
 _MEMBER = (
     'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
@@ -54,13 +56,18 @@ def build_world(seed: int, version: str) -> tuple[list[Body], list[Body]]:
     for node in nodes:
         node["status"]["nodeInfo"] = {**pod_worlds.NODE_INFO, "kubeletVersion": f"v{version}"}
         node["status"]["images"] = [{"names": ["img:1"], "sizeBytes": 1000}]
+        if draw.random() < 0.4:
+            node["status"]["images"].append({"names": [_IMAGE_VOLUME], "sizeBytes": 700_000_000})
         if draw.random() < 0.6:
             node["status"]["declaredFeatures"] = [_FEATURE]
     names = [node["metadata"]["name"] for node in nodes]
-    objects = [*_build_basics(), *nodes, *_build_storage(draw, names)]
+    minor = int(version.split(".")[1])
+    storage = _build_storage(draw, names, has_prevention=minor >= 37)
+    objects = [*_build_basics(), *nodes, *storage]
     workloads = []
     for app in "abc"[: draw.randint(1, 3)]:
-        workload, claims = _build_workload(draw, app)
+        # The API server of 1.35 has no volumes of images by default.
+        workload, claims = _build_workload(draw, app, has_image_volumes=minor >= 36)
         workloads.append(workload)
         objects += claims
     return objects, workloads
@@ -78,22 +85,33 @@ def _build_basics() -> list[Body]:
     return [namespace, priority, _FINISHED]
 
 
-def _build_storage(draw: Random, nodes: list[str]) -> list[Body]:
-    """Return local volumes, classes, drivers, their nodes and their free storage."""
+def _build_storage(draw: Random, nodes: list[str], *, has_prevention: bool) -> list[Body]:
+    """Return volumes, classes, drivers, their nodes and their free storage.
+
+    A local volume has one node, a wide one two or more.
+
+    `has_prevention`: this version has preventPodSchedulingIfMissing; others drop the field.
+    """
     objects = [
-        _build_storage_object("StorageClass", "local", **_class("kubernetes.io/no-provisioner"))
+        _build_storage_object("StorageClass", name, **_class("kubernetes.io/no-provisioner"))
+        for name in ("local", "wide")
     ]
+    attributes = {"driverName": _DRIVERS[0], "parameters": {"speed": "high"}}
+    objects.append(_build_storage_object("VolumeAttributesClass", _ATTRIBUTES_CLASS, **attributes))
     number = 0
     for node in nodes:
         for _ in range(draw.randint(0, 3)):
-            objects.append(_build_volume(f"l{number}", node, draw.choice(_SIZES)))
+            objects.append(_build_volume(f"l{number}", "local", [node], draw.choice(_SIZES)))
             number += 1
+    for number in range(draw.randint(0, 3)):
+        reached = draw.sample(nodes, draw.randint(2, len(nodes)))
+        objects.append(_build_volume(f"w{number}", "wide", reached, draw.choice(_SIZES)))
     for position, driver in enumerate(_DRIVERS):
         name = f"net{position}"
         objects.append(_build_storage_object("StorageClass", name, **_class(driver)))
         is_checked = draw.random() < 0.6
         spec: Body = {"storageCapacity": is_checked}
-        if draw.random() < 0.5:
+        if draw.random() < 0.5 and has_prevention:
             spec["preventPodSchedulingIfMissing"] = True
         objects.append(_build_storage_object("CSIDriver", driver, spec=spec))
         objects += [
@@ -129,12 +147,12 @@ def _build_storage_object(kind: str, name: str, *, namespace: str = "", **more: 
     return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": metadata, **more}
 
 
-def _build_volume(name: str, node: str, size: int) -> Body:
-    term = {"matchExpressions": [{"key": _HOST, "operator": "In", "values": [node]}]}
+def _build_volume(name: str, storage_class: str, nodes: list[str], size: int) -> Body:
+    term = {"matchExpressions": [{"key": _HOST, "operator": "In", "values": nodes}]}
     spec = {
         "capacity": {"storage": f"{size}Gi"},
         "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "local",
+        "storageClassName": storage_class,
         "local": {"path": "/x"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
     }
@@ -150,14 +168,17 @@ def _build_volume(name: str, node: str, size: int) -> Body:
 
 
 def _build_claim_spec(draw: Random) -> Body:
+    storage_class = draw.choice(("local", "local", "wide", "net0", "net1"))
+    has_attributes = storage_class == "net0" and draw.random() < 0.5
     return {
         "accessModes": ["ReadWriteOnce"],
-        "storageClassName": draw.choice(("local", "local", "net0", "net1")),
+        "storageClassName": storage_class,
+        **({"volumeAttributesClassName": _ATTRIBUTES_CLASS} if has_attributes else {}),
         "resources": {"requests": {"storage": f"{draw.choice(_SIZES[:5])}Gi"}},
     }
 
 
-def _build_workload(draw: Random, app: str) -> tuple[Body, list[Body]]:
+def _build_workload(draw: Random, app: str, *, has_image_volumes: bool) -> tuple[Body, list[Body]]:
     """Return a workload, and the claims of a bare pod."""
     requests = {"cpu": f"{draw.choice((100, 500, 1000))}m", "memory": "256Mi"}
     container: Body = {"name": "c", "image": "img:1", "resources": {"requests": requests}}
@@ -188,6 +209,9 @@ def _build_workload(draw: Random, app: str) -> tuple[Body, list[Body]]:
     spec["volumes"] = [
         {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
     ]
+    if has_image_volumes and draw.random() < 0.3:
+        spec["volumes"].append({"name": "data", "image": {"reference": _IMAGE_VOLUME}})
+        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     claims = [
         {
             "apiVersion": "v1",
@@ -222,6 +246,9 @@ def list_kinds(prediction: CheckablePrediction, key: tuple[str, int]) -> list[st
     _, outcome = prediction.pods[key]
     kinds = {claim.storage_class for claim in outcome.spec.claims}
     kinds |= {"features"} if outcome.spec.required_features else set()
+    kinds |= {"image volume"} if outcome.spec.image_volumes else set()
+    if any(claim.attributes_class for claim in outcome.spec.claims):
+        kinds.add("VolumeAttributesClass")
     return sorted(kinds) or ["none"]
 
 

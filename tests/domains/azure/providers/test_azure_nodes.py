@@ -15,6 +15,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTimi
 from nexusform.domains.azure.providers.node_recreation import (
     NodeRecreation,
     find_nodes_to_delete,
+    plan_node_recreations,
     recreate_nodes,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
@@ -70,6 +71,29 @@ def test_nodes_are_recreated_in_batches() -> None:
     assert client.names == ["a-new", "b-new", "other"]
     assert [text.count(" delete node") for text in client.told] == [1, 1]
     assert all("Waiting for the deletion." in text for text in client.told)
+
+
+@pytest.mark.parametrize(
+    ("max_unavailable", "batch_size"), [(None, 1), ("0", 1), ("1", 1), ("2", 2), ("50%", 2)]
+)
+def test_nodes_are_recreated_as_many_at_a_time_as_may_be_unavailable(
+    max_unavailable: str | None, batch_size: int
+) -> None:
+    """With 0, one at a time: Azure creates no surplus node for a deleted one."""
+    names = ("vm-0", "vm-1", "vm-2")
+    nodes = {f"np1-{name}": {"platform_name": name, "pool": "np1"} for name in names}
+    settings = {"upgrade_settings": {"max_unavailable": max_unavailable}}
+    final = {"kubernetes_cluster_id": "c", "agent_pool": {"np1": settings}, **settings}
+    release = ChangeRequest(
+        ObjectKey("nexus_kubernetes_cluster", "lab/c", 1),
+        "a",
+        {"nodes": nodes},
+        {"nodes": {}},
+        is_release=True,
+        final_attributes={**final, "nodes": nodes},
+    )
+    (recreation,) = plan_node_recreations(release, ())
+    assert recreation == NodeRecreation("np1", names, batch_size, 3)
 
 
 def test_interrupt_ends_wait_and_keeps_step_pending() -> None:
