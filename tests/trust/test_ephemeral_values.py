@@ -103,6 +103,34 @@ def test_ephemeral_values_of_40_places_are_never_written(
         run("apply", "-auto-approve", *flags, code=1)
 
 
+@pytest.mark.parametrize(
+    ("plan_flags", "apply_flags", "message"),
+    [
+        ((), ("-var=token=a",), "was not set in the plan, so it cannot be set now"),
+        (("-var=token=a",), (), "was set in the plan, and plans do not contain its value"),
+        (("-var=token=a",), ("-var=token=b",), ""),
+        ((), (), ""),
+    ],
+)
+def test_ephemeral_variable_is_set_in_both_plan_and_apply_or_in_neither(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    plan_flags: tuple[str, ...],
+    apply_flags: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(
+        'variable "token" {\n  type      = string\n  default   = null\n  ephemeral = true\n}\n'
+        'resource "nexus_site" "lab" {}\n'
+    )
+    assert run_command_line(["plan", "-out=p.nfplan", *plan_flags]) == 0
+    capsys.readouterr()
+    assert run_command_line(["apply", *apply_flags, "p.nfplan"]) == bool(message)
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 ENCRYPTION = """
 nexusform {
   encryption {
