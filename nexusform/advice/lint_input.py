@@ -110,19 +110,22 @@ class SimulationResult(Struct, frozen=True):
 
 Simulate: TypeAlias = Callable[[Sequence[LintPool]], SimulationResult]
 CountFree: TypeAlias = Callable[[Demand], Interval]
+CountFitting: TypeAlias = Callable[[Sequence[Demand]], int]
 
 
 class LintSite(Struct, frozen=True):
     """A site: its machines in order of rack, slot and name.
 
     `simulate(pools)` places the new VMs of these pools in this order on the site before the plan.
-    `count_free(demand)` is the number of further such VMs that fit after the plan.
+    `count_free(demand)` is the number of further such VMs that fit after the plan,
+    `count_fitting(demands)` the number of these VMs that fit together.
     """
 
     id: str
     machines: tuple[Machine, ...] = ()
     simulate: Simulate | None = None
     count_free: CountFree | None = None
+    count_fitting: CountFitting | None = None
 
     @property
     def racks(self) -> tuple[str, ...]:
@@ -213,6 +216,24 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
         return _build_simulation_result(scheduler, unplaced, pools)
 
     return simulate
+
+
+def build_fit_counter(after: RackScheduler) -> CountFitting:
+    """Return a function to count the VMs that fit together on a site, on a copy of `after`."""
+    # Copied once, at the first use.
+    copies: list[RackScheduler] = []
+
+    def count_fitting(demands: Sequence[Demand]) -> int:
+        if not copies:
+            copies.append(after.copy())
+        [scheduler] = copies
+        answers = list(scheduler.place_all(demands))
+        handles = [answer[0] for answer in answers if not isinstance(answer, NoFitReason)]
+        for handle in handles:
+            scheduler.release(handle)
+        return len(handles)
+
+    return count_fitting
 
 
 def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]:

@@ -80,6 +80,13 @@ RULES: Final[tuple[LintRule, ...]] = (
         help="An upgrade adds VMs before it removes any. Without free capacity it fails. Keep "
         'capacity free, allow more zones, or set max_surge = "0" and max_unavailable = "1".',
     ),
+    LintRule(
+        no_surge_capacity.JOINT_ID,
+        no_surge_capacity.check_joint,
+        literal=False,
+        help="Each pool has capacity for its surge VMs, but not all pools at once. Upgrade the "
+        "pools one after another, or keep more capacity free.",
+    ),
 )
 
 

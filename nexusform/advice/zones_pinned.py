@@ -43,16 +43,14 @@ def check(facts: LintInput) -> list[Diagnostic]:
             # Not pinned, not placed by this plan, or pinned well.
             continue
         racks = site.list_racks(pool.zones)
+        if racks and len(racks) == len(site.racks):
+            # All racks of the site: no pin.
+            continue
         reason = (
             "VMs of one cluster end up on one machine mostly because of pins, and growth and "
             "repairs find fewer "
             "machines."
         )
-        if site.machines and set(racks) == set(site.racks):
-            reason = (
-                "These are all racks of the site: the pin only keeps the pool off racks added "
-                "later."
-            )
         # If not measured below.
         cost = _ZonePinCost(text=reason, summary="pinned to few racks")
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:

@@ -52,6 +52,7 @@ _IMPACTS: Final = tuple(PlacementImpact)
 # (domain_table.py).
 _ADVICE: Final = (
     "probable-rename",
+    "no-joint-surge-capacity",
     "object-to-forget",
     "shared-machine",
     "sku-mismatch",

@@ -62,6 +62,9 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "iteration-over-non-iterable-value": "Iteration over non-iterable value",
     "missing-key-value-separator": "Missing key/value separator",
     "no-instance-found-for-the-given-address": "No instance found for the given address!",
+    "no-joint-surge-capacity": (
+        "no-joint-surge-capacity: no capacity to upgrade all pools of a cluster at once"
+    ),
     "no-member-cluster": "No member cluster is declared",
     "no-sites-file": "No file of sites",
     "no-state-file-was-found": "No state file was found!",

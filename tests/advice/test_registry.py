@@ -8,7 +8,13 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
+from nexusform.advice.lint_input import (
+    LintInput,
+    LintPool,
+    LintSite,
+    build_fit_counter,
+    build_placement_simulator,
+)
 from nexusform.advice.registry import RULE_IDS, RULES, run_rules
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
@@ -91,7 +97,13 @@ def build_plan_facts(
                     before.add_existing(vm, one.sku, answer[1])
         new = () if one.cluster in stood else one.numbers
         placed.append(replace(one, vms=vms, new_numbers=new))
-    lab = LintSite("lab", site, build_placement_simulator(before), scheduler.count_free_slots)
+    lab = LintSite(
+        "lab",
+        site,
+        build_placement_simulator(before),
+        scheduler.count_free_slots,
+        build_fit_counter(scheduler),
+    )
     return LintInput(tuple(placed), {"lab": lab}, tuple(SKUS.values()), includes_costless=costless)
 
 
@@ -222,12 +234,14 @@ class TestZonesPinned:
         )
         assert finding.subject == argument
 
-    def test_pin_to_all_zones(self) -> None:
-        pinned = build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1", "2"])
-        (finding,) = select_by_rule(
-            "zones-pinned", run_rules(build_literal_facts(build_machines(2, 4), [pinned]))
-        )
-        assert "all racks of the site" in finding.detail
+    @pytest.mark.parametrize(("zones", "count"), [(["1", "2"], 0), (["1"], 1)])
+    def test_zones_of_all_racks_are_no_pin(self, zones: list[str], count: int) -> None:
+        pinned = build_pool("cluster-a", "np", "NC_G6_28_v1", 4, zones)
+        for facts in (
+            build_literal_facts(build_machines(2, 4), [pinned]),
+            build_plan_facts(build_machines(2, 4), [pinned]),
+        ):
+            assert len(select_by_rule("zones-pinned", run_rules(facts))) == count
 
     def test_zones_without_known_racks(self) -> None:
         pinned = build_pool("cluster-a", "np", "NC_G6_28_v1", 9, ["x", "y"])
@@ -395,6 +409,26 @@ class TestSurge:
     )
     def test_surge_size_follows_max_surge(self, text: str, count: int, needed: int) -> None:
         assert build_pool_demand("np", text, count).surge_size == needed
+
+    # Two machines have four cells.
+    @pytest.mark.parametrize(("more", "count"), [(0, 0), (1, 1), (2, 0)])
+    def test_surge_is_checked_over_all_pools_of_an_upgrade(self, more: int, count: int) -> None:
+        pools = [
+            build_pool("cluster-a", "p", "NC_P46_224_v1", 1),
+            build_pool("cluster-a", "q", "NC_P46_224_v1", 1 + more),
+            # Another cluster has an upgrade of its own.
+            build_pool("cluster-b", "r", "NC_G2_8_v1", 1),
+        ]
+        findings = run_rules(build_plan_facts(build_machines(1, 2), pools[: 2 if more < 2 else 3]))
+        joint = select_by_rule("no-joint-surge-capacity", findings)
+        assert len(joint) == count
+        if joint:
+            assert joint[0].brief == (
+                "cluster-a: an upgrade of p and q fits one after another; together 2 needed, 1 free"
+            )
+        # Without capacity for one pool alone, there is a finding of that pool.
+        alone = select_by_rule("no-surge-capacity", findings)
+        assert bool(alone) is (more == 2)
 
     def test_control_plane_surge_size_is_one(self) -> None:
         assert build_pool_demand("control-plane", "3", 5).surge_size == 1

@@ -189,6 +189,11 @@ def _build_example(machines: int, *clusters: tuple[str, int, str, str]) -> str:
 
 
 _PINNED = '\n    availability_zones = ["rack1"]'
+_SECOND_POOL = """
+  }
+  agent_pool "batch" {
+    count       = 3
+    vm_sku_name = "NC_P46_224_v1\""""
 LINT_EXAMPLES = {
     "zones-pinned": _build_example(4, ("a", 6, "NC_P46_224_v1", _PINNED)),
     "zones-too-small": _build_example(2, ("a", 4, "NC_P22_112_v1", _PINNED)),
@@ -200,6 +205,7 @@ LINT_EXAMPLES = {
     ),
     "shared-machine": _build_example(1, ("a", 7, "NC_P46_224_v1", "")),
     "no-surge-capacity": _build_example(1, ("a", 7, "NC_P46_224_v1", "")),
+    "no-joint-surge-capacity": _build_example(1, ("a", 3, "NC_P46_224_v1", _SECOND_POOL)),
 }
 ENVIRONMENT = {
     "NF_VAR_NAME": "value of the variable NAME; `-var-file` and `-var` override it",

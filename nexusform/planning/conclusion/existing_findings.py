@@ -175,6 +175,7 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
         or address in actions.resources_with_changed_pods
         or address in actions.changed_resources
     ),
+    "machines": lambda actions, _address: actions.adds_vms or actions.removes_vms,
     # Clusters may newly share a machine: VMs are added, or a cluster is selected.
     "members": lambda actions, address: (
         actions.adds_vms or address in actions.resources_with_bindings
@@ -183,5 +184,6 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
 _CAUSE_OF: Final = {
     "even-control-plane": "block",
     "existing-rule-violation": "block",
+    "no-joint-surge-capacity": "machines",
     **{kind: remark.cause for kind, remark in collect_diagnostic_traits().items() if remark.cause},
 }

@@ -326,8 +326,9 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
             return
         adjustments = []
         for key, shortage in pools.items():
-            if counts[key] < max(shortage.existing_count, 1):
-                # existing VMs would be removed, or no VM remains.
+            if counts[key] < _get_minimum_count(shortage):
+                # The other pools take all capacity.
+                yield from _try_equal_shares(pools, trial)
                 return
             adjustments.append(
                 ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key])
@@ -343,6 +344,52 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
             # errors other than capacity: smaller counts do not help.
             return
         failed_pools = outcome.unplaced
+
+
+def _get_minimum_count(shortage: PoolShortage) -> int:
+    """Return the minimum count of a pool: no existing VM is removed, and one VM remains."""
+    return max(shortage.existing_count, 1)
+
+
+def _try_equal_shares(
+    pools: dict[tuple[Address, str], PoolShortage], trial: TrialPlanner
+) -> Iterator[Remedy]:
+    """Try smaller counts for several pools, each with the same share of its requested VMs.
+
+    Yield the largest share with capacity for all.
+    """
+    requested_counts = {key: len(shortage.pool.numbers) for key, shortage in pools.items()}
+    requested_total = sum(requested_counts.values())
+    best: tuple[dict[tuple[Address, str], int], list[ArgumentAdjustment], PlanResult] | None = None
+    lower = 0
+    upper = requested_total - 1
+    for _ in range(MAXIMUM_COUNT_TRIALS):
+        if len(pools) < 2 or lower > upper:
+            break
+        total = (lower + upper + 1) // 2
+        counts = {
+            key: max(_get_minimum_count(shortage), requested_counts[key] * total // requested_total)
+            for key, shortage in pools.items()
+        }
+        # The first pools get what remains of the total.
+        for key in counts:
+            if sum(counts.values()) < total:
+                counts[key] += 1
+        adjustments = [
+            ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key])
+            for key, shortage in pools.items()
+        ]
+        outcome = trial(adjustments)
+        if outcome.plan.errored:
+            upper = total - 1
+        else:
+            best = (counts, adjustments, outcome)
+            lower = total + 1
+    if best is not None:
+        counts, adjustments, outcome = best
+        remedy = _build_count_remedy(pools, counts)
+        text = f"{remedy.text}{format_certainty_note(outcome)}"
+        yield replace(remedy, text=text, edits=tuple(adjustments))
 
 
 def _format_certain_count(

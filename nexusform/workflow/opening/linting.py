@@ -6,7 +6,13 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
+from nexusform.advice.lint_input import (
+    LintInput,
+    LintPool,
+    LintSite,
+    build_fit_counter,
+    build_placement_simulator,
+)
 from nexusform.advice.registry import run_rules
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
@@ -78,7 +84,13 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
                 scheduler.release(vm.handle)
     machines = tuple(site.machines.values())
     simulate = build_placement_simulator(scheduler)
-    return LintSite(site.id, machines, simulate, site.scheduler.count_free_slots)
+    return LintSite(
+        site.id,
+        machines,
+        simulate,
+        site.scheduler.count_free_slots,
+        build_fit_counter(site.scheduler),
+    )
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:

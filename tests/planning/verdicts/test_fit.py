@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -272,6 +273,20 @@ def test_count_fix_covers_all_failed_pools() -> None:
         assert {c["address"] for c in list_suggested_fixes(result)["count"]["counts"]} == {
             d.address for d in list_errors(result)
         }
+
+
+@pytest.mark.parametrize(("first", "second"), [(6, 2), (9, 9), (5, 1)])
+def test_two_pools_that_fail_together_get_counts_that_fit_both(first: int, second: int) -> None:
+    text = SITE + build_rack("r", 2)
+    files = text + cluster("a", pools=pool("p", first, BIG) + pool("q", second, BIG))
+    fix = list_suggested_fixes(plan(files, suggested_fixes=True))["count"]
+    counts = {entry["pool"]: entry["count"] for entry in fix["counts"]}
+    assert set(counts) == {"p", "q"}
+    assert min(counts.values()) >= 1
+    fixed = cluster("a", pools=pool("p", counts["p"], BIG) + pool("q", counts["q"], BIG))
+    assert not plan(text + fixed).plan.errored
+    # The cells left by the control plane.
+    assert sum(counts.values()) == 3
 
 
 def test_every_error_has_the_same_suggested_fixes() -> None:
