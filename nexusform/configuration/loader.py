@@ -75,7 +75,10 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import Value, build_unknown
 
 if TYPE_CHECKING:
-    from nexusform.configuration.remote_modules.module_packages import PackageFinder
+    from nexusform.configuration.remote_modules.module_packages import (
+        InstalledPackage,
+        PackageFinder,
+    )
 
 __all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 
@@ -328,6 +331,8 @@ class _FileReader:
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
+        # By directory.
+        self._installed: dict[str, InstalledPackage] = {}
         # By real path of the directory and of the package.
         self._modules: dict[tuple[str, str], ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
@@ -356,10 +361,10 @@ class _FileReader:
             self.packages = self._open_packages() if self._open_packages else NoPackages()
         package, new_problems = self.packages.find_package(path, call, source)
         self.problems += new_problems
-        if not package:
+        if package is None:
             return None
-        directory = os.path.join(package, source.subdirectory)  # noqa: PTH118 - a shown path
-        return self.read_module(directory, call, package)
+        self._installed[package.directory] = package
+        return self.read_module(package.find_module_directory(source), call, package.directory)
 
     def read_module(
         self, directory: str, call: CallHeader | None, package: str = ""
@@ -380,6 +385,15 @@ class _FileReader:
                 )
                 self._add_error("module-outside-package", detail, call)
                 return None
+            if call is not None and package in self._installed:
+                from nexusform.configuration.remote_modules.module_packages import (
+                    build_incomplete_error,
+                )
+
+                problem = build_incomplete_error(directory, self._installed[package], call)
+                if problem is not None:
+                    self.problems.append(problem)
+                    return None
             cached = self._modules.get((identity, package_identity))
             if cached is not None:
                 # Another call has the same directory.

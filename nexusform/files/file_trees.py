@@ -29,6 +29,17 @@ class UnsafeTree(Exception):
     """Tree that is not written or not used; the message is a sentence for the user."""
 
 
+class OddEntry(UnsafeTree):
+    """Entry that is left out of a tree; the rest of the tree is usable.
+
+    `directory` is the directory in the tree that lacks it.
+    """
+
+    def __init__(self, message: str, directory: str) -> None:
+        super().__init__(message)
+        self.directory = directory or "."
+
+
 class TreeEntry(Struct, frozen=True):
     """File of a tree: its path with slashes, and its content, or the target of a link."""
 
@@ -69,36 +80,43 @@ class TreeLimits:
 def check_tree_path(path: str) -> str:
     """Return the normal form of a path in a tree.
 
-    Raises UnsafeTree for a path out of the tree, or one that no module needs.
+    Raises UnsafeTree for a path out of the tree, and OddEntry for one that is no usable name.
     """
     shown_path = ascii(path[:80])
-    if not path.isprintable() or "\\" in path or len(path) > _MAX_NAME_LENGTH:
-        raise UnsafeTree(f"It has a file with an unusable name: {shown_path}.")
     if path.startswith("/") or ".." in path.split("/"):
         raise UnsafeTree(f"The path {shown_path} leads out of it.")
-    if os.name == "nt" and _WINDOWS_LETTERS.intersection(path):
-        raise UnsafeTree(f"It has a file with an unusable name: {shown_path}.")
     normal_path = posixpath.normpath(path)
-    if any(part.casefold() == ".git" for part in normal_path.split("/")):
-        raise UnsafeTree(f"It contains a .git directory: {shown_path}.")
+    directory = ""
+    for part in normal_path.split("/"):
+        if part.casefold() == ".git":
+            raise OddEntry(f"It contains a .git directory: {shown_path}.", directory)
+        is_usable = part.isprintable() and "\\" not in part and len(path) <= _MAX_NAME_LENGTH
+        if not is_usable or (os.name == "nt" and _WINDOWS_LETTERS.intersection(part)):
+            raise OddEntry(f"It has a file with an unusable name: {shown_path}.", directory)
+        directory = posixpath.join(directory, part)
     return normal_path
 
 
-def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> None:
+def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[OddEntry]:
     """Write a tree into an empty directory.
 
-    Raises UnsafeTree, OSError. After an error the directory has a part of the files.
+    Return the entries left out: unusable names, and links out of the tree. Raises UnsafeTree,
+    OSError. After an error the directory has a part of the files.
     """
     links: list[tuple[Path, str, str]] = []
+    left_out: list[OddEntry] = []
     for entry in entries:
-        path = check_tree_path(entry.path)
+        try:
+            path = check_tree_path(entry.path)
+        except OddEntry as problem:
+            left_out.append(problem)
+            continue
         target = directory / path
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
             if entry.link is not None:
-                _check_link(path, entry.link)
                 links.append((target, path, entry.link))
                 continue
+            target.parent.mkdir(parents=True, exist_ok=True)
             descriptor = create_file(target, _FILE_MODE)
         except (FileExistsError, NotADirectoryError):
             raise UnsafeTree(f"It contains {path!a} twice.") from None
@@ -106,22 +124,56 @@ def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> None:
             write_all_bytes(descriptor, entry.content)
         finally:
             os.close(descriptor)
+    return [*left_out, *_write_links(directory, links)]
+
+
+def _write_links(directory: Path, links: Iterable[tuple[Path, str, str]]) -> list[OddEntry]:
+    """Write the links of a tree, and return those left out."""
+    left_out: list[OddEntry] = []
+    written: list[tuple[Path, str]] = []
     for target, path, link in links:
+        if os.path.lexists(target):
+            raise UnsafeTree(f"It contains {path!a} twice.")
         try:
+            _check_link(path, link)
+        except OddEntry as problem:
+            left_out.append(problem)
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(link)
-        except FileExistsError:
+        except (FileExistsError, NotADirectoryError):
             raise UnsafeTree(f"It contains {path!a} twice.") from None
-    for target, path, _ in links:
-        _check_link_target(directory, target, path)
+        written.append((target, path))
+    # Without one link, another may lead elsewhere.
+    has_changed = True
+    while has_changed:
+        problems = _list_links_out(directory, written)
+        for target in problems:
+            target.unlink()
+        left_out += problems.values()
+        written = [(target, path) for target, path in written if target not in problems]
+        has_changed = bool(problems)
+    return left_out
+
+
+def _list_links_out(directory: Path, links: Iterable[tuple[Path, str]]) -> dict[Path, OddEntry]:
+    problems: dict[Path, OddEntry] = {}
+    for target, path in links:
+        try:
+            _check_link_target(directory, target, path)
+        except OddEntry as problem:
+            problems[target] = problem
+    return problems
 
 
 def _check_link(path: str, target: str) -> None:
     resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     is_outside = target.startswith("/") or resolved == ".." or resolved.startswith("../")
     if is_outside or not target.isprintable() or "\\" in target or not target:
-        raise UnsafeTree(f"The link {path!a} leads out of it.")
+        raise OddEntry(f"The link {path!a} leads out of it.", posixpath.dirname(path))
     if any(part.casefold() == ".git" for part in target.split("/")):
-        raise UnsafeTree(f"The link {path!a} leads to a .git directory.")
+        raise OddEntry(f"The link {path!a} leads to a .git directory.", posixpath.dirname(path))
 
 
 def _check_link_target(directory: Path, link: Path, path: str) -> None:
@@ -133,9 +185,9 @@ def _check_link_target(directory: Path, link: Path, path: str) -> None:
     try:
         target = os.path.realpath(link, strict=False)
     except (OSError, RuntimeError):
-        raise UnsafeTree(f"The link {path!a} has no target.") from None
+        raise OddEntry(f"The link {path!a} has no target.", posixpath.dirname(path)) from None
     if not is_path_below(target, root):
-        raise UnsafeTree(f"The link {path!a} leads out of it.")
+        raise OddEntry(f"The link {path!a} leads out of it.", posixpath.dirname(path))
 
 
 def compute_tree_hash(directory: Path) -> str:

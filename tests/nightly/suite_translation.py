@@ -48,6 +48,10 @@ _ROOT_BLOCKS = frozenset(
     ("variable", "locals", "output", "module", "resource", "terraform", "moved", "import",
      "removed", "check", "run", "variables")
 )  # fmt: skip
+_UNSAYABLE_BLOCKS = frozenset(
+    (("removed", "provisioner"), ("check", "data"), ("run", "override_resource"),
+     ("run", "override_data"), ("run", "override_module"))
+)  # fmt: skip
 _NAMES = frozenset(
     ("var", "local", "module", "path", "terraform", "each", "count", "self", "run", "output")
 )
@@ -183,12 +187,9 @@ def _translate_block(edits: _Edits, block: Block, dialect: Dialect) -> None:
         for attribute in block.body.attributes:
             if attribute.name == "providers":
                 raise Unsayable("providers")
-    elif block.type == "check" and any(inner.type == "data" for inner in block.body.blocks):
-        raise Unsayable("data in check")
-    if block.type == "run" and any(
-        inner.type.startswith("override") for inner in block.body.blocks
-    ):
-        raise Unsayable("override")
+    for inner in block.body.blocks:
+        if (block.type, inner.type) in _UNSAYABLE_BLOCKS:
+            raise Unsayable(f"{inner.type} in {block.type}")
 
 
 def _translate_settings(edits: _Edits, block: Block, dialect: Dialect) -> None:

@@ -2,10 +2,13 @@
 
 # public names of the package, by module.
 PUBLIC = {
-    "module_lock": "LOCK_FILE LockedModule format_call is_tree_hash render_lock_file",
+    "module_lock": (
+        "LOCK_FILE LockedModule format_call is_tree_hash join_directories render_lock_file"
+    ),
     "module_packages": (
-        "LockedPackages PackageFinder PlannedPackages "
-        "build_package_error is_locked_call read_lock_file"
+        "InstalledPackage LockedPackages PackageFinder PlannedPackages "
+        "build_incomplete_error build_installed_package build_package_error "
+        "is_locked_call read_lock_file"
     ),
     "module_sources": (
         "InvalidModuleSource ModuleSource find_package_name get_contacted_address get_registry_url "

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from nexusform.configuration.static_arguments import evaluate_string, unpack_result
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error
+from nexusform.files.file_trees import UnsafeTree, check_tree_path
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.parser import parse_file
 
@@ -21,7 +22,11 @@ _HEADER: Final = """\
 # "nexusform init -upgrade" selects newer modules.
 """
 _ROOT_SCHEMA: Final = BodySchema(blocks={"module": ("call",)})
-_FIELDS: Final = ("source", "constraints", "version", "commit", "hash")
+_FIELDS: Final = (
+    "source", "constraints", "version", "commit", "subdirectory", "incomplete", "hash",
+)  # fmt: skip
+# No path contains it.
+_SEPARATOR: Final = "//"
 _MODULE_SCHEMA: Final = BodySchema(
     attributes={name: name in ("source", "hash") for name in _FIELDS}
 )
@@ -36,7 +41,8 @@ class LockedModule(Struct, frozen=True):
 
     `call` is the path of the call, like `site.racks`. `source` is that of the block, `constraints`
     its version constraints. `version` is that of a registry, `commit` that of a git repository, and
-    `hash` that of the tree of the package.
+    `hash` that of the tree of the package. `subdirectory` is the directory in the package that a
+    registry names. `incomplete` are directories of the package of which files were left out.
     """
 
     call: str
@@ -45,7 +51,19 @@ class LockedModule(Struct, frozen=True):
     constraints: str = ""
     version: str = ""
     commit: str = ""
+    subdirectory: str = ""
+    incomplete: str = ""
     span: Span | None = None
+
+
+def join_directories(directories: Iterable[str]) -> str:
+    """Join the incomplete directories of a package to one text."""
+    return _SEPARATOR.join(sorted(set(directories)))
+
+
+def split_directories(text: str) -> frozenset[str]:
+    """Return the incomplete directories of a package."""
+    return frozenset(filter(None, text.split(_SEPARATOR)))
 
 
 def is_tree_hash(text: str) -> bool:
@@ -79,6 +97,8 @@ def parse_lock_file(source: SourceFile) -> tuple[dict[str, LockedModule], list[D
             constraints=values.get("constraints", ""),
             version=values.get("version", ""),
             commit=values.get("commit", ""),
+            subdirectory=values.get("subdirectory", ""),
+            incomplete=values.get("incomplete", ""),
             span=block.header_span,
         )
         problem = _find_invalid_field(module, modules)
@@ -101,6 +121,10 @@ def _find_invalid_field(module: LockedModule, earlier: Mapping[str, LockedModule
         return f'The hash of the module "{module.call}" is invalid.'
     if not _COMMIT.fullmatch(module.commit):
         return f'The commit of the module "{module.call}" is invalid.'
+    try:
+        check_tree_path(module.subdirectory)
+    except UnsafeTree:
+        return f'The subdirectory of the module "{module.call}" is invalid.'
     return ""
 
 

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from nexusform.configuration.declarations.configuration import CallHeader
 from nexusform.configuration.remote_modules.module_lock import (
     LOCK_FILE,
@@ -11,6 +13,7 @@ from nexusform.configuration.remote_modules.module_lock import (
     LockedModule,
     format_call,
     parse_lock_file,
+    split_directories,
 )
 from nexusform.configuration.remote_modules.module_sources import (
     ModuleSource,
@@ -23,6 +26,37 @@ from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 _INIT: Final = "Run `nexusform init`."
 
 
+class InstalledPackage(Struct, frozen=True):
+    """Package in a directory.
+
+    `subdirectory` is the directory in it that a registry names, `incomplete` are directories of
+    which files were left out.
+    """
+
+    directory: str
+    subdirectory: str = ""
+    incomplete: frozenset[str] = frozenset()
+
+    def find_module_directory(self, source: ModuleSource) -> str:
+        """Return the directory of the module of a source."""
+        parts = (self.directory, self.subdirectory, source.subdirectory)
+        return os.path.normpath(os.path.join(*parts))  # noqa: PTH118 - a shown path
+
+
+def build_incomplete_error(
+    directory: str, package: InstalledPackage, call: CallHeader
+) -> Diagnostic | None:
+    """Build an error if files of a directory of a package were left out."""
+    path = os.path.relpath(directory, package.directory).replace(os.sep, "/")
+    if path not in package.incomplete:
+        return None
+    detail = (
+        f'Files of "{directory}" were left out: unusable names, or links out of the package. A '
+        "module needs all files of its directory."
+    )
+    return build_package_error("module-package-rejected", detail, call)
+
+
 class PackageFinder(Protocol):
     """Directories of the packages of remote modules."""
 
@@ -32,8 +66,8 @@ class PackageFinder(Protocol):
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory of the package of a call, and "" with errors."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return the package of a call, and None with errors."""
 
 
 def build_package_error(diagnostic_id: str, detail: str, call: CallHeader) -> Diagnostic:
@@ -48,10 +82,10 @@ class NoPackages:
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
         """Return an error: nothing is installed."""
         detail = f'The module "{format_call(path)}" ({source.package}) is not installed. {_INIT}'
-        return "", [build_package_error("module-not-installed", detail, call)]
+        return None, [build_package_error("module-not-installed", detail, call)]
 
 
 class LockedPackages:
@@ -69,15 +103,15 @@ class LockedPackages:
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory of a locked and unchanged package; "" with errors."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return a locked and unchanged package; None with errors."""
         problems: list[Diagnostic] = []
         if self._modules is None:
             self._modules, self.lock_file, problems = read_lock_file(
                 self._directory, self._confinement
             )
         if has_errors(problems):
-            return "", problems
+            return None, problems
         name = format_call(path)
         locked = self._modules.get(name)
         if locked is None or not is_locked_call(locked, call):
@@ -86,14 +120,14 @@ class LockedPackages:
                 if locked is None
                 else f'{LOCK_FILE} names another source or version for the module "{name}".'
             )
-            return "", [build_package_error("module-not-installed", f"{reason} {_INIT}", call)]
+            return None, [build_package_error("module-not-installed", f"{reason} {_INIT}", call)]
         directory = os.path.join(self._modules_directory, name)  # noqa: PTH118 - a shown path
         return self._check_package(directory, locked, call)
 
     def _check_package(
         self, directory: str, locked: LockedModule, call: CallHeader
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory if its files have the hash of the lock."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return the package if its files have the hash of the lock."""
         try:
             tree = Path(self._confinement.resolve(directory))
             if not tree.is_dir():
@@ -101,12 +135,12 @@ class LockedPackages:
                 detail = (
                     f'The module "{locked.call}" ({shown_source}) is not in "{directory}". {_INIT}'
                 )
-                return "", [build_package_error("module-not-installed", detail, call)]
+                return None, [build_package_error("module-not-installed", detail, call)]
             actual_hash = compute_tree_hash(tree)
         except (OSError, UnsafeTree) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else str(problem)
             detail = f'The module "{locked.call}" in "{directory}" cannot be used: {reason}'
-            return "", [
+            return None, [
                 build_package_error("module-changed", f"{detail.rstrip('.')}. {_INIT}", call)
             ]
         if actual_hash != locked.hash:
@@ -115,8 +149,8 @@ class LockedPackages:
                 f"{LOCK_FILE}: the hash is {actual_hash}, not {locked.hash}. `nexusform init` "
                 "restores them."
             )
-            return "", [build_package_error("module-changed", detail, call)]
-        return directory, []
+            return None, [build_package_error("module-changed", detail, call)]
+        return build_installed_package(directory, locked), []
 
 
 class PlannedPackages:
@@ -131,8 +165,8 @@ class PlannedPackages:
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory of a package as in the plan."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return a package as in the plan."""
         if self._modules is None and self.lock_file is not None:
             self._modules, _ = parse_lock_file(self.lock_file)
         name = format_call(path)
@@ -143,8 +177,13 @@ class PlannedPackages:
                 f'The saved plan has no files of the module "{name}" ({source.package}). Plan '
                 "again."
             )
-            return "", [build_package_error("module-not-installed", detail, call)]
-        return directory, []
+            return None, [build_package_error("module-not-installed", detail, call)]
+        return build_installed_package(directory, locked), []
+
+
+def build_installed_package(directory: str, locked: LockedModule) -> InstalledPackage:
+    """Build the package in a directory from its lock entry."""
+    return InstalledPackage(directory, locked.subdirectory, split_directories(locked.incomplete))
 
 
 def is_locked_call(locked: LockedModule, call: CallHeader) -> bool:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
-from nexusform.files.file_trees import TreeEntry, TreeLimits, check_tree_path
+from nexusform.files.file_trees import TreeEntry, TreeLimits
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import read_deadline
 from nexusform.workflow.module_packages.package_download import DownloadError
@@ -173,9 +173,8 @@ class GitRepository:
             head, _, name = line.partition(b"\t")
             mode, kind, object_id, size = head.decode().split()
             path = name.decode(errors="surrogateescape")
-            check_tree_path(path)
             if kind == "commit":
-                self.submodules.append(path)
+                self.submodules.append(path if path.isprintable() else ascii(path))
                 continue
             limits.count(int(size))
             objects.append((mode, object_id, path, int(size)))

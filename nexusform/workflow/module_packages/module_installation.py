@@ -5,10 +5,11 @@ downloaded when its block is read, and its own modules after it.
 """
 
 import os
+import posixpath
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,9 +22,12 @@ from nexusform.configuration.remote_modules.module_lock import (
     LOCK_FILE,
     LockedModule,
     format_call,
+    join_directories,
     render_lock_file,
 )
 from nexusform.configuration.remote_modules.module_packages import (
+    InstalledPackage,
+    build_installed_package,
     build_package_error,
     is_locked_call,
     read_lock_file,
@@ -40,11 +44,11 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     has_errors,
 )
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.files.file_trees import (
+    OddEntry,
     TreeEntry,
     UnsafeTree,
-    check_tree_path,
     compute_tree_hash,
     read_tree,
     write_tree,
@@ -83,13 +87,19 @@ class ModuleOptions(Struct, frozen=True):
 
 
 class _Package(Struct, frozen=True):
-    """Package in a directory: its selection without the path of a call, and its hash."""
+    """Package in a directory: its selection without the path of a call, and its hash.
+
+    `left_out` are its entries that are not written.
+    """
 
     directory: Path
     hash: str
     version: str = ""
     commit: str = ""
+    subdirectory: str = ""
+    incomplete: str = ""
     warning: str = ""
+    left_out: tuple[OddEntry, ...] = ()
 
 
 class ModuleInstaller:
@@ -115,7 +125,7 @@ class ModuleInstaller:
         self._selected: dict[str, LockedModule] = {}
         self._packages: dict[tuple[str, str, str], _Package] = {}
         # Messages by source: one server is not asked again.
-        self._failures: dict[tuple[ModuleSource, str, str], str] = {}
+        self._failures: dict[tuple[ModuleSource, str, str], DownloadError | UnsafeTree] = {}
         self._mirror: list[MirroredPackage] | None = None
         self._registries: dict[str, ModuleRegistry] = {}
         self._temporary_directories: list[Path] = []
@@ -123,12 +133,12 @@ class ModuleInstaller:
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory of an installed package; "" with errors."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return an installed package; None with errors."""
         if has_errors(self._lock_problems):
             problems = self._lock_problems
             self._lock_problems = []
-            return "", problems
+            return None, problems
         name = format_call(path)
         locked = self._locked.get(name)
         if locked is not None and not is_locked_call(locked, call):
@@ -139,34 +149,38 @@ class ModuleInstaller:
             pinned = None if self._options.upgrade else locked or self._find_sibling(source, call)
             installed_hash = _compute_installed_hash(tree)
             if pinned is not None and installed_hash == pinned.hash:
-                self._selected[name] = replace(pinned, call=name, source=call.source)
-                return directory, []
+                module = replace(pinned, call=name, source=call.source)
+                self._selected[name] = module
+                return build_installed_package(directory, module), []
             package = self._get_package(name, source, call.version, pinned)
+            _check_module_directory(package, source)
             module = LockedModule(
                 call=name,
                 source=call.source,
                 constraints=call.version,
                 version=package.version,
                 commit=package.commit,
+                subdirectory=package.subdirectory,
+                incomplete=package.incomplete,
                 hash=package.hash,
             )
             recorded = self._locked.get(name)
             is_recorded = recorded is not None and replace(recorded, span=None) == module
             if self._options.is_readonly and not is_recorded:
-                return "", [_build_readonly_error(call)]
+                return None, [_build_readonly_error(call)]
             if package.hash != installed_hash:
                 _replace_tree(tree, package.directory)
         except DownloadError as problem:
             detail = f'The module "{name}" cannot be downloaded: {problem}.'
-            return "", [build_package_error("module-download-failed", detail, call)]
+            return None, [build_package_error("module-download-failed", detail, call)]
         except UnsafeTree as problem:
             detail = f'The package of the module "{name}" is rejected. {problem}'
-            return "", [build_package_error("module-package-rejected", detail, call)]
+            return None, [build_package_error("module-package-rejected", detail, call)]
         except OSError as problem:
             detail = f'"{directory}" cannot be written: {problem.strerror}.'
-            return "", [build_package_error("module-download-failed", detail, call)]
+            return None, [build_package_error("module-download-failed", detail, call)]
         self._select(module, call, package.warning, locked, directory)
-        return directory, []
+        return build_installed_package(directory, module), []
 
     def _find_sibling(self, source: ModuleSource, call: CallHeader) -> LockedModule | None:
         """Return a locked module of another call with the same package and version constraints."""
@@ -204,14 +218,14 @@ class ModuleInstaller:
         # Another signature in the address may be accepted.
         failure_key = (replace(source, subdirectory=""), constraints, expected_hash)
         if failure_key in self._failures:
-            raise DownloadError(self._failures[failure_key])
+            raise self._failures[failure_key]
         if key in self._packages:
             return self._packages[key]
         self._report(f"Downloading {source.package} for {name}...")
         try:
             package = self._download(source, constraints, pinned)
-        except DownloadError as problem:
-            self._failures[failure_key] = f"{problem}"
+        except (DownloadError, UnsafeTree) as problem:
+            self._failures[failure_key] = problem
             raise
         self._packages[key] = package
         # Later calls with this source find it as locked.
@@ -229,7 +243,9 @@ class ModuleInstaller:
         directory = packages_directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         directory.mkdir()
         self._temporary_directories.append(directory)
-        version = commit = warning = ""
+        version = commit = subdirectory = incomplete = ""
+        warnings: list[str] = []
+        left_out: list[OddEntry] = []
         if self._options.mirror:
             mirror = self._context.confinement.resolve_path_of_operator(self._options.mirror)
             if self._mirror is None:
@@ -237,6 +253,8 @@ class ModuleInstaller:
             mirrored = select_mirrored_package(self._mirror, source, constraints, pinned)
             version = mirrored.version
             commit = mirrored.commit
+            subdirectory = mirrored.subdirectory
+            incomplete = mirrored.incomplete
             write_tree(directory, read_tree(Path(mirror, mirrored.directory)))
             expected_hash = mirrored.hash
         else:
@@ -248,11 +266,10 @@ class ModuleInstaller:
                     pinned.version if pinned else registry.select_version(module_name, constraints)
                 )
                 source = registry.find_source(module_name, version)
-                commit, warning = self._download_files(
-                    source, pinned, directory, source.subdirectory
-                )
-            else:
-                commit, warning = self._download_files(source, pinned, directory, "")
+                subdirectory = source.subdirectory
+            commit, left_out, submodules = self._download_files(source, pinned, directory)
+            incomplete = join_directories(entry.directory for entry in left_out)
+            warnings = list(_describe_skipped_content(left_out, submodules))
         tree_hash = compute_tree_hash(directory)
         if expected_hash and tree_hash != expected_hash:
             place = "the index of the mirror" if self._options.mirror else LOCK_FILE
@@ -265,7 +282,16 @@ class ModuleInstaller:
                 f"its hash is {tree_hash}, not {expected_hash} as in {place}. Find out who changed "
                 f"it. {remedy}"
             )
-        return _Package(directory, tree_hash, version, commit, warning)
+        return _Package(
+            directory,
+            tree_hash,
+            version,
+            commit,
+            subdirectory,
+            incomplete,
+            " ".join(warnings),
+            tuple(left_out),
+        )
 
     def _get_registry(self, host: str) -> ModuleRegistry:
         context = self._context
@@ -274,18 +300,17 @@ class ModuleInstaller:
         )
 
     def _download_files(
-        self, source: ModuleSource, pinned: LockedModule | None, directory: Path, subdirectory: str
-    ) -> tuple[str, str]:
-        """Write the files of a git repository or an archive below a subdirectory of it.
+        self, source: ModuleSource, pinned: LockedModule | None, directory: Path
+    ) -> tuple[str, list[OddEntry], list[str]]:
+        """Write the files of a git repository or an archive.
 
-        Return the commit, and a warning ("": none).
+        Return the commit, the entries left out, and the names of submodules.
         """
         if source.kind == "archive":
             entries = download_archive(source, self._context.is_module_allowed)
             if source.strips_top_directory:
                 entries = _strip_top_directory(entries)
-            write_tree(directory, _select_subdirectory(entries, subdirectory))
-            return "", ""
+            return "", write_tree(directory, entries), []
         address = get_contacted_address(source)
         if not self._context.is_module_allowed(address):
             raise DownloadError(build_rejection(address))
@@ -297,17 +322,9 @@ class ModuleInstaller:
                 else repository.select_commit()
             )
             repository.fetch(selection)
-            files = repository.read_files(selection.commit)
-            write_tree(directory, _select_subdirectory(files, subdirectory))
+            left_out = write_tree(directory, repository.read_files(selection.commit))
             submodules = sorted(repository.submodules)
-        warning = ""
-        if submodules:
-            names = format_first_items(submodules, _MAX_NAMES)
-            warning = (
-                f"Submodules are not downloaded: {names}. Refer to their repositories by module "
-                "blocks."
-            )
-        return selection.commit, warning
+        return selection.commit, left_out, submodules
 
     def finish(self, *, is_complete: bool) -> list[Diagnostic]:
         """Write the lock file and remove temporary and unused directories.
@@ -404,13 +421,31 @@ def _remove_abandoned_downloads(directory: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _select_subdirectory(entries: Iterable[TreeEntry], subdirectory: str) -> Iterator[TreeEntry]:
-    """Yield the files below a subdirectory, with paths in it."""
-    prefix = f"{subdirectory}/" if subdirectory else ""
-    for entry in entries:
-        path = check_tree_path(entry.path)
-        if path.startswith(prefix):
-            yield TreeEntry(path.removeprefix(prefix), entry.content, entry.link)
+def _check_module_directory(package: _Package, source: ModuleSource) -> None:
+    """Check that no entry of the directory of a module was left out.
+
+    Raises UnsafeTree.
+    """
+    directory = posixpath.normpath(posixpath.join(package.subdirectory, source.subdirectory))
+    for entry in package.left_out:
+        if entry.directory == directory:
+            raise UnsafeTree(str(entry))
+
+
+def _describe_skipped_content(
+    left_out: Sequence[OddEntry], submodules: Sequence[str]
+) -> Iterator[str]:
+    """Yield warnings about the parts of a package that are not installed."""
+    if left_out:
+        reasons = " ".join(str(entry) for entry in left_out[:_MAX_NAMES])
+        more = len(left_out) - _MAX_NAMES
+        rest = f" {format_count(more, 'more file')}." if more > 0 else ""
+        yield f"Files of the package are left out. {reasons}{rest}"
+    if submodules:
+        names = format_first_items(submodules, _MAX_NAMES)
+        yield (
+            f"Submodules are not downloaded: {names}. Refer to their repositories by module blocks."
+        )
 
 
 def _strip_top_directory(entries: Iterable[TreeEntry]) -> Iterator[TreeEntry]:
@@ -420,7 +455,8 @@ def _strip_top_directory(entries: Iterable[TreeEntry]) -> Iterator[TreeEntry]:
     """
     top = ""
     for entry in entries:
-        first, _, rest = check_tree_path(entry.path).partition("/")
+        # write_tree checks the rest.
+        first, _, rest = entry.path.removeprefix("./").partition("/")
         top = top or first
         if first != top or not rest:
             raise UnsafeTree('It has more than one directory at its top, so "//*" names none.')

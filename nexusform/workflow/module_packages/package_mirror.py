@@ -23,6 +23,7 @@ _TEMPORARY_PREFIX: Final = ".copy-"
 _MAX_INDEX_BYTES: Final = 1 << 26
 _INDEX_MODE: Final = 0o644
 _KEYS: Final = ("package", "version", "commit", "hash")
+_OPTIONAL_KEYS: Final = ("subdirectory", "incomplete")
 
 
 class MirroredPackage(Struct, frozen=True):
@@ -32,6 +33,8 @@ class MirroredPackage(Struct, frozen=True):
     version: str
     commit: str
     hash: str
+    subdirectory: str = ""
+    incomplete: str = ""
 
     @property
     def directory(self) -> str:
@@ -73,7 +76,8 @@ def _parse_index(document: Any) -> list[MirroredPackage] | None:
             return None
         # Older versions wrote the parameters of a server, too.
         package = find_package_name(entry["package"]) or entry["package"]
-        packages.append(MirroredPackage(package, *(entry[key] for key in _KEYS[1:])))
+        options = {key: entry[key] for key in _OPTIONAL_KEYS if isinstance(entry.get(key), str)}
+        packages.append(MirroredPackage(package, *(entry[key] for key in _KEYS[1:]), **options))
     return packages
 
 
@@ -114,7 +118,12 @@ def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) 
     count = 0
     for module, tree in modules:
         package = MirroredPackage(
-            find_package_name(module.source), module.version, module.commit, module.hash
+            find_package_name(module.source),
+            module.version,
+            module.commit,
+            module.hash,
+            module.subdirectory,
+            module.incomplete,
         )
         target = directory / package.directory
         is_intact = _has_hash(target, package.hash)
@@ -124,7 +133,14 @@ def write_mirror(directory: Path, modules: Iterable[tuple[LockedModule, Path]]) 
             _copy_package(tree, target, package)
         packages = [*[entry for entry in packages if entry != package], package]
         count += 1
-    entries = [{key: getattr(package, key) for key in _KEYS} for package in packages]
+    entries = [
+        {
+            key: getattr(package, key)
+            for key in (*_KEYS, *_OPTIONAL_KEYS)
+            if key in _KEYS or getattr(package, key)
+        }
+        for package in packages
+    ]
     document = {"format": _FORMAT, "version": 1, "packages": entries}
     text = json.dumps(document, indent=2) + "\n"
     write_file_atomically(directory / INDEX, text.encode(), _INDEX_MODE)

@@ -114,7 +114,7 @@ def build_zip_member(name: str, text: str, mode: int) -> bytes:
 HOSTILE = {
     "zip slip": build_zip({"../../evil.nf.hcl": "", **FILES}),
     "absolute path": build_zip({"/tmp/evil.nf.hcl": "", **FILES}),
-    "backslash": build_zip({"..\\evil.nf.hcl": "", **FILES}),
+    "backslash": build_zip({"site/..\\evil.nf.hcl": "", **FILES}),
     "git directory": build_zip({"site/.GIT/config": "", **FILES}),
     "zip link": build_zip_member("site/evil", "/etc/passwd", stat.S_IFLNK | 0o777),
     "zip relative link": build_zip_member("site/evil", "../../x", stat.S_IFLNK | 0o777),
@@ -123,7 +123,7 @@ HOSTILE = {
     "tar slip": build_tar({"../evil.nf.hcl": "", **FILES}),
     "tar link": build_tar(FILES, build_link("site/evil", "/etc")),
     "tar link over links": build_tar(
-        FILES, build_link("a/b/c", "../.."), build_link("evil", "a/b/c/../../x")
+        FILES, build_link("a/b/c", "../.."), build_link("site/evil", "../a/b/c/../../x")
     ),
     "write through a link": build_tar(
         FILES, build_link("out", "/tmp"), tarfile.TarInfo("out/evil.nf.hcl")
@@ -151,6 +151,78 @@ def test_hostile_archive_is_rejected(
     assert not [*tmp_path.rglob("*evil*")]
     assert not Path(LOCK_FILE).exists()
     assert [*Path(".nexusform/modules").iterdir()] == []
+
+
+UNUSUAL = {
+    "zip": build_zip({"docs/..\\evil": "", "tests/.GIT/evil": "", "x/a\nevil": "", **FILES}),
+    "tar.gz": build_tar(
+        FILES,
+        build_link("docs/evil", "/etc/passwd"),
+        build_link("a/b/c", "../.."),
+        build_link("evil", "a/b/c/../../x"),
+        build_link("tests/good", "../docs"),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", UNUSUAL)
+def test_unusual_files_elsewhere_in_a_package_are_left_out(
+    server: ModuleServer, nf: Run, tmp_path: Path, form: str
+) -> None:
+    source = server.add_file(f"/a.{form}", UNUSUAL[form])
+    write_root(add_directory(source, "site"))
+    code, text = nf("init")
+    assert code == 0, text
+    assert "Files of the package are left out." in text
+    assert "docs/" in text
+    assert not [*Path().rglob("*evil*")]
+    assert nf("plan")[0] == 0
+    # Also from a mirror, and in another run.
+    assert nf("modules", "mirror", str(tmp_path / "mirror"))[0] == 0
+    shutil.rmtree(".nexusform")
+    assert nf("init", f"-from-mirror={tmp_path}/mirror")[0] == 0
+    # A module in an incomplete directory.
+    Path("main.nf.hcl").write_text(
+        'module "lab" {\n  source = "SITE"\n}\nmodule "d" {\n  source = "DOCS"\n}\n'.replace(
+            "SITE", add_directory(source, "site")
+        ).replace("DOCS", add_directory(source, "docs"))
+    )
+    for arguments in (("init",), ("init", f"-from-mirror={tmp_path}/mirror")):
+        code, text = nf(*arguments)
+        assert code == 1
+        assert "rejected" in text
+
+
+def test_module_cannot_call_an_incomplete_directory(server: ModuleServer, nf: Run) -> None:
+    files = {**FILES, "site/main.nf.hcl": SITE.replace("SOURCE", "../rack")}
+    source = server.add_file("/a.tar.gz", build_tar(files, build_link("rack/evil", "/etc")))
+    write_root(add_directory(source, "site"))
+    for command in ("init", "plan"):
+        code, text = nf(command)
+        assert code == 1
+        assert 'Files of ".nexusform/modules/lab/rack" were left out' in text
+
+
+def test_rejected_package_is_downloaded_once(server: ModuleServer, nf: Run) -> None:
+    source = add_directory(server.add_file("/a.tar.gz", HOSTILE["tar slip"]), "site")
+    block = f'module "NAME" {{\n  source = "{source}"\n}}\n'
+    Path("main.nf.hcl").write_text(block.replace("NAME", "a") + block.replace("NAME", "b"))
+    code, text = nf("init")
+    assert code == 1
+    assert text.count("leads out of it") == 2
+    assert server.requests == ["/a.tar.gz"]
+
+
+def test_archive_with_too_many_headers_is_not_opened(
+    server: ModuleServer, nf: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "nexusform.workflow.module_packages.archive_packages"
+    write_root(server.add_file("/a.zip", build_zip({f"d{n}/": "" for n in range(60)})))
+    monkeypatch.setattr(f"{module}._MAX_ZIP_HEADERS", 50)
+    monkeypatch.setattr(f"{module}.zipfile.ZipFile", None)
+    code, text = nf("init")
+    assert code == 1
+    assert "It has more than" in text
 
 
 def test_large_archive_is_rejected(
@@ -216,8 +288,9 @@ def test_registry_selects_by_constraints(server: ModuleServer, nf: Run) -> None:
     code, text = nf("init")
     assert code == 0, text
     lock = Path(LOCK_FILE).read_text()
-    assert 'version     = "1.2.0"' in lock
-    assert 'constraints = "~> 1.0"' in lock
+    assert 'version      = "1.2.0"' in lock
+    assert 'constraints  = "~> 1.0"' in lock
+    assert 'subdirectory = "sites"' in lock
     assert nf("apply", "-auto-approve")[0] == 0
     assert nf("output", "-json", "count") == (0, "2")
     # A newer version is for -upgrade only.
@@ -232,6 +305,33 @@ def test_registry_selects_by_constraints(server: ModuleServer, nf: Run) -> None:
     document = json.loads(nf("show", "-json", "p")[1])
     call = document["configuration"]["root_module"]["module_calls"]["lab"]
     assert call["version_constraint"] == "~> 1.0"
+
+
+def test_registry_module_in_a_subdirectory_keeps_the_whole_package(
+    server: ModuleServer, nf: Run
+) -> None:
+    files = {
+        "modules/site/main.nf.hcl": SITE.replace("SOURCE", "../../shared/rack"),
+        "modules/site/small/main.nf.hcl": SITE.replace("SOURCE", "../../../shared/rack"),
+        "shared/rack/main.nf.hcl": RACK.replace("COUNT", "3"),
+    }
+    commit_files(server.repositories / "m", files)
+    locations = {"1.0.0": server.build_git_source("m", "modules/site")}
+    server.add_registry_module("team/site/nexus", locations)
+    source = f"127.0.0.1:{server.port}/team/site/nexus"
+    for path in ("", "//small"):
+        write_root(f"{source}{path}")
+        code, text = nf("init")
+        assert code == 0, text
+        code, text = nf("plan", "-out=p")
+        assert code == 0, text
+    assert nf("apply", "p")[0] == 0
+    assert nf("output", "-json", "count") == (0, "3")
+    lock = Path(LOCK_FILE).read_text()
+    Path(LOCK_FILE).write_text(lock.replace('"modules/site"', '"../../.."'))
+    code, text = nf("plan")
+    assert code == 1
+    assert "The subdirectory of the module" in text
 
 
 def test_registry_module_of_three_levels_and_archive(server: ModuleServer, nf: Run) -> None:
@@ -319,7 +419,7 @@ def test_registry_mirror(server: ModuleServer, nf: Run, tmp_path: Path) -> None:
     Path(LOCK_FILE).unlink()
     code, text = nf("init", f"-from-mirror={mirror}")
     assert code == 0, text
-    assert 'version     = "1.2.0"' in Path(LOCK_FILE).read_text()
+    assert 'version      = "1.2.0"' in Path(LOCK_FILE).read_text()
     write_root(source, "> 3")
     assert "the mirror has no" in nf("init", f"-from-mirror={mirror}")[1]
 

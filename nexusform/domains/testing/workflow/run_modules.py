@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
 )
 from nexusform.configuration.loader import load_configuration
-from nexusform.configuration.remote_modules.module_packages import PackageFinder
+from nexusform.configuration.remote_modules.module_packages import InstalledPackage, PackageFinder
 from nexusform.configuration.remote_modules.module_sources import (
     ModuleSource,
     is_local_path,
@@ -46,8 +46,8 @@ class _RunPackages:
 
     def find_package(
         self, path: tuple[str, ...], call: CallHeader, source: ModuleSource
-    ) -> tuple[str, list[Diagnostic]]:
-        """Return the directory of the package of a call, and "" with errors."""
+    ) -> tuple[InstalledPackage | None, list[Diagnostic]]:
+        """Return the package of a call, and None with errors."""
         return self._packages.find_package((*self._path, *path), call, source)
 
 
@@ -64,11 +64,12 @@ def load_run_module(
     if not is_local_path(run.source):
         source = parse_module_source(run.source)
         call = _build_call(run)
-        package, problems = packages.find_package(path, call, source)
-        if not package:
+        installed, problems = packages.find_package(path, call, source)
+        if installed is None:
             empty = Configuration(Module(path=(), directory=""), Settings(), files={})
             return empty, [replace(problem, block=run.header) for problem in problems]
-        directory = os.path.join(package, source.subdirectory)  # noqa: PTH118 - a shown path
+        package = installed.directory
+        directory = installed.find_module_directory(source)
     types = build_registries()
     return load_configuration(
         os.path.normpath(directory),
