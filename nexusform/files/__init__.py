@@ -7,7 +7,7 @@ PUBLIC = {
         "is_untrusted_path list_argument_paths list_command_files"
     ),
     "file_trees": (
-        "MAX_TREE_BYTES OddEntry TreeEntry TreeLimits UnsafeTree check_tree_path compute_tree_hash "
+        "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree check_tree_path compute_tree_hash "
         "read_tree write_tree"
     ),
     "native_output": "discard_native_output",

@@ -26,18 +26,14 @@ _WINDOWS_LETTERS: Final = frozenset('<>:"|?*\\')
 
 
 class UnsafeTree(Exception):
-    """Tree that is not written or not used; the message is a sentence for the user."""
+    """Tree that is not written or not used; the message is a sentence for the user.
 
-
-class OddEntry(UnsafeTree):
-    """Entry that is left out of a tree; the rest of the tree is usable.
-
-    `directory` is the directory in the tree that lacks it.
+    With a `directory`, only one entry of this directory is; without it, the rest is usable.
     """
 
-    def __init__(self, message: str, directory: str) -> None:
+    def __init__(self, message: str, directory: str = "") -> None:
         super().__init__(message)
-        self.directory = directory or "."
+        self.directory = directory
 
 
 class TreeEntry(Struct, frozen=True):
@@ -56,6 +52,14 @@ class TreeLimits:
         self._max_files = max_files
         self._max_bytes = max_bytes
         self.remaining_bytes = max_bytes
+
+    def check_number(self, number: int) -> None:
+        """Check the number of files and directories before they are read.
+
+        Raises UnsafeTree.
+        """
+        if number > 2 * self._max_files:
+            raise UnsafeTree(f"It has more than {self._max_files:,} files.")
 
     def count(self, size: int) -> None:
         """Count a file.
@@ -80,7 +84,7 @@ class TreeLimits:
 def check_tree_path(path: str) -> str:
     """Return the normal form of a path in a tree.
 
-    Raises UnsafeTree for a path out of the tree, and OddEntry for one that is no usable name.
+    Raises UnsafeTree: for a path out of the tree, and for an unusable name, then with its directory.
     """
     shown_path = ascii(path[:80])
     if path.startswith("/") or ".." in path.split("/"):
@@ -89,26 +93,30 @@ def check_tree_path(path: str) -> str:
     directory = ""
     for part in normal_path.split("/"):
         if part.casefold() == ".git":
-            raise OddEntry(f"It contains a .git directory: {shown_path}.", directory)
+            raise UnsafeTree(f"It contains a .git directory: {shown_path}.", directory or ".")
         is_usable = part.isprintable() and "\\" not in part and len(path) <= _MAX_NAME_LENGTH
         if not is_usable or (os.name == "nt" and _WINDOWS_LETTERS.intersection(part)):
-            raise OddEntry(f"It has a file with an unusable name: {shown_path}.", directory)
+            raise UnsafeTree(
+                f"It has a file with an unusable name: {shown_path}.", directory or "."
+            )
         directory = posixpath.join(directory, part)
     return normal_path
 
 
-def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[OddEntry]:
+def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[UnsafeTree]:
     """Write a tree into an empty directory.
 
     Return the entries left out: unusable names, and links out of the tree. Raises UnsafeTree,
     OSError. After an error the directory has a part of the files.
     """
     links: list[tuple[Path, str, str]] = []
-    left_out: list[OddEntry] = []
+    left_out: list[UnsafeTree] = []
     for entry in entries:
         try:
             path = check_tree_path(entry.path)
-        except OddEntry as problem:
+        except UnsafeTree as problem:
+            if not problem.directory:
+                raise
             left_out.append(problem)
             continue
         target = directory / path
@@ -127,16 +135,16 @@ def write_tree(directory: Path, entries: Iterable[TreeEntry]) -> list[OddEntry]:
     return [*left_out, *_write_links(directory, links)]
 
 
-def _write_links(directory: Path, links: Iterable[tuple[Path, str, str]]) -> list[OddEntry]:
+def _write_links(directory: Path, links: Iterable[tuple[Path, str, str]]) -> list[UnsafeTree]:
     """Write the links of a tree, and return those left out."""
-    left_out: list[OddEntry] = []
+    left_out: list[UnsafeTree] = []
     written: list[tuple[Path, str]] = []
     for target, path, link in links:
         if os.path.lexists(target):
             raise UnsafeTree(f"It contains {path!a} twice.")
         try:
             _check_link(path, link)
-        except OddEntry as problem:
+        except UnsafeTree as problem:
             left_out.append(problem)
             continue
         try:
@@ -157,12 +165,12 @@ def _write_links(directory: Path, links: Iterable[tuple[Path, str, str]]) -> lis
     return left_out
 
 
-def _list_links_out(directory: Path, links: Iterable[tuple[Path, str]]) -> dict[Path, OddEntry]:
-    problems: dict[Path, OddEntry] = {}
+def _list_links_out(directory: Path, links: Iterable[tuple[Path, str]]) -> dict[Path, UnsafeTree]:
+    problems: dict[Path, UnsafeTree] = {}
     for target, path in links:
         try:
             _check_link_target(directory, target, path)
-        except OddEntry as problem:
+        except UnsafeTree as problem:
             problems[target] = problem
     return problems
 
@@ -171,9 +179,11 @@ def _check_link(path: str, target: str) -> None:
     resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     is_outside = target.startswith("/") or resolved == ".." or resolved.startswith("../")
     if is_outside or not target.isprintable() or "\\" in target or not target:
-        raise OddEntry(f"The link {path!a} leads out of it.", posixpath.dirname(path))
+        raise UnsafeTree(f"The link {path!a} leads out of it.", posixpath.dirname(path) or ".")
     if any(part.casefold() == ".git" for part in target.split("/")):
-        raise OddEntry(f"The link {path!a} leads to a .git directory.", posixpath.dirname(path))
+        raise UnsafeTree(
+            f"The link {path!a} leads to a .git directory.", posixpath.dirname(path) or "."
+        )
 
 
 def _check_link_target(directory: Path, link: Path, path: str) -> None:
@@ -185,9 +195,11 @@ def _check_link_target(directory: Path, link: Path, path: str) -> None:
     try:
         target = os.path.realpath(link, strict=False)
     except (OSError, RuntimeError):
-        raise OddEntry(f"The link {path!a} has no target.", posixpath.dirname(path)) from None
+        raise UnsafeTree(
+            f"The link {path!a} has no target.", posixpath.dirname(path) or "."
+        ) from None
     if not is_path_below(target, root):
-        raise OddEntry(f"The link {path!a} leads out of it.", posixpath.dirname(path))
+        raise UnsafeTree(f"The link {path!a} leads out of it.", posixpath.dirname(path) or ".")
 
 
 def compute_tree_hash(directory: Path) -> str:

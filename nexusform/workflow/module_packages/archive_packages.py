@@ -11,20 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
-from nexusform.files.file_trees import (
-    MAX_TREE_BYTES,
-    MAX_TREE_FILES,
-    TreeEntry,
-    TreeLimits,
-    UnsafeTree,
-)
+from nexusform.files.file_trees import MAX_TREE_BYTES, TreeEntry, TreeLimits, UnsafeTree
 from nexusform.workflow.module_packages.package_download import DownloadError, send_download
 
 # Headers of a tar file are unpacked, too.
 _MAX_UNPACKED_BYTES: Final = MAX_TREE_BYTES + (64 << 20)
 _ZIP_HEADER: Final = b"PK\x01\x02"
-# Also directories.
-_MAX_ZIP_HEADERS: Final = 2 * MAX_TREE_FILES
 _UNREADABLE: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -67,8 +59,7 @@ def _read_archive(content: bytes, form: str) -> Iterator[TreeEntry]:
 def _read_zip(content: bytes) -> Iterator[TreeEntry]:
     limits = TreeLimits()
     # Before `zipfile` keeps them all: each file and directory has such a header.
-    if content.count(_ZIP_HEADER) > _MAX_ZIP_HEADERS:
-        raise UnsafeTree(f"It has more than {MAX_TREE_FILES:,} files.")
+    limits.check_number(content.count(_ZIP_HEADER))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for member in archive.infolist():
             if member.is_dir():

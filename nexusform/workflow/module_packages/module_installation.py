@@ -46,7 +46,6 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.files.file_trees import (
-    OddEntry,
     TreeEntry,
     UnsafeTree,
     compute_tree_hash,
@@ -99,7 +98,7 @@ class _Package(Struct, frozen=True):
     subdirectory: str = ""
     incomplete: str = ""
     warning: str = ""
-    left_out: tuple[OddEntry, ...] = ()
+    left_out: tuple[UnsafeTree, ...] = ()
 
 
 class ModuleInstaller:
@@ -245,7 +244,7 @@ class ModuleInstaller:
         self._temporary_directories.append(directory)
         version = commit = subdirectory = incomplete = ""
         warnings: list[str] = []
-        left_out: list[OddEntry] = []
+        left_out: list[UnsafeTree] = []
         if self._options.mirror:
             mirror = self._context.confinement.resolve_path_of_operator(self._options.mirror)
             if self._mirror is None:
@@ -301,7 +300,7 @@ class ModuleInstaller:
 
     def _download_files(
         self, source: ModuleSource, pinned: LockedModule | None, directory: Path
-    ) -> tuple[str, list[OddEntry], list[str]]:
+    ) -> tuple[str, list[UnsafeTree], list[str]]:
         """Write the files of a git repository or an archive.
 
         Return the commit, the entries left out, and the names of submodules.
@@ -433,7 +432,7 @@ def _check_module_directory(package: _Package, source: ModuleSource) -> None:
 
 
 def _describe_skipped_content(
-    left_out: Sequence[OddEntry], submodules: Sequence[str]
+    left_out: Sequence[UnsafeTree], submodules: Sequence[str]
 ) -> Iterator[str]:
     """Yield warnings about the parts of a package that are not installed."""
     if left_out:

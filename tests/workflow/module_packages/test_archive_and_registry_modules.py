@@ -218,7 +218,8 @@ def test_archive_with_too_many_headers_is_not_opened(
 ) -> None:
     module = "nexusform.workflow.module_packages.archive_packages"
     write_root(server.add_file("/a.zip", build_zip({f"d{n}/": "" for n in range(60)})))
-    monkeypatch.setattr(f"{module}._MAX_ZIP_HEADERS", 50)
+    limits = "nexusform.files.file_trees.TreeLimits.__init__.__defaults__"
+    monkeypatch.setattr(limits, (25, 1 << 20))
     monkeypatch.setattr(f"{module}.zipfile.ZipFile", None)
     code, text = nf("init")
     assert code == 1
