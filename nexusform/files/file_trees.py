@@ -84,7 +84,7 @@ class TreeLimits:
 def check_tree_path(path: str) -> str:
     """Return the normal form of a path in a tree.
 
-    Raises UnsafeTree: for a path out of the tree, and for an unusable name, then with its directory.
+    Raises UnsafeTree for a path out of the tree, and with a directory for an unusable name.
     """
     shown_path = ascii(path[:80])
     if path.startswith("/") or ".." in path.split("/"):
