@@ -6,14 +6,13 @@ or recorded. Literal values can be written back to the files.
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
@@ -22,6 +21,9 @@ from nexusform.files.regular_files import write_file_atomically
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.edits import AddedBlocks, Edit
+from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
+from nexusform.planning.hypothesis.losses import list_loss_kinds
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Plan
@@ -94,7 +96,11 @@ class PlanExploration:
         This is its pools with a count to change, and its adjustable racks.
         """
         self._run = run
-        self.base = self._plan_configuration(self.configuration, adjustments=())
+        options = PlanOptions(refresh=False, samples=0, includes_remedies=False)
+        self._request = run.build_request(options)
+        # Every hypothetical plan is compared with it.
+        self._before = add_site_capacity(make_plan(self._request), self.project.registries)
+        self.base = self._before.plan
         # path of the count in the configuration, by pool.
         self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
         self._pools: dict[str, PoolCountControl] = {}
@@ -106,8 +112,7 @@ class PlanExploration:
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
                 self._pools[key] = PoolCountControl(key, *names, table.total_count)
-        self._machine_blocks = _index_machine_blocks(self.base, self.project)
-        racks = _list_adjustable_racks(self.base, self.project, self._machine_blocks)
+        racks = _list_adjustable_racks(self.base, self.project)
         self._racks = {rack.key: rack for rack in racks}
 
     @property
@@ -129,12 +134,12 @@ class PlanExploration:
         return list(self._racks.values())
 
     def plan_request(self, request: ExplorationRequest) -> Plan:
-        """Return the plan of a request.
+        """Return the hypothetical plan of a request.
 
-        Raises ExplorationRequestError.
+        No providers are read. Raises ExplorationRequestError.
         """
         self._check_request(request)
-        configuration = self.configuration
+        edits: list[Edit] = []
         # racks in a file not on disk.
         if request.added:
             extra_files = [
@@ -146,7 +151,13 @@ class PlanExploration:
             errors = select_errors(diagnostics)
             if errors:
                 raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
-        return self._plan_configuration(configuration, self._list_requested_adjustments(request))
+            edits.append(AddedBlocks(configuration))
+        edits += self._list_requested_adjustments(request)
+        losses = list_loss_kinds()["rack"].list_edits(self._before)
+        for key in request.lost:
+            # A planned rack has no machines to lose.
+            edits += losses.get(self._racks[key].id, ())
+        return plan_hypothesis(self._request, edits, self._before).after.plan
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
         """Return the file changes of a request.
@@ -175,22 +186,6 @@ class PlanExploration:
             write_file_atomically(Path(name), text.encode(), 0o666)
         return tuple(texts)
 
-    def _plan_configuration(
-        self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]
-    ) -> Plan:
-        """Plan a configuration with adjusted arguments on the recorded state.
-
-        No providers are read.
-        """
-        request = self._run.build_request(PlanOptions(refresh=False, samples=0))
-        request = replace(
-            request,
-            configuration=configuration,
-            adjustments=tuple(adjustments),
-            includes_remedies=False,
-        )
-        return add_site_capacity(make_plan(request), self.project.registries).plan
-
     def _check_request(self, request: ExplorationRequest) -> None:
         """Raise ExplorationRequestError for unknown pools or racks and for counts out of range."""
         rack_keys = (*request.lost, *request.active, *request.added)
@@ -208,26 +203,15 @@ class PlanExploration:
                 )
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
-        """Return the arguments changed by a request.
-
-        A lost rack gets a machine count of 0, and its machines with their own blocks are evacuated.
-        """
+        """Return the arguments changed by a request."""
         counts = [
             ArgumentAdjustment(*self._count_paths[key], count)
             for key, count in request.counts.items()
         ]
-        lost_racks = [
-            ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost
-        ]
-        for key in request.lost:
-            blocks = self._machine_blocks.get(self._racks[key].id, ())
-            lost_racks += [
-                ArgumentAdjustment(address, ("evacuate",), value=True) for address, _slot in blocks
-            ]
         activated_racks = [
             ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active
         ]
-        return [*counts, *lost_racks, *activated_racks]
+        return [*counts, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the HCL of a block for each added rack.
@@ -267,6 +251,10 @@ class PlanExploration:
             f"{count} x {self._racks[key].name}: added racks cannot be written."
             for key, count in request.added.items()
             if count
+        ]
+        unwritable += [
+            f"{self._racks[key].name} is lost: a loss is no change of the configuration."
+            for key in request.lost
         ]
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(
@@ -326,29 +314,25 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 
 
-def _index_machine_blocks(plan: Plan, project: Project) -> dict[str, list[tuple[Address, int]]]:
-    """Index the machines with a block of their own, each with its slot, by the id of their rack."""
-    blocks: dict[str, list[tuple[Address, int]]] = {}
+def _index_slots_of_machine_blocks(plan: Plan, project: Project) -> dict[str, list[int]]:
+    """Index the slots of machines with a block of their own by the id of their rack."""
+    slots: dict[str, list[int]] = {}
     for change in plan.changes:
         machine = change.after  # None: deleted
         if (
             machine is not None
             and project.registries.get_kind(change.address.type) is PlanningKind.MACHINE
         ):
-            blocks.setdefault(str(machine["rack_id"]), []).append(
-                (change.address, int(machine["slot"]))
-            )
-    return blocks
+            slots.setdefault(str(machine["rack_id"]), []).append(int(machine["slot"]))
+    return slots
 
 
-def _list_adjustable_racks(
-    plan: Plan, project: Project, machine_blocks: Mapping[str, Sequence[tuple[Address, int]]]
-) -> Iterator[RackStateControl]:
+def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[RackStateControl]:
     """Yield the racks existing after a plan: each can be lost, and a planned one activated.
 
-    `machine_blocks` (address and slot) by rack id count as machines in slots above the machine
-    count.
+    Machines with a block of their own count in slots above the machine count.
     """
+    slots_by_rack = _index_slots_of_machine_blocks(plan, project)
     for change in plan.changes:
         rack = change.after  # None: deleted
         if (
@@ -356,9 +340,7 @@ def _list_adjustable_racks(
             and project.registries.get_kind(change.address.type) is PlanningKind.RACK
         ):
             count = int(rack["machine_count"])
-            added_slots = [
-                slot for _address, slot in machine_blocks.get(str(rack["id"]), ()) if slot > count
-            ]
+            added_slots = [slot for slot in slots_by_rack.get(str(rack["id"]), ()) if slot > count]
             yield RackStateControl(
                 key=str(change.address),
                 id=str(rack["id"]),

@@ -5,9 +5,8 @@ The plan without edits is made first: it has the objects that an assumption name
 
 # public names of the package, by module.
 PUBLIC = {
-    "edits": "Edit LostMachines",
     "hypothetical_plan": "plan_assumptions plan_hypothesis",
-    "losses": "LossKind",
+    "losses": "LossKind list_loss_kinds",
     "recreations": "bound_missing_recreations count_missing_recreations list_recreated_pools",
     "start_points": "build_snapshot_request",
 }

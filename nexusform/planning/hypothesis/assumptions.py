@@ -21,7 +21,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax.syntax_nodes import JsonBody
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.hypothesis.edits import Edit
+from nexusform.planning.edits import Edit
 from nexusform.planning.hypothesis.losses import list_loss_kinds
 from nexusform.planning.instances.argument_evaluation import format_argument
 from nexusform.planning.plan_request import ArgumentAdjustment

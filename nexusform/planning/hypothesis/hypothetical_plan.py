@@ -11,8 +11,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.edits import Edit, apply_edits
 from nexusform.planning.hypothesis.assumptions import parse_assumption
-from nexusform.planning.hypothesis.edits import Edit, apply_edits
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.planner import make_plan
 from nexusform.plans.impact.previous_plan import compare_plans

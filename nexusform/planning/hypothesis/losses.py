@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.hypothesis.edits import Edit, LostMachines, VmReplacement
+from nexusform.planning.edits import Edit, LostMachines, VmReplacement
 
 
 class LossKind(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, combinations, islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.edits import Edit, PlacementOrder, VmReplacement, apply_edits
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PoolShortage
@@ -114,20 +115,8 @@ class Remedy(Struct, frozen=True):
     edits: tuple[ArgumentAdjustment, ...] = ()
 
 
-class TrialPlanner(Protocol):
-    """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
-
-    def __call__(
-        self,
-        adjustments: Sequence[ArgumentAdjustment],
-        first: Sequence[Address] = (),
-        replaces: Sequence[str] = (),
-    ) -> PlanResult:
-        """Plan with changed arguments.
-
-        The VMs of `first` are placed first, and those of `replaces` re-created.
-        """
-        ...
+# Function that plans again with edits.
+TrialPlanner: TypeAlias = Callable[[Sequence[Edit]], PlanResult]
 
 
 class _PlanShortage(Struct, frozen=True):
@@ -175,22 +164,10 @@ def add_remedies(
 
 
 def _plan_trial(
-    request: PlanRequest,
-    make_plan: Callable[[PlanRequest], PlanResult],
-    adjustments: Sequence[ArgumentAdjustment],
-    first: Sequence[Address] = (),
-    replaces: Sequence[str] = (),
+    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], edits: Sequence[Edit]
 ) -> PlanResult:
-    """Plan again with adjustments.
-
-    The `first` blocks are placed first; there are more -replace addresses.
-    """
-    trial_request = replace(
-        build_trial_request(request),
-        adjustments=tuple(adjustments),
-        first_addresses=tuple(first),
-        replaces=(*request.replaces, *replaces),
-    )
+    """Plan again with edits."""
+    trial_request = apply_edits(build_trial_request(request), edits)
     outcome = make_plan(replace(trial_request, samples=0))
     # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown
     # NUMA cells.
@@ -613,7 +590,7 @@ def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> It
         if list(new_clusters)[: len(order)] == order:
             continue
         # The clusters of `order` are placed first.
-        outcome = trial(adjustments=(), first=order)
+        outcome = trial([PlacementOrder(tuple(order))])
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]
@@ -673,7 +650,7 @@ def _try_recreated_vms(
     if not all(hint.is_existing for hint in hints):
         # This plan creates or re-creates the others already.
         return
-    outcome = trial(adjustments=(), replaces=vms)
+    outcome = trial([VmReplacement(vm) for vm in vms])
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.edits import apply_edits
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
@@ -60,7 +61,7 @@ def add_feasibility_remedies(
                 continue
             trials_left -= 1
             untested -= proposal.solves
-            trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
+            trial = make_plan(apply_edits(trial_request, proposal.edits)).plan
             if _is_proposal_successful(proposal, plan, trial):
                 remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
                 for binding in proposal.solves:

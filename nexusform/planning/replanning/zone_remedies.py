@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.edits import apply_edits
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import (
     Remedy,
@@ -91,7 +92,7 @@ def _plan_trial(
     Return None if it has errors, except violations of `other_rules`.
     """
     # Most trials fail by capacity; samples are computed only for those that fit.
-    trial_request = replace(build_trial_request(request), adjustments=tuple(adjustments))
+    trial_request = apply_edits(build_trial_request(request), adjustments)
     outcome = make_plan(replace(trial_request, samples=0))
     if request.samples != 0 and _is_trial_without_other_errors(outcome, other_rules):
         outcome = make_plan(trial_request)

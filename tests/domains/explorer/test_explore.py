@@ -173,14 +173,15 @@ def test_only_literals_of_the_shown_diff_are_written(exploration: PlanExploratio
     wish = ExplorationRequest(counts={LARGE: 5, WORKERS: 6}, lost=("nexus_rack.right",))
     change = exploration.compute_file_changes(wish)
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
-    assert "+  machine_count = 0 # as bought\n" in change.difference
-    assert len(change.left_out) == 1
-    assert "agent_pool.workers.count is not a literal value" in change.left_out[0]
+    assert "machine_count" not in change.difference
+    [loss, shared_value] = change.left_out
+    assert loss == "right is lost: a loss is no change of the configuration."
+    assert "agent_pool.workers.count is not a literal value" in shared_value
     with pytest.raises(ExplorationRequestError, match="differs from the one shown"):
         exploration.write_files(ExplorationRequest(counts={LARGE: 6}), change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN
     assert exploration.write_files(wish, change.digest) == ("main.nf.hcl",)
-    expected = MAIN.replace("count       = 2", "count       = 5").replace("4 # as", "0 # as")
+    expected = MAIN.replace("count       = 2", "count       = 5")
     assert Path("main.nf.hcl").read_text() == expected
 
 
@@ -265,7 +266,7 @@ def test_user_changes_counts_and_racks(width: int, server: ExplorerServer) -> No
         assert browser.text(".pool.changed small") == "NC_P46_224_v1, was 2"
         assert "1 to place, 0 to move" in browser.text("#verdict")
         browser.click('button[aria-label="lose right"]')
-        browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
+        browser.wait_for("document.querySelectorAll('.machine.closed').length === 4")
         assert browser.text(".chip.lost b") == "right"
         assert "Capacity" in browser.text("#verdict")
         assert browser.run(

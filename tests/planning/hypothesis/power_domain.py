@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.hypothesis.edits import Edit, LostMachines
+from nexusform.planning.edits import Edit, LostMachines
 from nexusform.planning.hypothesis.losses import LossKind
 
 

@@ -11,15 +11,9 @@ from nexusform.applying.executor import execute_plan
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.edits import AddedBlocks, Edit, LostMachines, PlacementOrder, VmReplacement
 from nexusform.planning.hypothesis import losses
 from nexusform.planning.hypothesis.assumptions import parse_assumption
-from nexusform.planning.hypothesis.edits import (
-    AddedBlocks,
-    Edit,
-    LostMachines,
-    PlacementOrder,
-    VmReplacement,
-)
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.losses import list_loss_kinds
 from nexusform.planning.plan_request import ArgumentAdjustment
@@ -171,3 +165,18 @@ def test_dropped_kind_of_loss_is_rejected(word: str, monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(losses._KINDS, word)
     with pytest.raises(DiagnosticsError, match=f'there is no kind of loss "{word}"'):
         parse_assumption(f"lost:{word}/{name}", before, types)
+
+
+def test_suggested_fixes_are_tested_under_the_assumptions() -> None:
+    files = build_racks(1, 1) + cluster("a", pools=pool("p", 1, "NC_P46_224_v1"))
+    request = replace(build_request(files), includes_remedies=True)
+    edits = [
+        ArgumentAdjustment(CLUSTER, ("control_plane", "count"), 3),
+        ArgumentAdjustment(CLUSTER, ("control_plane", "vm_sku_name"), "NC_P46_224_v1"),
+        ArgumentAdjustment(CLUSTER, ("agent_pool", "p", "count"), 4),
+    ]
+    after = plan_hypothesis(request, edits).after
+    [error] = after.plan.errors
+    fixes = {fix["kind"]: fix for fix in error.extra["fit"]["suggested_fixes"]}
+    # The control plane takes three of the four cells.
+    assert fixes["count"]["counts"][0]["count"] == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.hypothesis.edits import LostMachines
+from nexusform.planning.edits import LostMachines
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.recreations import list_recreated_pools
 from nexusform.planning.hypothesis.start_points import build_snapshot_request

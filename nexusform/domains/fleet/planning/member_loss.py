@@ -6,7 +6,7 @@ from typing import Final
 from nexusform.domains.fleet.scheduling.bindings import Health
 from nexusform.json_data.plain_data import get_text
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.hypothesis.edits import Edit
+from nexusform.planning.edits import Edit
 from nexusform.planning.hypothesis.losses import LossKind
 from nexusform.planning.plan_request import ArgumentAdjustment
 

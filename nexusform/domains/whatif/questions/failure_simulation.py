@@ -25,7 +25,7 @@ from nexusform.domains.whatif.questions.pod_outage import (
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.hypothesis.edits import LostMachines
+from nexusform.planning.edits import LostMachines
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.recreations import (
     bound_missing_recreations,

@@ -1,4 +1,4 @@
-"""Edits of a plan request: what a hypothetical plan assumes."""
+"""Edits of a plan request: assumptions of hypothetical plans, and trials of remedies."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

@@ -1,0 +1,30 @@
+"""One mechanism changes a plan request for a trial: the edits of planning/edits.py."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+# Fields of a request that only edits set.
+FIELDS: Final = frozenset({"adjustments", "first_addresses", "lost_machines"})
+
+
+def test_only_edits_change_a_request_for_a_trial() -> None:
+    writers: set[str] = set()
+    for path in (ROOT / "nexusform").rglob("*.py"):
+        text = path.read_text()
+        # `replace(request, adjustments=...)` or `PlanRequest(adjustments=...)`.
+        if not any(f"{name}=" in text for name in FIELDS):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and _get_name(node.func) in ("replace", "PlanRequest"):
+                names = {keyword.arg for keyword in node.keywords}
+                if names & FIELDS:
+                    writers.add(path.relative_to(ROOT).as_posix())
+    assert writers == {"nexusform/planning/edits.py"}
+
+
+def _get_name(function: ast.expr) -> str:
+    return function.id if isinstance(function, ast.Name) else ""
