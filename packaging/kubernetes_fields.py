@@ -60,6 +60,8 @@ QUANTITIES = {
     "maxLimitRequestRatio",
 }
 TEXT_DATA = {"core_v1.ConfigMap", "core_v1.Secret"}
+# Types with mappings to objects under such names.
+OBJECT_MAPPINGS = {"resource_v1.Device"}
 # Kinds with special schemas: definitions of other kinds, and kinds that embed any object.
 LEFT_OUT = {"CustomResourceDefinition", "APIService", "Status", "WatchEvent", "DeleteOptions"}
 SKIPPED_MODULES = {
@@ -77,6 +79,8 @@ PREVIEW = re.compile(r"v\d+(alpha|beta)\d+$")
 
 def mapping(owner: str, field: str) -> str:
     """Return the value type of a mapping to anything, inferred from its name."""
+    if owner in OBJECT_MAPPINGS and field in TEXTS | QUANTITIES:
+        return "{a"
     if field in TEXTS or (field in ("data", "binaryData") and owner in TEXT_DATA):
         return "{s"
     return "{q" if field in QUANTITIES else "a"

@@ -12,6 +12,6 @@ PUBLIC = {
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
         "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "
-        "TextPosition YamlDocument"
+        "TextPosition YamlDocument describe_kind"
     ),
 }

@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import join_texts
+from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 
@@ -421,16 +423,63 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
 ELISION: Final = "..."
 
 
+class KindReads:
+    """Reads of the values of a document, by their kind.
+
+    A reader may try several kinds for one value. A value that each read took for absent is of a
+    wrong kind.
+    """
+
+    def __init__(self) -> None:
+        self._read: set[int] = set()
+        # By the id of a position: the node, and the kinds that were tried.
+        self._rejected: dict[int, tuple[Node, dict[str, None]]] = {}
+
+    def add_read(self, node: Node, kind: str, *, is_kind: bool) -> None:
+        """Add a read of a value as a kind, such as "a text"."""
+        if is_kind:
+            self._read.add(id(node.position))
+        elif not node.is_absent:
+            _, kinds = self._rejected.setdefault(id(node.position), (node, {}))
+            kinds.setdefault(kind)
+
+    def list_wrong_kinds(self) -> Iterator[tuple[Node, str]]:
+        """List each value of a wrong kind with the reason, in order of the reads."""
+        for key, (node, kinds) in self._rejected.items():
+            if key not in self._read:
+                expected = join_texts(list(kinds), " or ")
+                yield node, f"it is {describe_kind(node.data)}, not {expected}"
+
+
+def describe_kind(data: Any) -> str:
+    """Return the kind of plain data as a noun with its article."""
+    for kind in (FieldKind.FLAG, FieldKind.NUMBER, FieldKind.TEXT, FieldKind.LIST):
+        if kind.is_valid(data):
+            return "a boolean" if kind is FieldKind.FLAG else kind.value
+    return FieldKind.OBJECT.value
+
+
 class Node(Struct, frozen=True):
-    """Plain data and its position (that of the nearest existing ancestor, if it is absent)."""
+    """Plain data and its position (that of the nearest existing ancestor, if it is absent).
+
+    `name` is its key, that of the list for an item. `reads` are the reads of its document.
+    """
 
     data: Any
     position: TextPosition
+    name: str = ""
+    reads: KindReads | None = None
 
     @staticmethod
-    def create_document_node(document: YamlDocument) -> Node:
+    def create_document_node(document: YamlDocument, reads: KindReads | None = None) -> Node:
         """Create the node of a whole document."""
-        return Node(document.data, document.position)
+        return Node(document.data, document.position, reads=reads)
+
+    def _check_kind(self, kind: FieldKind, *, is_kind: bool) -> bool:
+        """Add a read to those of the document, and return whether the value is of the kind."""
+        if self.reads is not None:
+            self.reads.add_read(self, kind.value, is_kind=is_kind)
+        return is_kind
 
     @property
     def line(self) -> int:
@@ -453,28 +502,39 @@ class Node(Struct, frozen=True):
         """Return the part at a key or index; without one, an empty node at the same position."""
         data = self.data
         position = self.position.children.get(step, self.position)
-        if isinstance(data, dict):
-            return Node(data.get(step), position)
-        if isinstance(data, list) and isinstance(step, int) and 0 <= step < len(data):
-            return Node(data[step], position)
-        return Node(None, self.position)
+        if isinstance(step, int):
+            is_list = self._check_kind(FieldKind.LIST, is_kind=isinstance(data, list))
+            if is_list and 0 <= step < len(data):
+                return Node(data[step], position, self.name, self.reads)
+        elif self._check_kind(FieldKind.OBJECT, is_kind=isinstance(data, dict)):
+            return Node(data.get(step), position, step, self.reads)
+        return Node(None, self.position, str(step), self.reads)
 
     def list_fields(self) -> Iterator[tuple[str, Node]]:
         """List the parts of a mapping by key, in order; none for any other kind."""
-        if isinstance(self.data, dict):
+        if self._check_kind(FieldKind.OBJECT, is_kind=isinstance(self.data, dict)):
             for key in self.data:
-                yield key, self._get_child(key)
+                yield (
+                    key,
+                    Node(
+                        self.data[key],
+                        self.position.children.get(key, self.position),
+                        str(key),
+                        self.reads,
+                    ),
+                )
 
     def list_items(self) -> Iterator[Node]:
         """List the parts of a list, in order; none for any other kind."""
-        if isinstance(self.data, list):
+        if self._check_kind(FieldKind.LIST, is_kind=isinstance(self.data, list)):
             for index in range(len(self.data)):
                 yield self._get_child(index)
 
     @property
     def text(self) -> str:
         """Text, "" for any other kind."""
-        return self.data if isinstance(self.data, str) and self.data != ELISION else ""
+        is_text = self._check_kind(FieldKind.TEXT, is_kind=isinstance(self.data, str))
+        return self.data if is_text and self.data != ELISION else ""
 
     def list_texts(self) -> list[tuple[str, Node]]:
         """Return each text with its node: those of a list, or a single text in place of a list."""
@@ -485,7 +545,9 @@ class Node(Struct, frozen=True):
     @property
     def number(self) -> int | None:
         """Whole number, also from text; None for anything else."""
-        return parse_whole_number(self.data)
+        number = parse_whole_number(self.data)
+        self._check_kind(FieldKind.WHOLE, is_kind=number is not None)
+        return number
 
 
 def parse_whole_number(value: Any) -> int | None:
@@ -505,6 +567,8 @@ class DocumentFindings:
 
     def __init__(self, file: str) -> None:
         self.file = file
+        # Those of the nodes of this document.
+        self.reads = KindReads()
         # Ordered sets.
         self._problems: dict[Problem, None] = {}
         self._unread: dict[UnreadFact, None] = {}
@@ -518,6 +582,25 @@ class DocumentFindings:
     def unread(self) -> tuple[UnreadFact, ...]:
         """Facts of the document that are not read."""
         return tuple(self._unread)
+
+    def list_wrong_kinds(self) -> Iterator[UnreadFact]:
+        """List the values of a wrong kind, which are not read, as facts of the document.
+
+        A line with a finding of its reader, or with an unread fact, is left out.
+        """
+        lines = {problem.line for problem in self._problems}
+        lines |= {fact.line for fact in self._unread}
+        for node, reason in self.reads.list_wrong_kinds():
+            if node.line not in lines:
+                yield UnreadFact(
+                    "document",
+                    "",
+                    node.name,
+                    self.file,
+                    node.line,
+                    Influence.PLACEMENT,
+                    reason=reason,
+                )
 
     def add_unread_fact(
         self,

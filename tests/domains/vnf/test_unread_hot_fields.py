@@ -243,6 +243,7 @@ def test_dropped_entry_of_a_list_is_unread(monkeypatch: pytest.MonkeyPatch) -> N
     for name in fields.read | fields.without_influence.keys():
         hot = HOT.replace("RESOURCES", "resources:").replace("      flavor: worker.large\n", "")
         value = "[]" if name.startswith(("block", "networks")) else "x"
+        value = "{}" if name == "scheduler_hints" else value
         sources = VnfSourceDocuments(base_hot=hot.replace("PROPERTY", f"{name}: {value}"))
         # Nova's own requests are read on its sites.
         unread = {fact.field for fact in read_vnf(sources).unread if not fact.reading_platform}

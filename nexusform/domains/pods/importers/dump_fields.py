@@ -6,21 +6,21 @@ types are read, or used by other controllers than those of pods. A field that th
 unread, and so is an unknown version of a kind.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from nexusform.documents.json_positions import find_json_lines
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
+from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
     find_kind_type,
     get_type_fields,
     list_kind_names,
 )
+from nexusform.domains.pods.importers.object_schemas import ObjectSchema, UnreadPart
+from nexusform.json_data.plain_data import Path
 
-_Path = tuple[str | int, ...]
 _ON_NODE: Final = "the containers, on the node of their pod"
 _CONTAINER: Final = build_field_list(
     "name image resources ports restartPolicy restartPolicyRules",
@@ -56,8 +56,27 @@ LISTS: Final[Mapping[str, FieldList]] = {
         {"addresses of pods": "podCIDR podCIDRs", "deprecated": "externalID configSource"},
     ),
 }
-# Fields that are not checked: of the server, or of any kind.
+# Fields of the server, or of any kind: their names are not checked.
 _UNCHECKED: Final = ("metadata", "status")
+# Read fields of a status. The schema has none: their kinds are those of the API reference.
+_SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "core_v1.NodeStatus": {
+        "allocatable": "{q",
+        "capacity": "{q",
+        "conditions": "[condition",
+        "images": "[image",
+        "declaredFeatures": "[s",
+    },
+    "core_v1.PodStatus": {
+        "phase": "s",
+        "nominatedNodeName": "s",
+        "conditions": "[condition",
+        "startTime": "s",
+        "resourceClaimStatuses": "[a",
+    },
+    "condition": {"type": "s", "status": "s", "reason": "s", "message": "s"},
+    "image": {"names": "[s", "sizeBytes": "i"},
+}
 
 
 @cache
@@ -67,28 +86,50 @@ def _get_list(type_name: str) -> FieldList:
 
 
 def list_unread_facts(
-    file: str, content: bytes, objects: Iterable[tuple[_Path, Mapping[str, Any]]]
+    file: str, content: bytes, objects: Iterable[tuple[Path, Mapping[str, Any]]]
 ) -> list[UnreadFact]:
-    """List the facts of objects of a file that are not read; each object has its path."""
-    found: list[tuple[_Path, UnreadFact]] = []
-    for path, body in objects:
-        for part_path, field_name, influence in _list_unread_parts(body):
-            metadata = body["metadata"]
-            namespace = metadata.get("namespace")
-            name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-            fact = UnreadFact(str(body["kind"]), name, field_name, file, 0, influence)
-            found.append(((*path, *part_path), fact))
-    if not found:
+    """List the facts of objects of a file that are not read; each object has its path.
+
+    In a file of several documents, the path begins with the number of the document.
+    """
+    located_parts = [
+        (path, body, part) for path, body in objects for part in _list_unread_parts(body)
+    ]
+    if not located_parts:
         return []
-    paths = [path for path, _ in found]
-    lines: Mapping[_Path, int] = {}
+    lines = _find_lines(file, content, [(*path, *part.path) for path, _, part in located_parts])
+    return [
+        build_unread_fact(body, part, file, lines.get((*path, *part.path), 0))
+        for path, body, part in located_parts
+    ]
+
+
+def build_unread_fact(
+    body: Mapping[str, Any], part: UnreadPart, file: str, line: int
+) -> UnreadFact:
+    """Build the fact about an unread part of an object."""
+    metadata = body["metadata"]
+    namespace = metadata.get("namespace")
+    name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+    return UnreadFact(
+        str(body["kind"]), name, part.field, file, line, part.influence, reason=part.reason
+    )
+
+
+def _find_lines(file: str, content: bytes, paths: Collection[Path]) -> Mapping[Path, int]:
+    """Find the lines of parts of a file in JSON or YAML, by path."""
     if content.lstrip()[:1] == b"{":
-        lines = find_json_lines(content.decode("utf-8", "replace"), paths)
-    return [replace(fact, line=lines.get(path, 0)) for path, fact in found]
+        return find_json_lines(content.decode("utf-8", "replace"), paths)
+    documents = parse_yaml(file, content).documents
+    lines: dict[Path, int] = {}
+    for path in paths:
+        number, part_path = (0, path) if len(documents) == 1 else (int(path[0]), path[1:])
+        lines[path] = documents[number].find_position(*part_path).line
+    return lines
 
 
-def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[tuple[_Path, str, Influence]]:
-    """List path, field and influence of the unread parts of an object.
+def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[UnreadPart]:
+    """List the unread parts of an object.
 
     An unknown version of a known kind is one. Custom objects have no schema; their readers know
     their fields.
@@ -101,35 +142,18 @@ def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[tuple[_Path, str, In
             kind == body["kind"] and known_version.rpartition("/")[0] == group
             for known_version, kind in list_kind_names()
         ):
-            yield ("apiVersion",), f"apiVersion {version}", Influence.PLACEMENT
+            yield UnreadPart(("apiVersion",), f"apiVersion {version}")
         return
     fields = {name: part for name, part in body.items() if name not in _UNCHECKED}
-    yield from _walk_fields(fields, type_name, (), "")
+    schema = ObjectSchema(get_type_fields, _get_list)
+    yield from schema.list_unread_parts(fields, type_name)
+    # Of these parts, only the kinds of values are checked: servers may add fields.
+    names_unchecked = ObjectSchema(_get_server_fields, lambda _: None)
+    for name in _UNCHECKED:
+        kind = "meta_v1.ObjectMeta" if name == "metadata" else f"{type_name}Status"
+        yield from names_unchecked.list_unread_parts({name: body.get(name)}, "", {name: kind})
 
 
-def _walk_fields(
-    fields: Mapping[str, Any], type_name: str, path: _Path, prefix: str
-) -> Iterator[tuple[_Path, str, Influence]]:
-    """List path, field and influence of the unread parts of a value of a type."""
-    field_list = _get_list(type_name)
-    types = get_type_fields(type_name)
-    present = {name: part for name, part in fields.items() if part not in (None, "", [], {})}
-    for name, influence in field_list.list_unread(present):
-        yield (*path, name), f"{prefix}{name}", influence
-    for name, part in present.items():
-        part_type = types.get(name, "").lstrip("[{")
-        if name in field_list.read and "." in part_type:
-            for step, item in _list_objects(part, types[name]):
-                yield from _walk_fields(item, part_type, (*path, name, *step), f"{prefix}{name}.")
-
-
-def _list_objects(value: Any, kind: str) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """List the objects in a value of a kind, each with its path in the value."""
-    parts: Iterable[tuple[_Path, Any]] = [((), value)]
-    if kind.startswith("[") and isinstance(value, list):
-        parts = (((index,), item) for index, item in enumerate(value))
-    elif kind.startswith("{") and isinstance(value, Mapping):
-        parts = (((key,), item) for key, item in value.items())
-    for path, item in parts:
-        if isinstance(item, Mapping):
-            yield path, item
+def _get_server_fields(type_name: str) -> Mapping[str, str]:
+    """Return the fields that a server sets, with their kinds."""
+    return _SERVER_FIELDS.get(type_name) or get_type_fields(type_name)

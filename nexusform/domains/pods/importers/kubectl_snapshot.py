@@ -351,7 +351,8 @@ def _list_located_objects(
 
     Any other text gives one finding.
     """
-    for document in _parse_documents(name, content, findings):
+    documents = _parse_documents(name, content, findings)
+    for number, document in enumerate(documents):
         items = get_value_at_path(document, "items")
         metadata = get_mapping(document, "metadata")
         if metadata.get("continue") or metadata.get("remainingItemCount"):
@@ -360,9 +361,10 @@ def _list_located_objects(
                 "--chunk-size=0`."
             )
             findings.append(build_problem(name, None, "truncated-file", detail))
-        listed: list[tuple[Path, Any]] = [((), document)]
+        start: Path = (number,) if len(documents) > 1 else ()
+        listed: list[tuple[Path, Any]] = [(start, document)]
         if isinstance(items, list):
-            listed = [(("items", index), item) for index, item in enumerate(items)]
+            listed = [((*start, "items", index), item) for index, item in enumerate(items)]
         for path, body in listed:
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield path, body

@@ -27,6 +27,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_envelope,
     unwrap_envelopes,
 )
+from nexusform.domains.pods.importers.object_schemas import CONTAINERS, SCALARS
 from nexusform.kubernetes.matching import (
     validate_dns_label,
     validate_dns_subdomain,
@@ -36,16 +37,6 @@ from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, read_quantity
 
 _MAX_LISTED_FIELDS: Final = 12
 _UNLESS: Final = "An API server rejects it, unless a webhook of the hub sets it."
-_SCALARS: Final = {
-    "s": FieldKind.TEXT,
-    "i": FieldKind.WHOLE,
-    "n": FieldKind.NUMBER,
-    "b": FieldKind.FLAG,
-    "q": FieldKind.QUANTITY,
-    "x": FieldKind.AMOUNT,
-    "a": FieldKind.ANY,
-}
-_CONTAINERS: Final = {"[": FieldKind.LIST, "{": FieldKind.OBJECT}
 _NO_RULE: Final = FieldShape(FieldKind.ANY)
 
 
@@ -117,14 +108,14 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
     type. `rule` limits the value, or each item of a list or mapping. Named types ignore it.
     """
     prefix = type_text[0]
-    if prefix in _CONTAINERS:
-        return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
-    if type_text not in _SCALARS:
+    if prefix in CONTAINERS:
+        return FieldShape(CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
+    if type_text not in SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
     # q: a quantity; without a form rule any one is valid.
     if type_text == "q" and rule.check_form is None:
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
-    return replace(rule, kind=_SCALARS[type_text])
+    return replace(rule, kind=SCALARS[type_text])
 
 
 def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -6,9 +6,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.unread_facts import Influence
 from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
-from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES
+from nexusform.domains.vnf.importers.hot_fields import NETWORK, PROPERTIES, get_property_kind
 from nexusform.domains.vnf.importers.hot_values import (
     ResourceReference,
     Template,
@@ -414,6 +415,7 @@ def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -
     return None
 
 
+_CONTAINER_KINDS: Final = (FieldKind.LIST, FieldKind.OBJECT)
 _VNIC_TYPE: Final = "binding:vnic_type"
 _ZONE: Final = "availability_zone"
 # The platform that reads zones and hints of servers.
@@ -521,8 +523,22 @@ def _add_unread_properties(vdu_name: str, kind: str, properties: Node, template:
     subject = ("server", vdu_name)
     if kind in PROPERTIES:
         template.notes.add_unread_fields(properties, PROPERTIES[kind], subject, pool=vdu_name)
+        add_rejected_properties(kind, properties, template)
     for item in properties.get_node("networks").list_items():
         template.notes.add_unread_fields(item, NETWORK, ("server network", vdu_name), pool=vdu_name)
+
+
+def add_rejected_properties(kind: str, properties: Node, template: Template) -> None:
+    """Add the read properties of a resource with a value that Heat's schema does not allow."""
+    for name, node in properties.list_fields():
+        value = template.resolve_value(node)
+        expected = FieldKind(get_property_kind(kind, name))
+        # Heat reads numbers and booleans in texts; other values are known only in the cloud.
+        is_scalar_text = isinstance(value, str) and expected not in _CONTAINER_KINDS
+        is_plain = isinstance(value, str | int | float | list | dict)
+        is_checked = name in PROPERTIES[kind].read and is_plain and not is_scalar_text
+        if is_checked and not expected.is_valid(value):
+            template.notes.reads.add_read(node, expected.value, is_kind=False)
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:

@@ -33,6 +33,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
     HotReading,
     ResourceRepetition,
     SchedulerHints,
+    add_rejected_properties,
     add_server_vdu,
     add_unresolved_fact,
     build_placement_rules,
@@ -237,7 +238,9 @@ def _add_unread_facts(reading: HotReading, template: Template, name: str, body: 
         notes.add_unread_fields(body, RESOURCE, subject)
     if kind in PROPERTIES:
         if kind not in _SERVERS:
-            notes.add_unread_fields(get_resource_properties(body), PROPERTIES[kind], subject)
+            properties = get_resource_properties(body)
+            notes.add_unread_fields(properties, PROPERTIES[kind], subject)
+            add_rejected_properties(kind, properties, template)
     elif not is_placed and kind not in TYPES_WITHOUT_INFLUENCE:
         influence = TYPE_INFLUENCES.get(kind, Influence.EXISTENCE)
         reason = f'"{kind}"' if kind else "it is missing"

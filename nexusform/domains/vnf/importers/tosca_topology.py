@@ -214,7 +214,7 @@ def _list_definitions_in_map(
         key: body
         for key, body in part.list_fields()
         # A body under such a name has a type.
-        if key in field_names and not body.get_node("type").text
+        if key in field_names and not (isinstance(body.data, dict) and body.get_node("type").text)
     }
     named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
     # The name that the stray fields belong to.

@@ -99,7 +99,9 @@ def _select_unread_facts(vnf: Vnf, notes: Iterable[DocumentFindings]) -> tuple[U
     nothing if there is one kind of them.
     """
     names = {vdu.name for vdu in vnf.vdus}
-    facts = chain.from_iterable(document_notes.unread for document_notes in notes)
+    facts = chain.from_iterable(
+        (*document_notes.unread, *document_notes.list_wrong_kinds()) for document_notes in notes
+    )
     return tuple(
         fact if fact.pool in names else replace(fact, pool="")
         for fact in facts

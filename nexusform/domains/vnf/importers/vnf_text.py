@@ -31,7 +31,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
                 )
     for problem in stream.findings:
         notes.add_problem(problem)
-    return list(map(Node.create_document_node, stream.documents))
+    return [Node.create_document_node(document, notes.reads) for document in stream.documents]
 
 
 def list_bodies(section: Node) -> list[Node]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.pods.importers.dump_fields import LISTS
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.importers.kubernetes_schemas import get_type_fields
+from tests.broken_values import break_values
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import (
@@ -131,3 +133,32 @@ output "count" { value = data.kubernetes_nodes.n.pod_count }
         "spec.dream",
         "data.kubernetes_nodes.n",
     )
+
+
+def read_dump(document: dict[str, Any]) -> list[str]:
+    """Return the findings and unread facts of a dump."""
+    output = parse_kubectl_files([("dump.json", json.dumps(document).encode())])
+    findings = [finding.detail for finding in output.findings]
+    return [*findings, *(fact.cause for fact in output.unread)]
+
+
+def test_value_of_a_wrong_kind_is_never_silent() -> None:
+    items = json.loads(json.dumps([build_pod("a", "n", "1"), build_node("n")]))
+    document = {"kind": "List", "items": items}
+    assert read_dump(document) == []
+    silent = {
+        (*path, repr(value))
+        for path, value, changed in break_values(document)
+        # A number is a quantity, too, and a list has its items without its kind.
+        if not read_dump(changed) and value != 7 and path != ("kind",)
+    }
+    assert silent == set()
+
+
+@pytest.mark.parametrize("separator", ["", "---\n"])
+def test_unread_field_in_yaml_has_its_line(separator: str) -> None:
+    node = yaml.safe_dump(build_node("node1"))
+    changed = yaml.safe_dump(set_field(build_node("node2"), "spec", "dream"))
+    text = f"{node}{separator}{changed}" if separator else changed
+    (fact,) = parse_kubectl_files([("dump.yaml", text.encode())]).unread
+    assert "dream" in text.splitlines()[fact.line - 1]

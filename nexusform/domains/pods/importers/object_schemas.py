@@ -1,0 +1,87 @@
+"""Check of Kubernetes objects against a schema: unread fields and values of a wrong kind.
+
+Types are texts as in assets/kubernetes_fields.txt: a letter for a scalar, `[` before the type of a
+list's items, `{` before that of a mapping's values, else the name of a type with fields.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.documents.field_validation import FieldKind
+from nexusform.documents.unread_facts import FieldList, Influence
+from nexusform.documents.yaml_documents import describe_kind
+from nexusform.json_data.plain_data import Path
+
+SCALARS: Final[Mapping[str, FieldKind]] = {
+    "s": FieldKind.TEXT,
+    "i": FieldKind.WHOLE,
+    "n": FieldKind.NUMBER,
+    "b": FieldKind.FLAG,
+    "q": FieldKind.QUANTITY,
+    "x": FieldKind.AMOUNT,
+    "a": FieldKind.ANY,
+}
+CONTAINERS: Final[Mapping[str, FieldKind]] = {"[": FieldKind.LIST, "{": FieldKind.OBJECT}
+
+
+class UnreadPart(Struct, frozen=True):
+    """Part of an object that is not read: its path, its name for messages, and the reason."""
+
+    path: Path
+    field: str
+    influence: Influence = Influence.PLACEMENT
+    reason: str = ""
+
+
+class ObjectSchema(Struct, frozen=True):
+    """Schema of objects: the fields of a type, and its closed list.
+
+    A type without a list (None) may have further fields.
+    """
+
+    get_fields: Callable[[str], Mapping[str, str]]
+    get_list: Callable[[str], FieldList | None]
+
+    def list_unread_parts(
+        self,
+        fields: Mapping[str, Any],
+        type_name: str,
+        types: Mapping[str, str] | None = None,
+        path: Path = (),
+        prefix: str = "",
+    ) -> Iterator[UnreadPart]:
+        """List the unread parts of an object of a type; `types` replaces the fields of the type."""
+        types = self.get_fields(type_name) if types is None else types
+        field_list = self.get_list(type_name)
+        present = {name: part for name, part in fields.items() if part not in (None, "", [], {})}
+        unread_names: set[str] = set()
+        if field_list is not None:
+            for name, influence in field_list.list_unread(present):
+                unread_names.add(name)
+                yield UnreadPart((*path, name), f"{prefix}{name}", influence)
+        for name, part in present.items():
+            if name in types and name not in unread_names:
+                yield from self._list_parts_of_value(
+                    part, types[name], (*path, name), f"{prefix}{name}"
+                )
+
+    def _list_parts_of_value(
+        self, value: Any, kind: str, path: Path, name: str
+    ) -> Iterator[UnreadPart]:
+        """List the unread parts of a value of a kind, or the value itself if it is of another."""
+        expected = CONTAINERS.get(kind[0]) or SCALARS.get(kind, FieldKind.OBJECT)
+        if value is None:
+            return
+        if not expected.is_valid(value):
+            reason = f"it is {describe_kind(value)}, not {expected.value}"
+            yield UnreadPart(path, name, reason=reason)
+        elif kind[0] == "[":
+            for index, item in enumerate(value):
+                yield from self._list_parts_of_value(item, kind[1:], (*path, index), name)
+        elif kind[0] == "{":
+            for key, item in value.items():
+                yield from self._list_parts_of_value(item, kind[1:], (*path, key), f"{name}.{key}")
+        elif kind not in SCALARS:
+            yield from self.list_unread_parts(value, kind, path=path, prefix=f"{name}.")

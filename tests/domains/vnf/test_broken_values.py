@@ -1,0 +1,109 @@
+"""Tests that no value of a wrong kind in a VNFD or a HOT file is taken for an absent one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
+from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+from tests.broken_values import break_values
+from tests.domains.vnf.test_unread_tosca_fields import VNFD
+
+HOT = """
+heat_template_version: 2018-08-31
+parameters:
+  zone: { type: string, default: a }
+resources:
+  group:
+    type: OS::Nova::ServerGroup
+    properties: { name: g, policies: [anti-affinity] }
+  a:
+    type: OS::Nova::Server
+    properties:
+      name: a
+      flavor: { get_resource: f }
+      image: i
+      availability_zone: { get_param: zone }
+      scheduler_hints: { group: { get_resource: group } }
+      networks: [{ network: n }]
+  f:
+    type: OS::Nova::Flavor
+    properties: { ram: 2048, vcpus: 2, disk: 10, name: big }
+  g:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: 2
+      resource_def:
+        type: OS::Nova::Server
+        properties: { flavor: big, image: i }
+"""
+SOL006 = """
+vnfd:
+  id: v
+  vdu:
+    - { id: u, virtual-compute-desc: c, virtual-storage-desc: [s] }
+  virtual-compute-desc:
+    - id: c
+      virtual-cpu: { num-virtual-cpu: 2 }
+      virtual-memory: { size: 4 }
+  virtual-storage-desc:
+    - { id: s, size-of-storage: 10 }
+  df:
+    - id: d
+      vdu-profile:
+        - id: u
+          min-number-of-instances: 1
+          affinity-or-anti-affinity-group: [{ id: apart }]
+      affinity-or-anti-affinity-group:
+        - { id: apart, type: anti-affinity, scope: nfvi-node }
+      instantiation-level:
+        - id: l
+          vdu-level: [{ vdu-id: u, number-of-instances: 2 }]
+      default-instantiation-level: l
+"""
+DOCUMENTS = {"HOT": ("base_hot", HOT), "TOSCA": ("vnfd", VNFD), "SOL006": ("vnfd", SOL006)}
+# Fields that the lists of fields call without influence, and keys of the format itself.
+LABELS = {
+    "name",
+    "id",
+    "image",
+    "network",
+    "networks",
+    "flavour_description",
+    "order",
+    "tosca_definitions_version",
+    # Such a flavor is known only in the cloud.
+    "get_resource",
+}
+
+
+def read(source: str, document: Any) -> ParsedVnf:
+    text = yaml.safe_dump(document, sort_keys=False)
+    return read_vnf(VnfSourceDocuments(**{source: text}))
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_value_of_a_wrong_kind_is_never_silent(kind: str) -> None:
+    source, text = DOCUMENTS[kind]
+    document = yaml.safe_load(text)
+    assert read(source, document).findings == ()
+    silent = {
+        (*path, repr(value))
+        for path, value, changed in break_values(document)
+        if not read(source, changed).findings and not LABELS & set(path)
+    }
+    assert silent == set()
+
+
+def test_wrong_value_is_an_unread_fact_with_its_line() -> None:
+    document = yaml.safe_load(HOT)
+    document["resources"]["g"]["properties"]["resource_def"]["properties"]["flavor"] = [7]
+    vnf = read("base_hot", document)
+    (fact,) = (fact for fact in vnf.unread if not fact.reading_platform)
+    lines = yaml.safe_dump(document, sort_keys=False).splitlines()
+    assert "flavor:" in lines[fact.line - 1]
+    assert "- 7" in lines[fact.line]
+    assert "flavor of the document is not read (it is a list, not a text)" in fact.cause
