@@ -7,11 +7,11 @@ PUBLIC = {
         "is_untrusted_path list_argument_paths list_command_files"
     ),
     "file_trees": (
-        "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree check_tree_path compute_tree_hash "
-        "read_tree write_tree"
+        "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
     ),
     "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",
+    "tree_hash_cache": "TreeHashCache",
     "regular_files": (
         "Confinement create_file is_path_below NotRegularFile open_regular_file "
         "open_regular_to_read OutsideConfinement PRIVATE "

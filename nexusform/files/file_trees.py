@@ -229,6 +229,24 @@ def compute_tree_hash(directory: Path) -> str:
     return f"h1:{b64encode(summary).decode()}"
 
 
+def compute_tree_fingerprint(directory: Path) -> tuple[str, int]:
+    """Return a digest of the status of all files of a tree, and the newest time of change in ns.
+
+    Raises UnsafeTree, OSError.
+    """
+    newest_change = 0
+    lines: list[str] = []
+    for path, entry in _list_files(directory, ""):
+        status = entry.stat(follow_symlinks=False)
+        newest_change = max(newest_change, status.st_ctime_ns)
+        lines.append(
+            f"{path}\0{status.st_mode} {status.st_size} {status.st_ino} {status.st_dev} "
+            f"{status.st_mtime_ns} {status.st_ctime_ns}"
+        )
+    text = "\n".join(sorted(lines))
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(), newest_change
+
+
 def _list_files(directory: Path, prefix: str) -> list[tuple[str, os.DirEntry[str]]]:
     """List the files below a directory with their paths, without following links."""
     files: list[tuple[str, os.DirEntry[str]]] = []

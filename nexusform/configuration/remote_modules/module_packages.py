@@ -20,8 +20,9 @@ from nexusform.configuration.remote_modules.module_sources import (
     hide_server_parameters,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.files.file_trees import UnsafeTree, compute_tree_hash
+from nexusform.files.file_trees import UnsafeTree
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
+from nexusform.files.tree_hash_cache import TreeHashCache
 
 _INIT: Final = "Run `nexusform init`."
 
@@ -92,9 +93,17 @@ class LockedPackages:
     """Installed packages that match the lock file of a root module."""
 
     def __init__(
-        self, directory: str, modules_directory: str, confinement: Confinement = UNCONFINED
+        self,
+        directory: str,
+        modules_directory: str,
+        confinement: Confinement = UNCONFINED,
+        cache_directory: str | None = None,
     ) -> None:
-        """Use the lock file in `directory` and the packages below `modules_directory`."""
+        """Use the lock file in `directory` and the packages below `modules_directory`.
+
+        Hashes of unchanged packages are cached in `cache_directory` if given.
+        """
+        self._hashes = TreeHashCache(cache_directory)
         self._directory = directory
         self._modules_directory = modules_directory
         self._confinement = confinement
@@ -136,7 +145,7 @@ class LockedPackages:
                     f'The module "{locked.call}" ({shown_source}) is not in "{directory}". {_INIT}'
                 )
                 return None, [build_package_error("module-not-installed", detail, call)]
-            actual_hash = compute_tree_hash(tree)
+            actual_hash = self._hashes.compute_hash(tree)
         except (OSError, UnsafeTree) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else str(problem)
             detail = f'The module "{locked.call}" in "{directory}" cannot be used: {reason}'

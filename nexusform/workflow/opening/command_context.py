@@ -389,7 +389,13 @@ def create_locked_packages(context: CommandContext) -> LockedPackages:
     # loaded on first use.
     from nexusform.configuration.remote_modules.module_packages import LockedPackages
 
-    return LockedPackages(context.directory, context.packages_directory, context.confinement)
+    # A sandboxed run trusts no file of an earlier one.
+    cache_directory = (
+        None if context.confinement.root else find_cache_directory(context.environment)
+    )
+    return LockedPackages(
+        context.directory, context.packages_directory, context.confinement, cache_directory
+    )
 
 
 def load_project_configuration(

@@ -107,8 +107,15 @@ def find_planning_problems(
 def _select_new_diagnostics(
     candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the diagnostics, except the known ones."""
-    known_identities = set(map(_get_identity, known))
-    return [
-        diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities
-    ]
+    """Return the diagnostics, each once, except the known ones.
+
+    A module with several calls, or an output with several readers, gives the same error again.
+    """
+    identities = set(map(_get_identity, known))
+    new_diagnostics: list[Diagnostic] = []
+    for diagnostic in candidates:
+        identity = _get_identity(diagnostic)
+        if identity not in identities:
+            identities.add(identity)
+            new_diagnostics.append(diagnostic)
+    return new_diagnostics

@@ -190,6 +190,74 @@ def test_unsaved_text_is_checked(drive: Drive) -> None:
     drive(story)
 
 
+CALLED = """
+variable "size" {
+  type     = object({ count = number })
+  nullable = false
+  validation {
+    condition     = var.size.count < 10
+    error_message = "Too large."
+  }
+}
+variable "secret" {
+  default = ""
+}
+variable "token" {
+  default   = ""
+  ephemeral = true
+}
+"""
+CALLS = """
+variable "token" {
+  ephemeral = true
+  default   = "t"
+}
+module "m" {
+  source = "./m"
+  size   = SIZE
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "code", "text"),
+    [
+        ("{ count = 1 }", "", "", ""),
+        ('"large"', "", "invalid-value-for-input-variable", "object required"),
+        ("{}", "", "invalid-value-for-input-variable", '"count" is required'),
+        ("null", "", "required-variable-not-set", "null"),
+        ("{ count = 12 }", "", "invalid-value-for-variable", "Too large."),
+        ("{ count = 12 }", "count = 0", "invalid-value-for-variable", "Too large."),
+        ("{ count = 1 }", "secret = var.token", "ephemeral-value-not-allowed", "phemeral"),
+        ("{ count = 1 }", "token = var.token", "", ""),
+    ],
+)
+def test_module_calls_are_checked(
+    drive: Drive, tmp_path: Path, size: str, more: str, code: str, text: str
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "main.nf.hcl").write_text(CALLED)
+    (tmp_path / "calls.nf.hcl").write_text(CALLS.replace("SIZE", "{ count = 1 }"))
+
+    async def story(session: Session) -> None:
+        session.open("calls.nf.hcl")
+        assert await session.problems("calls.nf.hcl") == []
+        session.type("calls.nf.hcl", CALLS.replace("SIZE", f"{size}\n  {more}"))
+        problems = await session.problems("calls.nf.hcl")
+        if not code:
+            assert problems == []
+            return
+        (problem,) = problems
+        assert problem.code == code
+        assert text in problem.message
+        # The argument, or the rule's argument in the call.
+        assert problem.range.start.line >= 6
+        session.type("calls.nf.hcl", CALLS.replace("SIZE", "{ count = 1 }"))
+        assert await session.problems("calls.nf.hcl") == []
+
+    drive(story)
+
+
 def test_names_and_values_are_completed(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")

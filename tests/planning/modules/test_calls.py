@@ -56,6 +56,37 @@ def test_unreadable_module_gives_exactly_one_error(
     assert "on main.nf.hcl line 2" in error
 
 
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_error_in_a_module_with_several_readers_is_reported_once(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "main.nf.hcl").write_text(
+        'variable "x" {\n}\noutput "o" {\n  value = tonumber("q${var.x}")\n}\n'
+    )
+    (tmp_path / "b" / "main.nf.hcl").write_text(
+        'variable "y" {\n  type = string\n  validation {\n'
+        '    condition     = length(var.y) > tonumber("q")\n    error_message = "no"\n  }\n}\n'
+        'output "p" {\n  value = var.y\n}\n'
+    )
+    calls = ['module "a" {\n  source = "./a"\n  x = 1\n}\n']
+    calls += [
+        f'module "{name}" {{\n  source = "./b"\n  y = {value}\n}}\n'
+        for name, value in (("b", "module.a.o"), ("c", "module.b.p"))
+    ]
+    (tmp_path / "main.nf.hcl").write_text("".join(calls))
+    assert run_command_line([command, "-no-color"]) == 1
+    printed = capsys.readouterr()
+    text = printed.out + printed.err
+    assert text.count('cannot convert "q1" to number') == 1
+    assert text.count('cannot convert "q" to number') == 1
+
+
 # --- prevent_destroy of removed instances --------------------------------------------------------
 
 PROTECTED = """
