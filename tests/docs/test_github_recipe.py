@@ -91,8 +91,11 @@ class GitHubRepository:
         variables = {"ARM_ACCESS_KEY": TOKEN, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": TOKEN}
         return self.hub.plan(tree, sha, variables, **{"backend-config": self.settings})
 
-    def after_merge(self, tree: Path, commit: str, keys: dict[str, str]) -> list[JobResult]:
-        return self.hub.after_merge(tree, commit, {}, keys, **{"backend-config": self.settings})
+    def after_merge(
+        self, tree: Path, commit: str, keys: dict[str, str], **inputs: str
+    ) -> list[JobResult]:
+        settings = {"backend-config": self.settings}
+        return self.hub.after_merge(tree, commit, {}, keys, **settings, **inputs)
 
     def add(self, tree: Path, files: Files, url: str) -> None:
         """Write the files of a request to a tree."""
@@ -242,6 +245,26 @@ def test_second_push_is_compared_with_the_first(repository: GitHubRepository) ->
     assert "> Since " not in repository.hub.comments[0]
     assert repository.plan(repository.tree(3), "bbb1").success
     assert "> Since " in repository.hub.comments[0]
+
+
+def test_withdrawn_plan_is_not_applied(
+    repository: GitHubRepository, keys: dict[str, str], tmp_path: Path
+) -> None:
+    tree = repository.tree(1)
+    planned = repository.plan(tree, "aaa1")
+    assert planned.success
+    (plan,) = planned.temporary.rglob("reviewed.plan")
+    (tmp_path / "plan.key").write_text(keys["private"])
+    words = ["sign", "-withdraw", "-key=plan.key", "-revocations=withdrawn.json", str(plan)]
+    subprocess.run([*commands.nexusform(), *words], cwd=tmp_path, check=True)
+    repository.hub.merge("aaa1", "merged1")
+    signing, applying = repository.after_merge(
+        tree, "merged1", keys, revocations=(tmp_path / "withdrawn.json").read_text()
+    )
+    assert signing.success
+    assert not applying.success
+    assert "withdrawn" in applying.log
+    assert not any(place.document for place in repository.store.places.values())
 
 
 def test_plan_without_signature_is_not_applied(

@@ -240,6 +240,29 @@ def test_with_keys_only_signed_plans_are_applied(
     assert count_objects(store) == 2
 
 
+def test_withdrawn_plan_is_not_applied(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
+    jobs, _, store = project
+    variables = create_keys(jobs.place)
+    public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
+    tree = jobs.tree(1)
+    assert jobs.plan(tree, "head1")[0] == 0
+    jobs.merge("head1", "merged1")
+    merged = shutil.copytree(tree, jobs.place / "merged")
+    code, log, signing = jobs.run("nexusform-sign", merged, CI_COMMIT_SHA="merged1", **variables)
+    assert code == 0, log
+    plan = signing / ".nexusform-signed" / "reviewed.plan"
+    shutil.copytree(plan.parent, merged / ".nexusform-signed")
+    withdrawn = jobs.place / "withdrawn.json"
+    words = ["-withdraw", f"-key={variables['NEXUSFORM_PLAN_KEY']}", f"-revocations={withdrawn}"]
+    subprocess.run([jobs.place / "bin" / "nexusform", "sign", *words, plan], check=True)
+    rejecting = {**public, "NEXUSFORM_WITHDRAWN": str(withdrawn)}
+    code, log, _ = jobs.run("nexusform-apply", merged, CI_COMMIT_SHA="merged1", **rejecting)
+    assert (code, "withdrawn" in log) == (1, True), log
+    assert not any(place.document for place in store.places.values())
+
+
 def test_comment_compares_with_plan_of_last_push(
     project: tuple[GitLabJobs, FakeGitLab, ServerContent],
 ) -> None:

@@ -126,6 +126,40 @@ def build_gitlab_jobs(repository: Repository) -> tuple[Callable[[], str], Callab
     )
 
 
+def build_atlantis_jobs(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
+    """Return the steps of the page, which run in the directory of the project.
+
+    The server has the settings of the state in a file, and flags of plan in its environment.
+    """
+    page = (CI / "README.md").read_text(encoding="utf-8")
+    server = yaml.safe_load(page.partition("`repos.yaml`:")[2].split("```")[1].removeprefix("yaml"))
+    workflow = server["workflows"]["nexusform"]
+    settings = [line.split("=", 1) for line in repository.variables["BACKEND_CONFIG"].splitlines()]
+    (repository.place / "lab.hcl").write_text(
+        "".join(f'{name} = "{value}"\n' for name, value in settings)
+    )
+    repository.variables |= {
+        "PLANFILE": str(repository.artifact / "lab-default.tfplan"),
+        "SHOWFILE": str(repository.artifact / "lab-default.json"),
+        "PROJECT_NAME": "lab",
+        "NF_CLI_ARGS_plan": repository.variables.get("ARGUMENTS", ""),
+    }
+    repository.artifact.mkdir()
+
+    def build_script(name: str) -> str:
+        lines = ["cd lab"]
+        for step in workflow[name]["steps"]:
+            if "env" in step:
+                lines.append(f"export {step['env']['name']}='{step['env']['value']}'")
+            else:
+                lines.append(step["run"])
+        return "\n".join(lines).replace("/etc/atlantis/nexusform", str(repository.place))
+
+    return lambda: repository.job(build_script("plan")), lambda: repository.job(
+        build_script("apply")
+    )
+
+
 @pytest.fixture
 def http_variables() -> Iterator[dict[str, str]]:
     with run_state_server() as (address, _):
@@ -158,7 +192,12 @@ def azurerm_variables() -> Iterator[dict[str, str]]:
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("recipe", "backend"),
-    [(build_github_jobs, "http"), (build_gitlab_jobs, "http"), (build_github_jobs, "azurerm")],
+    [
+        (build_github_jobs, "http"),
+        (build_gitlab_jobs, "http"),
+        (build_atlantis_jobs, "http"),
+        (build_github_jobs, "azurerm"),
+    ],
     ids=lambda v: str(v)[:18],
 )
 def test_second_pull_request_keeps_placements_of_the_first(
@@ -179,7 +218,7 @@ def test_second_pull_request_keeps_placements_of_the_first(
 
 
 @pytest.mark.of_domains("remote_state")
-@pytest.mark.parametrize("recipe", [build_github_jobs, build_gitlab_jobs])
+@pytest.mark.parametrize("recipe", [build_github_jobs, build_gitlab_jobs, build_atlantis_jobs])
 def test_plan_with_overridden_variable_file_is_applied(
     recipe: Callable[[Repository], tuple[Callable[[], str], Callable[[], str]]],
     tmp_path: Path,

@@ -52,22 +52,21 @@ _FINISHED = {
 def build_world(seed: int, version: str) -> tuple[list[Body], list[Body]]:
     """Return the objects of a random cluster, and one to three workloads."""
     draw = Random(seed)
+    minor = int(version.split(".")[1])
     nodes = [pod_worlds.build_node(draw, number, 3) for number in range(draw.randint(2, 6))]
     for node in nodes:
         node["status"]["nodeInfo"] = {**pod_worlds.NODE_INFO, "kubeletVersion": f"v{version}"}
         node["status"]["images"] = [{"names": ["img:1"], "sizeBytes": 1000}]
         if draw.random() < 0.4:
             node["status"]["images"].append({"names": [_IMAGE_VOLUME], "sizeBytes": 700_000_000})
-        if draw.random() < 0.6:
+        if draw.random() < 0.6 and minor >= 36:
             node["status"]["declaredFeatures"] = [_FEATURE]
     names = [node["metadata"]["name"] for node in nodes]
-    minor = int(version.split(".")[1])
     storage = _build_storage(draw, names, has_prevention=minor >= 37)
     objects = [*_build_basics(), *nodes, *storage]
     workloads = []
     for app in "abc"[: draw.randint(1, 3)]:
-        # The API server of 1.35 has no volumes of images by default.
-        workload, claims = _build_workload(draw, app, has_image_volumes=minor >= 36)
+        workload, claims = _build_workload(draw, app, minor)
         workloads.append(workload)
         objects += claims
     return objects, workloads
@@ -178,8 +177,11 @@ def _build_claim_spec(draw: Random) -> Body:
     }
 
 
-def _build_workload(draw: Random, app: str, *, has_image_volumes: bool) -> tuple[Body, list[Body]]:
-    """Return a workload, and the claims of a bare pod."""
+def _build_workload(draw: Random, app: str, minor: int) -> tuple[Body, list[Body]]:
+    """Return a workload, and the claims of a bare pod.
+
+    By default an API server up to 1.35 has no volumes of images, and no rules of restart.
+    """
     requests = {"cpu": f"{draw.choice((100, 500, 1000))}m", "memory": "256Mi"}
     container: Body = {"name": "c", "image": "img:1", "resources": {"requests": requests}}
     labels = {"app": app}
@@ -204,12 +206,12 @@ def _build_workload(draw: Random, app: str, *, has_image_volumes: bool) -> tuple
             "spec": body,
         }, []
     spec: Body = {"containers": [container], "restartPolicy": "Never"}
-    if draw.random() < 0.3:
+    if minor >= 36 and draw.random() < 0.3:
         container |= {"restartPolicy": "Never", "restartPolicyRules": [_RULE]}
     spec["volumes"] = [
         {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
     ]
-    if has_image_volumes and draw.random() < 0.3:
+    if minor >= 36 and draw.random() < 0.3:
         spec["volumes"].append({"name": "data", "image": {"reference": _IMAGE_VOLUME}})
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     claims = [

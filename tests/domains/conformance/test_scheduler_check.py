@@ -6,14 +6,15 @@ import json
 import os
 import random
 import subprocess
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.conformance.workflow import loopback_programs
+from nexusform.domains.conformance.workflow import loopback_programs, scheduler_check
 from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod_manifest
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
@@ -23,7 +24,7 @@ from tests.domains.pods.planning import test_version_rules as version_rules
 from tests.domains.pods.planning.test_cluster_observation import add_standard_objects
 from tests.domains.pods.planning.test_pods import build_deployment
 from tests.kill_points import long_case
-from tests.nightly import pod_worlds
+from tests.nightly import pod_worlds, volume_worlds
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
 CONFIGURATION = """
@@ -49,6 +50,37 @@ FINISHED = {
     "spec": {"containers": [{"name": "c", "image": "i"}]},
     "status": {"phase": "Succeeded"},
 }
+
+
+class DroppingServer:
+    """API server that creates each pod without its containers."""
+
+    def __init__(self) -> None:
+        self.pods: set[str] = set()
+
+    def call(
+        self, verb: str, path: str, body: dict[str, Any] | None = None, _patch: str = ""
+    ) -> dict[str, Any]:
+        path, _, _ = path.partition("?")
+        body = body or {}
+        if path.endswith("/pods"):
+            self.pods.add(body["metadata"]["name"])
+            return {**body, "spec": {**body["spec"], "containers": []}}
+        if verb == "DELETE" and "/pods/" in path:
+            self.pods.remove(path.rpartition("/")[2])
+        return body
+
+
+def test_pod_that_was_not_created_whole_is_deleted(tmp_path: Path) -> None:
+    """It would take capacity from the pods after it."""
+    server = DroppingServer()
+    running = cast("loopback_programs.LoopbackPrograms", server)
+    check = scheduler_check.KubeSchedulerCheck(running, "1.36.0", time.monotonic() + 60)
+    for prediction in volume_worlds.plan_world(3000, "1.36.0", tmp_path):
+        check.check_prediction(prediction)
+    assert check.incomplete_pods
+    assert not check.checked
+    assert server.pods == set()
 
 
 @pytest.fixture

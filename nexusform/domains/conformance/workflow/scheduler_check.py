@@ -430,12 +430,20 @@ class KubeSchedulerCheck:
         time.sleep(_SETTLE_SECONDS)
 
     def _create_pod(self, body: Body) -> None:
+        """Create a pod as it is.
+
+        Raises IncompleteObjectsError, and then there is no such pod.
+        """
         namespace = body["metadata"]["namespace"]
         self._ensure_namespace(namespace, labels={})
         try:
             self._post(f"/api/v1/namespaces/{namespace}/pods", body)
         except RejectedRequestError as problem:
             raise IncompleteObjectsError(str(problem)) from None
+        except IncompleteObjectsError:
+            # The server created it without a part of it, and it would take capacity from others.
+            self._delete_pod(namespace, body["metadata"]["name"])
+            raise
         self._bodies[body["metadata"]["name"]] = body
 
     def _delete_pod(self, namespace: str, name: str) -> None:
