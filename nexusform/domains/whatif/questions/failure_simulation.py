@@ -270,15 +270,28 @@ def _sample_shortage(
     Possible layouts. For a single pool, the bounds are exact. Return None if all cells are known,
     or no VM of an NKS cluster is lost.
     """
+    site = after.sites[site_id]
     samples = sample_capacity(
-        after.sites[site_id].base,
+        site.base,
         vms=sum(len(pool.vms) for pool in recreations),
         count_missing=lambda sample: count_missing_recreations(
             after, site_id, recreations, [sample]
         )[0],
     )
+    if samples is None:
+        return None
+    # VMs outside nexusform stay on the lost machines, which take no VM.
+    unknown_machines = [
+        machine
+        for machine in site.base.list_machines_with_unknown_cells()
+        if machine not in site.lost_machines
+    ]
+    if not unknown_machines:
+        return None
+    numa_sampling = replace(samples.numa_sampling, machines=len(unknown_machines))
+    samples = replace(samples, numa_sampling=numa_sampling)
     # several pools compete, so their bounds are only those of samples.
-    if samples is None or len(recreations) > 1:
+    if len(recreations) > 1:
         return samples
     bounds = bound_missing_recreations(after, site_id)
     if bounds is None:

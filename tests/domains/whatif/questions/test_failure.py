@@ -1,15 +1,23 @@
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from nexusform.configuration.declarations.limits import PlanSizeLimits
+from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
+    FailureScope,
+    FailureStart,
     simulate_cluster_loss,
+    simulate_machine_loss,
     simulate_site_loss,
 )
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
+from nexusform.snapshots.snapshot import list_state_objects
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
-from tests.planning.harness import cluster, list_rows, plan, pool
+from tests.planning.harness import NOW, build_all_types, cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import (
     build_applied_state,
     build_document_state,
@@ -128,3 +136,11 @@ def test_lost_cluster_or_site_loses_all_its_vms() -> None:
     assert simulate_cluster_loss(site, site.clusters[0]).vm_count == 3
     assert simulate_site_loss(site).vm_count == 4
     assert simulate_site_loss(site).has_findings
+
+
+def test_state_that_cannot_be_planned_is_an_error_and_no_empty_answer() -> None:
+    state = build_applied_state(build_racks(2) + cluster("a", count=3))
+    start = FailureStart.create(list_state_objects(state), build_all_types(), state.catalogue, NOW)
+    limited = FailureStart(replace(start.request, limits=PlanSizeLimits(vms=1)), start.before)
+    with pytest.raises(DiagnosticsError, match="more than 1 VMs"):
+        simulate_machine_loss(limited, get_site(state), FailureScope.MACHINE, "m", ["r1-bm01"])

@@ -153,6 +153,16 @@ def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
     assert FAILURE(failure)["samples"] is None
 
 
+def test_unknown_cells_of_lost_machines_do_not_count() -> None:
+    for others, machines in (((UNKNOWN, UNKNOWN), 1), ((UNKNOWN,), 0)):
+        state = build_applied_state(render_site(2, *others) + SPARE)
+        lost = [machine.name for machine in get_site(state).machines_by_rack["r1"]]
+        failure = simulate_loss(state, [*lost, "o1"])
+        assert failure.recreations
+        count = 0 if failure.samples is None else failure.samples.numa_sampling.machines
+        assert count == machines
+
+
 TWO = 'upgrade_settings {\n max_surge = "2"\n }'
 
 
