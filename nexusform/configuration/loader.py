@@ -52,6 +52,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    suggest_name,
 )
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.files.access_record import record_file_access
@@ -409,11 +410,10 @@ class _FileReader:
             diagnostic_id = (
                 "unreadable-module-directory" if call else "unreadable-configuration-directory"
             )
-            self._add_error(
-                diagnostic_id,
-                f'The directory "{directory}" cannot be read: {problem.strerror}.',
-                call,
-            )
+            detail = f'The directory "{directory}" cannot be read: {problem.strerror}.'
+            if package and isinstance(problem, FileNotFoundError):
+                detail = _describe_missing_directory(directory, package)
+            self._add_error(diagnostic_id, detail, call)
             return None
         files = [
             self._read_and_parse_file(directory, name)
@@ -768,6 +768,17 @@ _AUTOMATIC_ENDINGS: Final = {
 }
 _FOREIGN_ENDINGS: Final = (".tf", ".tf.json", ".tofu", ".tofu.json")
 _VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
+
+
+def _describe_missing_directory(directory: str, package: str) -> str:
+    """Return that a downloaded package lacks a directory, with the closest name that it has."""
+    parent = Path(directory).parent
+    names = []
+    with suppress(OSError):
+        names = [entry.name for entry in parent.iterdir() if entry.is_dir()]
+    path = os.path.relpath(directory, package)
+    hint = suggest_name(Path(directory).name, names)
+    return f'The package has no directory "{path}".{hint}'
 
 
 def _describe_foreign_configuration(names: Collection[str]) -> str:

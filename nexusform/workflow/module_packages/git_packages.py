@@ -49,6 +49,8 @@ _SETTINGS: Final = {
 }
 _ALL_REFS: Final = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _SHORT_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
+# They follow every failure of ssh, whose own message is before them.
+_ADVICE_OF_GIT: Final = ("Please make sure you have the correct", "and the repository exists.")
 _LINE_WITH_SECRET: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)")
 
 
@@ -373,7 +375,7 @@ def _describe_git_error(text: bytes) -> str:
     messages = [
         line.removeprefix("fatal: ").removeprefix("error: ").strip()
         for line in lines
-        if line.strip()
+        if line.strip() and not line.startswith(_ADVICE_OF_GIT)
     ]
     shown_text = "; ".join(messages[-3:])
     printable_text = "".join(letter if letter.isprintable() else "?" for letter in shown_text)

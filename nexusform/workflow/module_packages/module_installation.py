@@ -170,7 +170,8 @@ class ModuleInstaller:
             if package.hash != installed_hash:
                 _replace_tree(tree, package.directory)
         except DownloadError as problem:
-            detail = f'The module "{name}" cannot be downloaded: {problem}.'
+            reason = str(problem).rstrip(".")
+            detail = f'The module "{name}" cannot be downloaded: {reason}.'
             return None, [build_package_error("module-download-failed", detail, call)]
         except UnsafeTree as problem:
             detail = f'The package of the module "{name}" is rejected. {problem}'

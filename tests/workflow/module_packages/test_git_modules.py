@@ -259,6 +259,18 @@ def test_unknown_ref_lists_known_ones(server: ModuleServer, nf: Run) -> None:
     code, text = nf("init")
     assert code == 1
     assert 'has no branch, tag or commit "v7". It has main, v1.' in text
+    assert "v1.." not in text
+
+
+def test_missing_directory_of_a_package_names_the_closest_one(
+    server: ModuleServer, nf: Run
+) -> None:
+    write_tree(server)
+    write_root(server.build_git_source("racks", "modules/rak", ref="v1"))
+    for _ in range(2):
+        code, text = nf("init")
+        assert code == 1
+        assert 'The package has no directory "modules/rak". Did you mean "rack"?' in text
 
 
 def test_repository_served_as_static_files(server: ModuleServer, nf: Run, tmp_path: Path) -> None:
@@ -300,6 +312,42 @@ def test_ssh_uses_the_command_of_the_operator(
     lines = log.read_text().splitlines()
     assert all("git@git.example.com" in line for line in lines)
     assert "tty" not in lines
+
+
+def test_tree_of_three_levels_by_ssh(
+    server: ModuleServer, nf: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ssh.sh"
+    program.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(program))
+    write_tree(server)
+    racks = f"git::ssh://git@git.example.com{server.repositories}/racks//modules/rack?ref=v1"
+    site = {"main.nf.hcl": SITE.replace("SOURCE", racks)}
+    commit_files(server.repositories / "site", site, tag="v1")
+    write_root(f"git@git.example.com:{server.repositories}/site?ref=v1")
+    code, text = nf("init")
+    assert code == 0, text
+    lock = Path(LOCK_FILE).read_text()
+    assert lock.count("  commit = ") == 2
+    assert nf("plan")[0] == 0
+    # A moved tag.
+    files = {"modules/inner/main.nf.hcl": RACK.replace("COUNT", "5")}
+    commit_files(server.repositories / "racks", files, tag="v1")
+    assert nf("init")[0] == 0
+    assert Path(LOCK_FILE).read_text() == lock
+    assert nf("init", "-upgrade")[0] == 0
+    assert nf("apply", "-auto-approve")[0] == 0
+    assert nf("output", "-json", "count") == (0, "5")
+    assert nf("modules", "mirror", str(tmp_path / "mirror"))[0] == 0
+    # The server is gone.
+    program.write_text("#!/bin/sh\necho refused >&2\nexit 255\n")
+    shutil.rmtree(".nexusform/modules")
+    code, text = nf("init")
+    assert code == 1
+    assert "refused" in text
+    assert nf("init", f"-from-mirror={tmp_path}/mirror")[0] == 0
+    assert nf("plan")[0] == 0
 
 
 def test_one_download_for_many_calls(server: ModuleServer, nf: Run) -> None:
