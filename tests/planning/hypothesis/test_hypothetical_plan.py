@@ -180,3 +180,9 @@ def test_suggested_fixes_are_tested_under_the_assumptions() -> None:
     fixes = {fix["kind"]: fix for fix in error.extra["fit"]["suggested_fixes"]}
     # The control plane takes three of the four cells.
     assert fixes["count"]["counts"][0]["count"] == 1
+    for fix in fixes.values():
+        changes = [
+            ArgumentAdjustment(parse_address(edit["address"]), tuple(edit["path"]), edit["value"])
+            for edit in fix["edits"]
+        ]
+        assert not plan_hypothesis(request, [*edits, *changes]).after.plan.errored, fix["text"]

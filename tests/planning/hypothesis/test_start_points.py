@@ -86,6 +86,8 @@ def test_pool_without_capacity_has_a_reason() -> None:
     pools = {pools.pool: pools for pools in list_recreated_pools(after)}
     assert pools["p"].missing
     assert "is free" in pools["p"].reason
+    missing = {shortage.pool.pool: shortage.missing_count for shortage in after.unplaced}
+    assert missing == {name: pool.missing for name, pool in pools.items() if pool.missing}
 
 
 def test_lost_vms_outside_a_target_are_no_error_of_their_rack() -> None:
