@@ -222,6 +222,21 @@ def _parse_test(name: str, body: str) -> Iterator[GoCase | str]:
         yield case or f"{name} {number}: other code"
 
 
+def parse_text_table(text: str) -> Iterator[tuple[Value, str]]:
+    """Yield the values and texts of a table with both; other rows are left out."""
+    table = re.search(r"tests := \[\]struct \{\n(.*?)\n\t\}(\{\n.*?\n\t\})\n", text, re.DOTALL)
+    assert table is not None
+    tokens = _Tokens(table[2])
+    tokens.expect("{")
+    while tokens.text != "}":
+        tokens.expect("{")
+        row = _parse_row(tokens, ["value", "text"])
+        tokens.expect("}")
+        _skip_comma(tokens)
+        if isinstance(row["value"], Value) and isinstance(row["text"], str):
+            yield row["value"], row["text"]
+
+
 def _parse_row(tokens: _Tokens, fields: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     position = 0

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,9 +24,11 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
+from nexusform.language.formatter import format_text
 from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
+from nexusform.rendering.answers.console_text import render_value
 from nexusform.values.typed_value import (
     Refinement,
     Value,
@@ -34,7 +37,12 @@ from nexusform.values.typed_value import (
     get_refinement,
 )
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
-from tests.nightly.go_tables import GoCase, parse_expression_tables, parse_function_tables
+from tests.nightly.go_tables import (
+    GoCase,
+    parse_expression_tables,
+    parse_function_tables,
+    parse_text_table,
+)
 from tests.nightly.suite_translation import (
     NEXUSFORM,
     TERRAFORM,
@@ -75,6 +83,12 @@ INTENDED = {
     "TestCidrSubnets 2": "`cidrsubnets` of IPv6 with more than 32 new bits",
     "provider-functions-available": "`bcrypt`, `rsadecrypt`, functions of providers",
     "pass_with_variables": "two `run` blocks of one name",
+    "fmt general_in.tf 34": "A comment between block labels stays.",
+    "fmt general_in.tf 47": '`"${ }"` around a multi-line expression',
+    "fmt general_in.tf 49": '`"${ }"` around a multi-line expression',
+    "fmt general_in.tf 50": '`"${ }"` around a multi-line expression',
+    "fmt general_in.tf 52": '`"${ }"` around a multi-line expression',
+    "fmt variable_type_in.tf": "Terraform 0.11 types",
 }
 
 
@@ -204,6 +218,35 @@ def has_facts(found: Refinement, wanted: Refinement) -> bool:
             for bound in [found.highest if wanted.highest == number else found.longest]
         )
     )
+
+
+def compare_console_texts(tree: Path) -> Comparison:
+    """Compare the texts of values in `console`."""
+    result = Comparison("console", left_out=[], differences=[])
+    for value, wanted in parse_text_table((tree / "internal/repl/format_test.go").read_text()):
+        result.compared += 1
+        found = render_value(value)
+        if found != wanted:
+            result.differences.append((f"console {value!r}", f"{found!r}, not {wanted!r}"))
+    return result
+
+
+def compare_formatting(tree: Path) -> Comparison:
+    """Compare the formatting of the input files of `fmt`, line by line."""
+    result = Comparison("formatting", left_out=[], differences=[])
+    for path in sorted((tree / "internal/command/testdata").glob("*fmt/*_in.*")):
+        text, problems = format_text(SourceFile(path.name, path.read_text()))
+        assert not has_errors(problems)
+        expected = path.with_name(path.name.replace("_in.", "_out.")).read_text()
+        matcher = SequenceMatcher(None, text.splitlines(), expected.splitlines(), autojunk=False)
+        for kind, start, end, other_start, other_end in matcher.get_opcodes():
+            result.compared += end - start
+            if kind != "equal":
+                lines = text.splitlines()[start:end]
+                wanted = expected.splitlines()[other_start:other_end]
+                name = f"fmt {path.name} {start + 1}"
+                result.differences.append((name, f"found {lines}, expected {wanted}"))
+    return result
 
 
 def compare_test_files(tree: Path) -> Comparison:
@@ -336,6 +379,8 @@ def list_comparisons(tree: Path) -> Iterator[Comparison]:
     """Compare each suite of a tree."""
     yield compare_expressions(tree)
     yield compare_functions(tree)
+    yield compare_formatting(tree)
+    yield compare_console_texts(tree)
     yield compare_test_files(tree)
     if shutil.which("terraform") is not None:
         yield compare_configurations(tree)
