@@ -60,6 +60,8 @@ class UnreadLedger(Struct, frozen=True):
     @property
     def _subject_form(self) -> int:
         """Index of the clause for the subjects, in `_CLAUSES`."""
+        if all(fact.address.startswith("data.") for fact in self.facts):
+            return 3
         if not all(fact.address for fact in self.facts):
             return 2
         return min(len(self.facts), 2) - 1
@@ -134,16 +136,17 @@ def build_ledger(
     )
 
 
-# What is uncertain, by the subjects: one VM, several, or other objects of a site.
+# What is uncertain, by the subjects: one VM, several, other objects of a site, or those of a dump.
 _CLAUSES: Final = {
     Influence.PLACEMENT: (
         "its host is uncertain",
         "their hosts are uncertain",
         "hosts of VMs are uncertain",
+        "placements are uncertain",
     ),
-    Influence.CAPACITY: ("the capacity is uncertain",) * 3,
-    Influence.EXISTENCE: ("the number of VMs is uncertain",) * 3,
-    Influence.ORDER: ("the order of VMs is uncertain",) * 3,
+    Influence.CAPACITY: ("the capacity is uncertain",) * 4,
+    Influence.EXISTENCE: ("the number of VMs is uncertain",) * 4,
+    Influence.ORDER: ("the order of VMs is uncertain",) * 4,
 }
 
 

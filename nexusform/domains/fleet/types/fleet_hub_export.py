@@ -34,6 +34,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     RunRecord,
     format_object_key,
 )
+from nexusform.domains.fleet.importers.hub_dump_fields import list_unread_facts
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import (
     ObservedEviction,
@@ -176,6 +177,7 @@ def build_hub_attributes(
     the dump is incomplete.
     """
     manifests = reader.manifests
+    unread = tuple(list_unread_facts(manifests))
     missing = [
         *build_missing_snapshot_warnings(manifests),
         *build_missing_override_warnings(manifests),
@@ -214,7 +216,7 @@ def build_hub_attributes(
         },
         "managed_by": managers,
     }
-    return DataResult({**hub_values, **values}, problems)
+    return DataResult({**hub_values, **values}, problems, unread_of_pods=unread)
 
 
 def _select_user_objects(

@@ -15,6 +15,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.documents.scalars import escape_names
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -23,6 +24,7 @@ from nexusform.domains.openstack.importers.capture_script import (
     TOPOLOGY,
     TRAITS,
 )
+from nexusform.domains.openstack.importers.openstack_fields import list_unread_facts
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     FlavorRequest,
     parse_flavor,
@@ -47,7 +49,7 @@ _JSON_COLUMNS: Final = frozenset({"numa_topology", "pci_stats", "supported_insta
 
 
 class OpenstackFiles(Struct):
-    """Contents of the files as plain data by name, and the problems found."""
+    """Contents of the files as plain data by name, the problems found, and the unread facts."""
 
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class OpenstackFiles(Struct):
     images: dict[str, dict[str, str]] = field(default_factory=dict)
     server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unread: list[UnreadFact] = field(default_factory=list)
 
 
 def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
@@ -63,7 +66,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     If one is missing or no table, return only problems.
     """
     reading = OpenstackFiles()
-    tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
+    tables = {name: _parse_table(name, text, reading) for name, text in contents.items()}
     required = ("hypervisors", "compute_services", "servers", "flavors", "resource_providers")
     missing = [name for name in required if name not in tables]
     if missing:
@@ -87,11 +90,12 @@ def _build_problem(
     return Problem(("directory",), kind, detail, severity)
 
 
-def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
+def _parse_table(name: str, text: bytes, reading: OpenstackFiles) -> Rows:
     """Return the rows of a table with column names such as `resource_class`.
 
-    Report an invalid table and return [].
+    Add its unread facts. Report an invalid table and return [].
     """
+    problems = reading.problems
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -105,13 +109,17 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
             _build_problem(f"{name}.json is not a list of objects. Print it with -f json.")
         )
         return []
-    return [
+    normalized_rows = [
         {
             column: value if column in _JSON_COLUMNS else escape_names(value)
             for column, value in zip(map(_normalize_column, row), row.values(), strict=True)
         }
         for row in rows
     ]
+    columns_of_rows = [{_normalize_column(column): column for column in row} for row in rows]
+    located_rows = list(zip(normalized_rows, columns_of_rows, strict=True))
+    reading.unread += list_unread_facts(name, text, located_rows)
+    return normalized_rows
 
 
 def _normalize_column(name: str) -> str:

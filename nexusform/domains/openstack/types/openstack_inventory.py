@@ -133,7 +133,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     # The computed attributes, and the problems.
     tables = asdict(parse_openstack_files(contents))
     problems = tables.pop("problems")
-    return DataResult({"id": build_id(attributes), "exported_at": time, **tables}, problems)
+    unread = tuple(tables.pop("unread"))
+    values = {"id": build_id(attributes), "exported_at": time, **tables}
+    return DataResult(values, problems, unread=unread)
 
 
 OPENSTACK_INVENTORY: Final = ResourceType(

@@ -16,6 +16,7 @@ PUBLIC = {
     ),
     "kubectl_kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot list_objects parse_kubectl_files parse_snapshot",
+    "dump_fields": "list_wrong_server_values",
     "kubernetes_schemas": "list_schema_problems",
     "kubernetes_volumes": "collect_cluster_storage",
     "kubernetes_workloads": "collect_workloads",

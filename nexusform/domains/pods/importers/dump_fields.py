@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from nexusform.documents.json_positions import find_json_lines
+from nexusform.documents.object_schemas import ObjectSchema, UnreadPart, build_unread_fact
 from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
 from nexusform.documents.yaml_documents import parse_yaml
 from nexusform.domains.pods.importers.kubernetes_schemas import (
@@ -18,7 +19,6 @@ from nexusform.domains.pods.importers.kubernetes_schemas import (
     get_type_fields,
     list_kind_names,
 )
-from nexusform.domains.pods.importers.object_schemas import ObjectSchema, UnreadPart
 from nexusform.json_data.plain_data import Path
 
 _ON_NODE: Final = "the containers, on the node of their pod"
@@ -104,18 +104,6 @@ def list_unread_facts(
     ]
 
 
-def build_unread_fact(
-    body: Mapping[str, Any], part: UnreadPart, file: str, line: int
-) -> UnreadFact:
-    """Build the fact about an unread part of an object."""
-    metadata = body["metadata"]
-    namespace = metadata.get("namespace")
-    name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-    return UnreadFact(
-        str(body["kind"]), name, part.field, file, line, part.influence, reason=part.reason
-    )
-
-
 def _find_lines(file: str, content: bytes, paths: Collection[Path]) -> Mapping[Path, int]:
     """Find the lines of parts of a file in JSON or YAML, by path."""
     if content.lstrip()[:1] == b"{":
@@ -147,11 +135,16 @@ def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[UnreadPart]:
     fields = {name: part for name, part in body.items() if name not in _UNCHECKED}
     schema = ObjectSchema(get_type_fields, _get_list)
     yield from schema.list_unread_parts(fields, type_name)
-    # Of these parts, only the kinds of values are checked: servers may add fields.
-    names_unchecked = ObjectSchema(_get_server_fields, lambda _: None)
-    for name in _UNCHECKED:
-        kind = "meta_v1.ObjectMeta" if name == "metadata" else f"{type_name}Status"
-        yield from names_unchecked.list_unread_parts({name: body.get(name)}, "", {name: kind})
+    yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
+    yield from list_wrong_server_values(body, "status", f"{type_name}Status")
+
+
+def list_wrong_server_values(
+    body: Mapping[str, Any], name: str, type_name: str
+) -> Iterator[UnreadPart]:
+    """List the values of a wrong kind in a part that servers set, and may add fields to."""
+    schema = ObjectSchema(_get_server_fields, lambda _: None)
+    yield from schema.list_unread_parts({name: body.get(name)}, "", {name: type_name})
 
 
 def _get_server_fields(type_name: str) -> Mapping[str, str]:

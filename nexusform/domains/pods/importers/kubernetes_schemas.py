@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
+from nexusform.documents.object_schemas import CONTAINERS, SCALARS, parse_field_table
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import (
     CHECKS,
@@ -27,7 +28,6 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_envelope,
     unwrap_envelopes,
 )
-from nexusform.domains.pods.importers.object_schemas import CONTAINERS, SCALARS
 from nexusform.kubernetes.matching import (
     validate_dns_label,
     validate_dns_subdomain,
@@ -48,26 +48,16 @@ class _KubernetesSchemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _KubernetesSchemas:
-    """Read assets/kubernetes_fields.txt.
-
-    Kinds with their types, an empty line, types with fields (`name=type`).
-    """
+    """Read assets/kubernetes_fields.txt."""
     file = resources.files("nexusform.domains.pods.importers").joinpath(
         "assets", "kubernetes_fields.txt"
     )
-    lines = [
-        line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
-    ]
-    separator = lines.index("")
-    kinds = {}
-    for line in lines[:separator]:
-        kind, _, type_name = line.rpartition(" ")
-        kinds[kind] = FieldShape(FieldKind.OBJECT, type=type_name)
-    types = {}
-    for line in lines[separator + 1 :]:
-        name, *fields = line.split(" ")
-        types[name] = dict(field.split("=", 1) for field in fields)
-    return _KubernetesSchemas(kinds, types)
+    table = parse_field_table(file.read_text(encoding="utf-8"))
+    kinds = {
+        kind: FieldShape(FieldKind.OBJECT, type=type_name)
+        for kind, type_name in table.kinds.items()
+    }
+    return _KubernetesSchemas(kinds, table.types)
 
 
 def list_kind_names() -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.field_validation import FieldKind
-from nexusform.documents.unread_facts import FieldList, Influence
+from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 from nexusform.documents.yaml_documents import describe_kind
 from nexusform.json_data.plain_data import Path
 
@@ -24,6 +24,28 @@ SCALARS: Final[Mapping[str, FieldKind]] = {
     "a": FieldKind.ANY,
 }
 CONTAINERS: Final[Mapping[str, FieldKind]] = {"[": FieldKind.LIST, "{": FieldKind.OBJECT}
+
+
+class FieldTable(Struct, frozen=True):
+    """Table of a schema: the type of each version and kind, and the fields of each type."""
+
+    kinds: Mapping[str, str]
+    types: Mapping[str, Mapping[str, str]]
+
+
+def parse_field_table(text: str) -> FieldTable:
+    """Parse a table: kinds with their types, an empty line, types with fields (`name=type`)."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    separator = lines.index("")
+    kinds = {}
+    for line in lines[:separator]:
+        kind, _, type_name = line.rpartition(" ")
+        kinds[kind] = type_name
+    types = {}
+    for line in lines[separator + 1 :]:
+        name, *fields = line.split(" ")
+        types[name] = dict(field.split("=", 1) for field in fields if field)
+    return FieldTable(kinds, types)
 
 
 class UnreadPart(Struct, frozen=True):
@@ -85,3 +107,15 @@ class ObjectSchema(Struct, frozen=True):
                 yield from self._list_parts_of_value(item, kind[1:], (*path, key), f"{name}.{key}")
         elif kind not in SCALARS:
             yield from self.list_unread_parts(value, kind, path=path, prefix=f"{name}.")
+
+
+def build_unread_fact(
+    body: Mapping[str, Any], part: UnreadPart, file: str, line: int
+) -> UnreadFact:
+    """Build the fact about an unread part of an object."""
+    metadata = body["metadata"]
+    namespace = metadata.get("namespace")
+    name = f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+    return UnreadFact(
+        str(body["kind"]), name, part.field, file, line, part.influence, reason=part.reason
+    )

@@ -1,0 +1,176 @@
+"""Closed lists of the columns of OpenStack's files, and the facts that are not read.
+
+Columns are those of the `openstack` command, with the fields of Nova's response schemas (nova 34.0,
+nova/api/openstack/compute/schemas): servers 2.100, flavors 2.102, hypervisors 2.88, aggregates 2.41
+and server groups 2.64. A column in neither part of a list is unread.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.documents.json_positions import find_json_lines
+from nexusform.documents.object_schemas import ObjectSchema, UnreadPart
+from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact, build_field_list
+from nexusform.documents.yaml_documents import describe_kind
+
+_LABEL: Final = "a label"
+_TIME: Final = "the past of the object"
+_STATE: Final = "its host is read, and its status"
+_GUEST: Final = "the guest, inside of its server"
+_NETWORK: Final = "networks and addresses"
+_USAGE: Final = "use of the host: Placement's figures count"
+_CAPACITY: Final = (Influence.PLACEMENT, Influence.CAPACITY)
+# Kind of a row for messages, and its list, by file.
+LISTS: Final[Mapping[str, tuple[str, FieldList]]] = {
+    "servers": (
+        "server",
+        build_field_list(
+            "id name status host flavor_name flavor image_id image image_name",
+            {
+                _LABEL: (
+                    "description tags metadata properties project_id user_id tenant_id locked "
+                    "locked_reason links hostname instance_name reservation_id flavor_id"
+                ),
+                _TIME: "created_at created updated_at updated launched_at terminated_at",
+                _STATE: (
+                    "task_state power_state vm_state progress fault host_status "
+                    "hypervisor_hostname hostid availability_zone launch_index"
+                ),
+                _GUEST: (
+                    "config_drive key_name user_data kernel_id ramdisk_id root_device_name "
+                    "accessipv4 accessipv6 attached_volumes volumes_attached diskconfig "
+                    "trusted_image_certificates"
+                ),
+                _NETWORK: "networks addresses security_groups",
+                "a request at its creation; its host is fixed until it moves": (
+                    "pinned_availability_zone scheduler_hints"
+                ),
+            },
+        ),
+    ),
+    "flavors": (
+        "flavor",
+        build_field_list(
+            "name ram disk ephemeral vcpus swap properties extra_specs",
+            {
+                _LABEL: "id description is_public links",
+                "a flavor that is disabled keeps its servers": "disabled",
+                "not used by Nova's scheduler": "rxtx_factor",
+            },
+            default=_CAPACITY,
+        ),
+    ),
+    "hypervisors": (
+        "hypervisor",
+        build_field_list(
+            "id hypervisor_hostname hypervisor_type",
+            {
+                _LABEL: "host_ip",
+                "the compute service has the state": "state status service",
+                _USAGE: (
+                    "vcpus vcpus_used memory_mb memory_mb_used local_gb local_gb_used "
+                    "free_ram_mb free_disk_gb disk_available_least running_vms current_workload "
+                    "cpu_info servers uptime"
+                ),
+                "hypervisor-ID.json has it": "hypervisor_version",
+            },
+            default=_CAPACITY,
+        ),
+    ),
+    "compute_services": (
+        "compute service",
+        build_field_list(
+            "host zone status state disabled_reason",
+            {_LABEL: "id binary", _TIME: "updated_at", "the state is down then": "forced_down"},
+            default=_CAPACITY,
+        ),
+    ),
+    "aggregates": (
+        "aggregate",
+        build_field_list(
+            "name properties hosts metadata",
+            {
+                _LABEL: "id uuid",
+                _TIME: "created_at updated_at deleted_at deleted",
+                "the compute services have their zone": "availability_zone",
+            },
+        ),
+    ),
+    "server_groups": (
+        "server group",
+        build_field_list(
+            "name policy policies members", {_LABEL: "id project_id user_id metadata"}
+        ),
+    ),
+    "resource_providers": (
+        "resource provider",
+        build_field_list(
+            "uuid name",
+            {_LABEL: "generation", "every host is a root": "root_provider_uuid"},
+            default=_CAPACITY,
+        ),
+    ),
+}
+# Kinds of the values of read columns, by file; a number may be a text.
+_KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "servers": {"id": "s", "name": "s", "status": "s", "host": "s", "flavor_name": "s"},
+    "flavors": dict.fromkeys(("ram", "disk", "ephemeral", "vcpus", "swap"), "x") | {"name": "s"},
+    "hypervisors": {"id": "x", "hypervisor_hostname": "s", "hypervisor_type": "s"},
+    "compute_services": dict.fromkeys(("host", "zone", "status", "state", "disabled_reason"), "s"),
+    "aggregates": {"name": "s"},
+    "server_groups": {"name": "s", "policy": "s"},
+    "resource_providers": {"uuid": "s", "name": "s"},
+}
+# Columns that may have several forms: a text, a list or a mapping.
+_PLURAL_COLUMNS: Final = frozenset(
+    {"properties", "hosts", "members", "policies", "flavor", "image"}
+)
+# A value that requests nothing, by file and column.
+_HARMLESS_VALUES: Final[Mapping[tuple[str, str], tuple[Any, ...]]] = {
+    ("server_groups", "rules"): ({}, ""),
+    ("resource_providers", "parent_provider_uuid"): ("", "None"),
+}
+
+
+def list_unread_facts(
+    name: str, text: bytes, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, str]]]
+) -> list[UnreadFact]:
+    """List the facts of the rows of a file that are not read.
+
+    A row has its values by column, and the column as written by column.
+    """
+    if name not in LISTS:
+        return []
+    kind, field_list = LISTS[name]
+    schema = ObjectSchema(lambda _: _KINDS[name], lambda _: field_list)
+    located: list[tuple[tuple[str | int, ...], UnreadFact]] = []
+    for index, (values, columns) in enumerate(rows):
+        subject = str(values.get("name") or values.get("hypervisor_hostname") or values.get("host"))
+        present = {
+            column: value
+            for column, value in values.items()
+            if value not in _HARMLESS_VALUES.get((name, column), ())
+        }
+        for part in (*schema.list_unread_parts(present, ""), *_list_wrong_plurals(present)):
+            column = str(part.path[0])
+            fact = UnreadFact(
+                kind, subject, column, f"{name}.json", 0, part.influence, reason=part.reason
+            )
+            located.append(((index, columns[column]), fact))
+    if not located:
+        return []
+    lines = find_json_lines(text.decode("utf-8", "replace"), [path for path, _ in located])
+    return [replace(fact, line=lines.get(path, 0)) for path, fact in located]
+
+
+def _list_wrong_plurals(values: Mapping[str, Any]) -> Iterator[UnreadPart]:
+    """List the values of columns with several forms that have none of them."""
+    for column, value in values.items():
+        # A text has a list of names, or of properties such as `a='b'`.
+        is_readable = not isinstance(value, bool | int | float)
+        if column == "properties":
+            is_readable = isinstance(value, Mapping) or "=" in str(value) or not value
+        if column in _PLURAL_COLUMNS and not is_readable:
+            yield UnreadPart((column,), column, reason=f"it is {describe_kind(value)}")

@@ -1,0 +1,244 @@
+"""Tests that a field invented in any kind of foreign document is unread, with its position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nexusform.documents.unread_facts import UnreadFact
+from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if
+from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
+from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
+from nexusform.domains.fleet.importers.hub_dump_fields import list_unread_facts
+from nexusform.domains.openstack.importers.openstack_fields import LISTS
+from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
+from tests.broken_values import break_values
+from tests.domains.azure.workflow.test_listed_sites import GROUP, build_bodies, build_body
+from tests.domains.fleet.types.test_fleet_hub_export import (
+    build_binding,
+    build_member,
+    build_object,
+)
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
+from tests.domains.vnf.test_broken_values import HOT, SOL006
+from tests.domains.vnf.test_unread_tosca_fields import VNFD
+
+EXPORT = Path(__file__).parents[2] / "examples" / "every-type" / "documents" / "openstack"
+FIELD = "fieldOfTheFuture"
+Facts = Iterable[UnreadFact]
+
+
+def read_vnfd(text: str) -> Facts:
+    return read_vnf(VnfSourceDocuments(vnfd=text)).unread
+
+
+def read_hot(text: str) -> Facts:
+    return read_vnf(VnfSourceDocuments(base_hot=text)).unread
+
+
+def read_kubectl(text: str) -> Facts:
+    return parse_kubectl_files([("file", text.encode())]).unread
+
+
+def read_hub(text: str) -> Facts:
+    return list_unread_facts(parse_manifests("file", text.encode()).manifests)
+
+
+def read_table(name: str) -> Callable[[str], Facts]:
+    def read(text: str) -> Facts:
+        contents = {path.stem: path.read_bytes() for path in EXPORT.glob("*.json")}
+        contents[name] = text.encode()
+        return [
+            fact for fact in parse_openstack_files(contents).unread if fact.file.startswith(name)
+        ]
+
+    return read
+
+
+def read_rows(name: str) -> Any:
+    path = EXPORT / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def build_export() -> dict[str, list[tuple[str, bytes]]]:
+    documents: dict[str, list[tuple[str, bytes]]] = {}
+    for kind, bodies in build_bodies().items():
+        documents.setdefault(kind.partition(".")[0], []).append(
+            (f"{kind}.json", json.dumps(bodies).encode())
+        )
+    return documents
+
+
+def read_export(kind: str) -> Callable[[str], Facts]:
+    def read(text: str) -> Facts:
+        documents = build_export()
+        documents[kind.partition(".")[0]] = [("file", text.encode())]
+        sites, _ = read_sites(documents)
+        return [fact for site in sites for fact in site.inventory.unread]
+
+    return read
+
+
+def read_what_if(text: str) -> Facts:
+    changes, _ = read_arm_what_if("file", text.encode())
+    sites, _, _ = read_changed_sites(build_export(), changes, {})
+    return [fact for site in sites for fact in site.inventory.unread]
+
+
+def read_terraform(text: str) -> Facts:
+    changes, _ = read_terraform_plan("file", text.encode())
+    sites, _, _ = read_changed_sites(build_export(), changes, {})
+    return [fact for site in sites for fact in site.inventory.unread]
+
+
+VM = {
+    "extendedLocation": {"name": "x", "type": "CustomLocation"},
+    "location": "east",
+    **build_body(
+        "virtualMachines",
+        "v",
+        {"clusterId": f"{GROUP}/clusters/lon1", "cpuCores": 4, "memorySizeGB": 8},
+    ),
+}
+WHAT_IF = {"changes": [{"resourceId": VM["id"], "changeType": "Create", "after": VM}]}
+TERRAFORM = {
+    "format_version": "1.2",
+    "planned_values": {},
+    "configuration": {},
+    "resource_changes": [
+        {
+            "address": "azapi_resource.v",
+            "mode": "managed",
+            "type": "azapi_resource",
+            "name": "v",
+            "provider_name": "registry.terraform.io/azure/azapi",
+            "change": {
+                "actions": ["create"],
+                "before": None,
+                "after": {
+                    "type": "Microsoft.NetworkCloud/virtualMachines@2025-02-01",
+                    "name": "v",
+                    "parent_id": "/subscriptions/s/resourceGroups/g",
+                    "body": {"properties": VM["properties"]},
+                },
+            },
+        }
+    ],
+}
+PLACEMENT = build_object("ClusterResourcePlacement", "web", {"resourceSelectors": []})
+LIST = {"apiVersion": "v1", "kind": "List"}
+Path_ = tuple[str | int, ...]
+# Document as data, its reader, and the path of the object with the new field.
+CASES: dict[str, tuple[Any, Callable[[str], Facts], Path_]] = {
+    "HOT template": (yaml.safe_load(HOT), read_hot, ()),
+    "HOT resource": (yaml.safe_load(HOT), read_hot, ("resources", "a")),
+    "HOT server": (yaml.safe_load(HOT), read_hot, ("resources", "a", "properties")),
+    "HOT group": (yaml.safe_load(HOT), read_hot, ("resources", "group", "properties")),
+    "TOSCA VDU": (
+        yaml.safe_load(VNFD),
+        read_vnfd,
+        ("topology_template", "node_templates", "VDU1", "properties"),
+    ),
+    "SOL006 VDU": (yaml.safe_load(SOL006), read_vnfd, ("vnfd", "vdu", 0)),
+    "SOL006 profile": (yaml.safe_load(SOL006), read_vnfd, ("vnfd", "df", 0, "vdu-profile", 0)),
+    "pod": ({**LIST, "items": [build_pod("a", "n", "1")]}, read_kubectl, ("items", 0, "spec")),
+    "node": ({**LIST, "items": [build_node("n1")]}, read_kubectl, ("items", 0, "spec")),
+    "hub placement": ({**LIST, "items": [PLACEMENT]}, read_hub, ("items", 0, "spec")),
+    "hub binding": ({**LIST, "items": [build_binding("a")]}, read_hub, ("items", 0, "spec")),
+    "hub member": ({**LIST, "items": [build_member("a", "east")]}, read_hub, ("items", 0, "spec")),
+    **{
+        f"OpenStack {name}": (read_rows(name) or [{"name": "a"}], read_table(name), (0,))
+        for name in LISTS
+    },
+    **{
+        f"Azure {kind}": (bodies, read_export(kind), (0, "properties"))
+        for kind, bodies in build_bodies().items()
+        if bodies
+    },
+    "ARM what-if": (WHAT_IF, read_what_if, ("changes", 0, "after", "properties")),
+    "Terraform plan": (
+        TERRAFORM,
+        read_terraform,
+        ("resource_changes", 0, "change", "after", "body", "properties"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_new_field_is_unread_with_its_position(name: str) -> None:
+    document, read, path = CASES[name]
+    # Dates are texts.
+    document = json.loads(json.dumps(document, default=str))
+    before = {fact.field for fact in read(json.dumps(document, indent=1))}
+    assert not [field for field in before if FIELD.lower() in field.lower()]
+    part = document
+    for step in path:
+        part = part[step]
+    part[FIELD] = "x"
+    text = json.dumps(document, indent=1)
+    facts = [fact for fact in read(text) if FIELD.lower() in fact.field.lower().replace("_", "")]
+    assert facts
+    # A plan of another tool names the file and the object.
+    if name in ("ARM what-if", "Terraform plan"):
+        assert (facts[0].file, facts[0].subject) == ("file", "VM v")
+    else:
+        assert FIELD in text.splitlines()[facts[0].line - 1]
+
+
+def list_hub_words(text: str) -> list[str]:
+    reading = parse_manifests("file", text.encode())
+    facts = list_unread_facts(reading.manifests)
+    return [*(finding.detail for finding in reading.findings), *(fact.cause for fact in facts)]
+
+
+def list_table_words(name: str) -> Callable[[str], list[str]]:
+    def list_words(text: str) -> list[str]:
+        contents = {path.stem: path.read_bytes() for path in EXPORT.glob("*.json")}
+        reading = parse_openstack_files({**contents, name: text.encode()})
+        facts = [fact.cause for fact in reading.unread]
+        return [*(problem.detail for problem in reading.problems), *facts]
+
+    return list_words
+
+
+BROKEN: dict[str, tuple[Any, Callable[[str], list[str]]]] = {
+    "hub": (
+        {**LIST, "items": [PLACEMENT, build_binding("a"), build_member("b", "east")]},
+        list_hub_words,
+    ),
+    **{
+        f"OpenStack {name}": (read_rows(name), list_table_words(name))
+        for name in LISTS
+        if read_rows(name)
+    },
+}
+# Columns without influence, and the list of a hub, which has its items without a version.
+LABELS = {
+    name: field_list.without_influence.keys() | {"rules", "parent_provider_uuid"}
+    for name, (_, field_list) in LISTS.items()
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_value_of_a_wrong_kind_is_never_silent(name: str) -> None:
+    document, list_words = BROKEN[name]
+    words = list_words(json.dumps(document))
+    labels = LABELS.get(name.removeprefix("OpenStack "), set())
+    silent = set()
+    for path, value, changed in break_values(document):
+        column = str(path[min(1, len(path) - 1)]).lower().replace(" ", "_")
+        # An id may be a number.
+        is_id = column == "id" and value == 7
+        is_label = column in labels or path == ("apiVersion",) or is_id
+        if not is_label and list_words(json.dumps(changed)) == words:
+            silent.add((*path, repr(value)))
+    assert silent == set()
