@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.diagnostics.diagnostic import find_nearest_names, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Problem,
+    convert_problem,
+    find_nearest_names,
+    suggest_name,
+)
 
 SKUS = ("NC_G12_56_v1", "NC_G24_112_v1", "NC_M12_56_v1", "NC_P12_56_v1", "NC_P46_224_v1")
 
@@ -27,3 +32,22 @@ def test_nearest_spelling_is_suggested_among_cases() -> None:
 
 def test_dissimilar_name_has_no_suggestion() -> None:
     assert suggest_name("zebra", SKUS) == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "detail"),
+    [
+        (Problem((), "unknown-argument", "It is wrong."), "It is wrong."),
+        (Problem((), "unknown-argument", "It is wrong.", file="a.yaml"), "a.yaml: It is wrong."),
+        (
+            Problem((), "unknown-argument", "It is wrong.", file="a.yaml", line=3, column=5),
+            "a.yaml, line 3, column 5: It is wrong.",
+        ),
+        (
+            Problem((4, "rackId"), "unknown-argument", "It is wrong.", file="a.json"),
+            "a.json, [4].rackId: It is wrong.",
+        ),
+    ],
+)
+def test_problem_of_a_file_is_reported_with_its_place(problem: Problem, detail: str) -> None:
+    assert convert_problem(problem).detail == detail
