@@ -211,16 +211,21 @@ def create_keys(place: Path) -> dict[str, str]:
     return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}
 
 
-def test_with_keys_only_signed_plans_are_applied(
-    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
-) -> None:
-    jobs, _, store = project
+def merge_plan_with_keys(jobs: GitLabJobs) -> tuple[Path, dict[str, str], dict[str, str]]:
+    """Plan and merge; return the merged tree, the variables of signing, and those of applying."""
     variables = create_keys(jobs.place)
     public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1")[0] == 0
     jobs.merge("head1", "merged1")
-    merged = shutil.copytree(tree, jobs.place / "merged")
+    return shutil.copytree(tree, jobs.place / "merged"), variables, public
+
+
+def test_with_keys_only_signed_plans_are_applied(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
+    jobs, _, store = project
+    merged, variables, public = merge_plan_with_keys(jobs)
     # The merged branch has a link in place of the folder of signed plans.
     outside = jobs.place / "outside"
     outside.mkdir()
@@ -244,12 +249,7 @@ def test_withdrawn_plan_is_not_applied(
     project: tuple[GitLabJobs, FakeGitLab, ServerContent],
 ) -> None:
     jobs, _, store = project
-    variables = create_keys(jobs.place)
-    public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
-    tree = jobs.tree(1)
-    assert jobs.plan(tree, "head1")[0] == 0
-    jobs.merge("head1", "merged1")
-    merged = shutil.copytree(tree, jobs.place / "merged")
+    merged, variables, public = merge_plan_with_keys(jobs)
     code, log, signing = jobs.run("nexusform-sign", merged, CI_COMMIT_SHA="merged1", **variables)
     assert code == 0, log
     plan = signing / ".nexusform-signed" / "reviewed.plan"

@@ -1,8 +1,6 @@
 """VMs re-created by a plan after a loss: old and new location, and VMs without capacity."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from nexusform.placements.recreations import RecreatedPool, RecreatedVm
 from nexusform.placements.vm_demands import MACHINE_LOST
@@ -10,9 +8,6 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.numa_samples import bound_missing_vms, count_missing_vms
 from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import Interval
-
-# owner and pool.
-_PoolKey: TypeAlias = tuple[str, str]
 
 
 def list_recreated_pools(after: PlanResult) -> tuple[RecreatedPool, ...]:
@@ -49,14 +44,11 @@ def list_recreated_pools(after: PlanResult) -> tuple[RecreatedPool, ...]:
 
 
 def count_missing_recreations(
-    after: PlanResult,
-    site_id: str,
-    pools: Sequence[RecreatedPool],
-    split_choices: Iterable[SplitChoice],
-) -> list[list[int]]:
-    """Return for each layout of VMs in unknown NUMA cells the VMs without capacity per pool."""
-    counts: Iterable[Counter[_PoolKey]] = count_missing_vms(after.sites[site_id], split_choices)
-    return [[count[f"nks:{pool.cluster_id}", pool.pool] for pool in pools] for count in counts]
+    after: PlanResult, site_id: str, pools: Sequence[RecreatedPool], split_choice: SplitChoice
+) -> list[int]:
+    """Return the VMs without capacity per pool in a layout of VMs in unknown NUMA cells."""
+    counts = count_missing_vms(after.sites[site_id], split_choice)
+    return [counts[f"nks:{pool.cluster_id}", pool.pool] for pool in pools]
 
 
 def bound_missing_recreations(after: PlanResult, site_id: str) -> Interval | None:

@@ -337,11 +337,13 @@ def _try_equal_shares(
     """
     requested_counts = {key: len(shortage.pool.numbers) for key, shortage in pools.items()}
     requested_total = sum(requested_counts.values())
+    if len(pools) < 2:
+        return
     best: tuple[dict[tuple[Address, str], int], list[ArgumentAdjustment], PlanResult] | None = None
     lower = 0
     upper = requested_total - 1
     for _ in range(MAXIMUM_COUNT_TRIALS):
-        if len(pools) < 2 or lower > upper:
+        if lower > upper:
             break
         total = (lower + upper + 1) // 2
         counts = {
@@ -349,8 +351,8 @@ def _try_equal_shares(
             for key, shortage in pools.items()
         }
         # The first pools get what remains of the total.
-        for key in counts:
-            if sum(counts.values()) < total:
+        for key, requested_count in requested_counts.items():
+            if counts[key] < requested_count and sum(counts.values()) < total:
                 counts[key] += 1
         adjustments = [
             ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key])

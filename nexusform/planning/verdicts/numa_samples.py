@@ -92,24 +92,19 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
     return True
 
 
-def count_missing_vms(
-    site: SitePlan, split_choices: Iterable[SplitChoice]
-) -> list[Counter[tuple[str, str]]]:
-    """Return the VMs of the plan without capacity by (owner, pool), for each layout.
+def count_missing_vms(site: SitePlan, split_choice: SplitChoice) -> Counter[tuple[str, str]]:
+    """Return the VMs of the plan without capacity by (owner, pool).
 
-    A layout has the existing VMs in NUMA cells.
+    `split_choice` is the layout of the existing VMs in NUMA cells.
     """
     vms = {
         operation.token: operation.demand.vm
         for operation in site.operations
         if isinstance(operation, PlaceOperation)
     }
-    counts: list[Counter[tuple[str, str]]] = []
-    for split_choice in split_choices:
-        placements = run_operations(site.base, site.operations, split_choice=split_choice)
-        missing_vms = [vms[token] for token, placement in placements.items() if placement is None]
-        counts.append(Counter((vm.owner, vm.pool) for vm in missing_vms))
-    return counts
+    placements = run_operations(site.base, site.operations, split_choice=split_choice)
+    missing_vms = [vms[token] for token, placement in placements.items() if placement is None]
+    return Counter((vm.owner, vm.pool) for vm in missing_vms)
 
 
 def bound_missing_vms(site: SitePlan) -> Interval | None:

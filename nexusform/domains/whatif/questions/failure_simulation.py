@@ -274,9 +274,7 @@ def _sample_shortage(
     samples = sample_capacity(
         site.base,
         vms=sum(len(pool.vms) for pool in recreations),
-        count_missing=lambda sample: count_missing_recreations(
-            after, site_id, recreations, [sample]
-        )[0],
+        count_missing=lambda sample: count_missing_recreations(after, site_id, recreations, sample),
     )
     if samples is None:
         return None

@@ -565,16 +565,6 @@ def test_unknown_hardware_is_exact_when_it_is_known(
     assert condition in run(capsys, "plan")[1]
 
 
-def test_simulation_has_no_capacity_of_a_machine_that_is_gone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    change_export(remove_machine)
-    scale_pool()
-    assert run(capsys, "apply", "-auto-approve")[0] in (0, 1)
-    out = run(capsys, "simulate", "failure", "-machine=r1m2")[1]
-    assert "r3m3" not in out, out
-
-
 def test_unread_field_of_machines_of_one_name_counts_each_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
