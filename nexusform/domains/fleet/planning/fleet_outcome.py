@@ -313,12 +313,12 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _warn_unnoticed_change(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about new content in a reserved namespace, which a hub does not watch."""
-    if placement.current.has_unnoticed_change:
+    if placement.unnoticed is not None:
         namespace = placement.spec.configuration.namespace
         fact = f"the hub does not notice changes of objects in namespace {namespace}"
         text = (
             f"{placement.key}: {fact}, so its clusters keep the previous content. It is rolled out "
-            "with the next change of the placement or of its clusters. Change "
+            "with the next change of the placement or of its scheduling decisions. Change "
             "revision_history_limit to start it, or move the objects to another namespace."
         )
         yield _build_warning(

@@ -82,7 +82,10 @@ def find_shared_objects(
         # Clusters without overrides share one list of objects, processed once.
         on_clusters = placement.current.applied.on_cluster.values()
         lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
-        all_lists = (placement.selection.manifests, *in_snapshots, *lists.values())
+        unnoticed = placement.unnoticed
+        new_content = () if unnoticed is None else unnoticed.selection.manifests
+        selected = (*placement.selection.manifests, *new_content)
+        all_lists = (selected, *in_snapshots, *lists.values())
         objects = collect_object_identities(chain.from_iterable(all_lists))
         shared_objects |= objects & seen_objects | {
             item for item in objects if f"{item.namespace}/{item.kind}/{item.name}" in live_keys

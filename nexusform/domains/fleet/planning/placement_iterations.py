@@ -25,6 +25,7 @@ from nexusform.domains.fleet.planning.object_ownership import (
     find_shared_objects,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.predicted_status import has_new_decisions
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
@@ -264,9 +265,14 @@ def _plan_until_stable(
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
                 changes = changes_by_address.get(placement.address, ())
-                has_changed |= _schedule_if_queued(
+                has_new_bindings = _schedule_if_queued(
                     placement, member_list, changes, has_edits=has_edits
                 )
+                has_changed |= has_new_bindings
+                if placement.unnoticed is not None and (
+                    has_new_bindings or has_new_decisions(placement)
+                ):
+                    _take_unnoticed_content(placement, iterations)
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
@@ -277,6 +283,16 @@ def _plan_until_stable(
         # edits queue placements once.
         has_edits = False
     return replace(iterations, member_list=member_list)
+
+
+def _take_unnoticed_content(placement: PlacementPlan, iterations: PlacementIterations) -> None:
+    """Let a placement take its unnoticed content, and predict its pods again.
+
+    A hub selects the objects again when scheduling decisions change. Seen on a running hub: members
+    that join or leave, also one that is rejected.
+    """
+    placement.take_unnoticed_content()
+    iterations.placed -= {pair for pair in iterations.placed if pair[0] == placement.address}
 
 
 def _schedule_if_queued(

@@ -134,7 +134,7 @@ def plan_placements(
     placements: list[PlacementPlan] = []
     for spec in specs:
         placements.append(
-            create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters))
+            create_placement_plan(spec, select_placement_resources(spec, hub, member_clusters))
         )
         # With staged runs, a run distributes hub changes.
         if recreated_workloads and not spec.is_external:

@@ -24,6 +24,7 @@ from nexusform.domains.fleet.planning.placement_records import (
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import (
     CurrentResources,
+    PlacementResources,
     ResourceSelection,
     SnapshotStore,
 )
@@ -159,16 +160,17 @@ class HubMoves(Struct, frozen=True):
 class PlacementPlan(Struct):
     """Plan of one placement.
 
-    `spec`, `selection`, `snapshot_store` and `current` are final before the iterations; iterations,
-    runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are
-    those of this plan by name, `rejoining_members` leave and join again, `workloads` are the
-    predicted pods by cluster.
+    `spec` is final before the iterations. So are `selection`, `snapshot_store` and `current`,
+    unless new scheduling decisions make the hub take `unnoticed` content. Iterations, runs and
+    rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are those of
+    this plan by name, `rejoining_members` leave and join again, `workloads` are the predicted pods
+    by cluster.
     """
 
     spec: Final[PlacementSpec]
-    selection: Final[ResourceSelection]
-    current: Final[CurrentResources]
-    snapshot_store: Final[SnapshotStore]
+    selection: ResourceSelection
+    current: CurrentResources
+    snapshot_store: SnapshotStore
     bindings: tuple[Binding, ...]
     scheduling: SchedulingResult
     ownership: ObjectOwnership = field(default_factory=ObjectOwnership)
@@ -178,6 +180,7 @@ class PlacementPlan(Struct):
     workloads: Final[dict[str, Any]] = field(default_factory=dict)
     _projection: tuple[tuple[Binding, ...], RolloutProjection] | None = None
     hub_moves: Final[HubMoves] = HubMoves()
+    unnoticed: PlacementResources | None = None
 
     @property
     def address(self) -> str:
@@ -418,6 +421,15 @@ class PlacementPlan(Struct):
             return replace(rendered, manifests=previous.manifests if previous is not None else ())
         return rendered
 
+    def take_unnoticed_content(self) -> None:
+        """Replace the selected and current resources by those with unnoticed content."""
+        if self.unnoticed is not None:
+            self.selection = self.unnoticed.selection
+            self.current = self.unnoticed.current
+            self.snapshot_store = self.unnoticed.snapshot_store
+            self.unnoticed = None
+            self._projection = None
+
     def project_rollout(self) -> RolloutProjection:
         """Return the projected rolling update of the current bindings.
 
@@ -631,19 +643,15 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     return HubMoves(dict(replaced), tuple(unreplaced))
 
 
-def create_placement_plan(
-    spec: PlacementSpec,
-    selection: ResourceSelection,
-    current: CurrentResources,
-    snapshot_store: SnapshotStore,
-) -> PlacementPlan:
+def create_placement_plan(spec: PlacementSpec, resources: PlacementResources) -> PlacementPlan:
     """Create the plan of a placement before its first iteration."""
     return PlacementPlan(
         spec,
-        selection,
-        current,
-        snapshot_store,
+        resources.selection,
+        resources.current,
+        resources.snapshot_store,
         spec.prior_bindings,
         SchedulingResult(spec.was_fulfilled),
         hub_moves=_find_hub_moves(spec),
+        unnoticed=resources.unnoticed,
     )

@@ -70,7 +70,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
-    is_reconciled = bool(placement.rollout.clusters) or _has_new_decisions(placement)
+    is_reconciled = bool(placement.rollout.clusters) or has_new_decisions(placement)
     if placement.spec.is_external and is_repicked and not is_reconciled:
         # Evicted clusters are picked again, and the scheduler reports the same decisions: a hub
         # keeps their rollout status until a run or another change. Seen on a running hub.
@@ -81,7 +81,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     return {"conditions": conditions, "placement_statuses": statuses}
 
 
-def _has_new_decisions(placement: PlacementPlan) -> bool:
+def has_new_decisions(placement: PlacementPlan) -> bool:
     """Return whether the scheduler reports other decisions than before the plan.
 
     A hub then updates the status of the placement.

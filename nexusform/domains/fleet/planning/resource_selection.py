@@ -315,7 +315,7 @@ class CurrentResources(Struct, frozen=True):
     `is_selection_changed`: a hub processes the placement because the plan changes its selection.
     `outdated_clusters` have bindings with outdated override snapshots, `differing_clusters` a
     changed result of overrides. `has_override_change`: an override naming the placement changed,
-    which starts a rollout. `has_unnoticed_change`: content changed, and the hub does not notice it.
+    which starts a rollout.
     """
 
     applied: AppliedResources = AppliedResources()
@@ -325,7 +325,6 @@ class CurrentResources(Struct, frozen=True):
     outdated_clusters: frozenset[str] = frozenset()
     differing_clusters: frozenset[str] = frozenset()
     has_override_change: bool = False
-    has_unnoticed_change: bool = False
 
 
 class SnapshotStore:
@@ -393,3 +392,15 @@ class SnapshotStore:
                 snapshot.objects, selection.overrides, selection.clusters.labels
             )
         return self._renderers[index].render_cluster(cluster)
+
+
+class PlacementResources(Struct, frozen=True):
+    """Selected resources, current resources and snapshots of a placement.
+
+    `unnoticed` are those with new content that the hub takes only with new scheduling decisions.
+    """
+
+    selection: ResourceSelection
+    current: CurrentResources
+    snapshot_store: SnapshotStore
+    unnoticed: PlacementResources | None = None

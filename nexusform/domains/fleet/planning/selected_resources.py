@@ -39,6 +39,7 @@ from nexusform.domains.fleet.planning.planned_hub import PlannedHub
 from nexusform.domains.fleet.planning.resource_selection import (
     CurrentResources,
     HubIndex,
+    PlacementResources,
     ResourceSelection,
     SnapshotStore,
     find_empty_selectors,
@@ -62,14 +63,6 @@ OPEN_CLUSTERS = "open_clusters"
 _LOW_SCORE = "does not score high enough"
 
 
-class PlacementResources(NamedTuple):
-    """Selected resources, current resources and snapshots of a placement."""
-
-    selection: ResourceSelection
-    current: CurrentResources
-    snapshot_store: SnapshotStore
-
-
 def select_placement_resources(
     spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters
 ) -> PlacementResources:
@@ -88,10 +81,19 @@ def select_placement_resources(
         clusters=clusters,
     )
     applied = _read_applied_resources(spec, selection, hub)
-    has_unnoticed_change = _has_unnoticed_change(selection, spec, applied, hub)
-    if has_unnoticed_change and applied.latest is not None:
-        # The clusters keep the content of the last snapshot.
-        selection = replace(selection, manifests=applied.latest.objects)
+    resources = _build_placement_resources(spec, selection, applied, hub)
+    if applied.latest is None or not _has_unnoticed_change(selection, spec, applied, hub):
+        return resources
+    # The clusters keep the content of the last snapshot.
+    kept_selection = replace(selection, manifests=applied.latest.objects)
+    kept_resources = _build_placement_resources(spec, kept_selection, applied, hub)
+    return replace(kept_resources, unnoticed=resources)
+
+
+def _build_placement_resources(
+    spec: PlacementSpec, selection: ResourceSelection, applied: AppliedResources, hub: PlannedHub
+) -> PlacementResources:
+    """Build the resources of a placement with these selected objects."""
     snapshot_store = SnapshotStore(selection, applied.snapshots)
     comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; a hub takes none in deletion or with invalid selectors.
@@ -101,7 +103,7 @@ def select_placement_resources(
             staged_trigger=_find_trigger_of_staged_change(comparison, hub)
             if spec.is_external
             else None,
-            is_selection_changed=_is_selection_changed(spec, manifests, hub),
+            is_selection_changed=_is_selection_changed(spec, selection.manifests, hub),
         )
         return PlacementResources(selection, current, snapshot_store)
     latest = snapshot_store.add_snapshot(spec.configuration.revision_history_limit)
@@ -116,7 +118,6 @@ def select_placement_resources(
         outdated_clusters=outdated_clusters,
         differing_clusters=frozenset(_find_differing_clusters(comparison, latest.index)),
         has_override_change=bool(outdated_clusters) and _has_own_override_changes(comparison, hub),
-        has_unnoticed_change=has_unnoticed_change,
     )
     return PlacementResources(selection, current, snapshot_store)
 
@@ -126,8 +127,8 @@ def _has_unnoticed_change(
 ) -> bool:
     """Return whether only content changes, in a namespace whose changes the hub does not watch.
 
-    A hub takes the next snapshot once the placement or its bindings change. Staged runs take their
-    own. Seen on a running hub in default and kube-system.
+    A hub takes the next snapshot once the placement or its scheduling decisions change. Staged runs
+    take their own. Seen on a running hub in default and kube-system.
     """
     latest = applied.latest
     if spec.is_external or latest is None or spec.is_new or spec.spec_changed:

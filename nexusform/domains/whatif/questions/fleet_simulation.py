@@ -440,9 +440,8 @@ def _run_scheduling(
     for address, record in snapshot.records.items():
         if isinstance(record, FleetPlacement):
             spec = build_placement_spec(snapshot.instances[address], record)
-            # The selected objects, those in the current snapshot, and the snapshots.
             resources = select_placement_resources(spec, hub, member_clusters)
-            placements.append(create_placement_plan(spec, *resources))
+            placements.append(create_placement_plan(spec, resources))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(
         execute_evictions({placement.key: placement for placement in placements}, hub)
