@@ -30,8 +30,8 @@ def format_installation(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout of nexusform"
 
 
-def format_list(names: Iterable[str], max_items: int = 8) -> str:
-    """Format a list: `a`, `a and b`, `a, b and c`.
+def format_list(names: Iterable[str], max_items: int = 8, conjunction: str = "and") -> str:
+    """Format a list: `a`, `a and b`, `a, b and c`, or with another conjunction before the last.
 
     Beyond `max_items` names, the number of further ones.
     """
@@ -40,7 +40,7 @@ def format_list(names: Iterable[str], max_items: int = 8) -> str:
         return f"{', '.join(texts[:max_items])} and {len(texts) - max_items} more"
     if len(texts) < 2:
         return "".join(texts)
-    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return f"{', '.join(texts[:-1])} {conjunction} {texts[-1]}"
 
 
 def format_first_items(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:

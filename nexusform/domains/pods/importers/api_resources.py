@@ -135,7 +135,9 @@ class ApiKinds:
             return ""
         else:
             forms = [f"{group}/{item}" if group else item for item in known.versions]
-        return f"{kind} is not served as {name}; write {format_list(forms)}" if forms else ""
+        if not forms:
+            return ""
+        return f"{kind} is not served as {name}; write {format_list(forms, conjunction='or')}"
 
     def _explain_unknown_kind(self, group: str, kind: str) -> str:
         """Return that a group has no such kind, "" if it may have one."""

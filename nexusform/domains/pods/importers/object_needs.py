@@ -1,7 +1,7 @@
 """Objects that a pod needs on its cluster, and whether they are there.
 
 One table of references has every field of a pod that names an object. One inventory answers for
-placed, planned and observed objects: there, not there, or not read.
+placed, planned and observed objects: there, not there, not read, or absent but may come.
 """
 
 import re
@@ -83,6 +83,8 @@ class NeedAnswer(StrEnum):
     THERE = "there"
     NOT_THERE = "not there"
     NOT_READ = "not read"
+    # Absent, but a controller, container or extension of the cluster may provide it.
+    MAY_COME = "may come"
 
 
 class ObjectReference(Struct, frozen=True):
@@ -268,12 +270,22 @@ class ClusterInventory:
             return NeedAnswer.THERE
         if need.kind not in self._read_kinds:
             return NeedAnswer.NOT_READ
-        # A controller or a container of the cluster may create it later.
-        if self._has_creator(need):
-            return NeedAnswer.NOT_READ
-        if need.kind == DEFINITION and _may_be_aggregated(need.name):
-            return NeedAnswer.NOT_READ
+        is_aggregated = need.kind == DEFINITION and _may_be_aggregated(need.name)
+        if is_aggregated or self._has_creator(need):
+            return NeedAnswer.MAY_COME
         return NeedAnswer.NOT_THERE
+
+    def list_pull_secrets(self, account: ObjectNeed) -> tuple[ObjectNeed, ...]:
+        """Return the Secrets that admission copies from a ServiceAccount into pods without any."""
+        manifest = self._objects.get((account.kind, account.namespace, account.name))
+        if manifest is None:
+            return ()
+        secrets = list_mappings(manifest.body, "imagePullSecrets")
+        names = [get_text(secret, "name") for secret in secrets]
+        return tuple(
+            ObjectNeed(SECRET, account.namespace, name, effect=NeedEffect.IMAGES)
+            for name in filter(None, names)
+        )
 
     def list_class_needs(self, need: ObjectNeed) -> tuple[ObjectNeed, ...]:
         """Return the StorageClass of a claim without a volume; empty for other needs."""

@@ -12,6 +12,7 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.pods.importers.object_needs import (
     CONFIG_MAP,
     SECRET,
+    SERVICE_ACCOUNT,
     ClusterInventory,
     NeedAnswer,
     list_definition_needs,
@@ -38,23 +39,30 @@ _MAX_NAMED: Final = 3
 class NeedAssessment(Struct, frozen=True):
     """Needs that are not there (`missing`) or not read.
 
-    Without the Secrets of `image_secrets`, images are pulled without credentials.
+    Absent needs of `may_come` may be provided by another object of the cluster. Without the Secrets
+    of `image_secrets`, images are pulled without credentials.
     """
 
     missing: tuple[ObjectNeed, ...] = ()
     unread: tuple[ObjectNeed, ...] = ()
+    may_come: tuple[ObjectNeed, ...] = ()
     image_secrets: tuple[ObjectNeed, ...] = ()
 
     @property
     def are_met(self) -> bool:
         """Whether every need is there."""
-        return not (self.missing or self.unread or self.image_secrets)
+        return not (self.missing or self.unread or self.may_come or self.image_secrets)
 
     def describe_doubt(self) -> str:
         """Return a clause about the needs without an answer."""
         if self.unread:
             verb = select_word_form(len(self.unread), "was", "were")
             return f"{_format_needs(self.unread)} {verb} not read"
+        if self.may_come:
+            verb = select_word_form(len(self.may_come), "is", "are")
+            pronoun = select_word_form(len(self.may_come), "it", "them")
+            absence = f"{_format_needs(self.may_come)} {verb} not on the cluster"
+            return f"{absence}; another object may provide {pronoun}"
         verb = select_word_form(len(self.image_secrets), "is", "are")
         return f"{_format_needs(self.image_secrets)} {verb} missing, so images may not be pulled"
 
@@ -89,6 +97,7 @@ def _build_assessment(needs: dict[ObjectNeed, NeedAnswer]) -> NeedAssessment:
     return NeedAssessment(
         missing=tuple(need for need in absent if need.effect is not NeedEffect.IMAGES),
         unread=tuple(need for need, answer in needs.items() if answer is NeedAnswer.NOT_READ),
+        may_come=tuple(need for need, answer in needs.items() if answer is NeedAnswer.MAY_COME),
         image_secrets=tuple(need for need in absent if need.effect is NeedEffect.IMAGES),
     )
 
@@ -100,12 +109,20 @@ def _assess_workload(
     needs = [ObjectNeed(_NAMESPACE, "", workload.namespace), *workload.needs]
     for need in workload.needs:
         needs += inventory.list_class_needs(need)
+    if not any(need.effect is NeedEffect.IMAGES for need in workload.needs):
+        needs += inventory.list_pull_secrets(_get_service_account(workload))
     return {
         need: NeedAnswer.NOT_THERE
         if _is_missing_in_prediction(need, workload)
         else inventory.find_answer(need)
         for need in needs
     }
+
+
+def _get_service_account(workload: Workload) -> ObjectNeed:
+    """Return the ServiceAccount of a workload's pods: the one they name, or `default`."""
+    default = ObjectNeed(SERVICE_ACCOUNT, workload.namespace, "default")
+    return next((need for need in workload.needs if need.kind == SERVICE_ACCOUNT), default)
 
 
 def _is_missing_in_prediction(need: ObjectNeed, workload: Workload) -> bool:

@@ -126,7 +126,7 @@ def test_version_that_a_definition_lacks_is_an_error(run: Runner) -> None:
         ("batch/v1beta1", "CronJob", "batch/v1."),
         ("networking.k8s.io/v1beta1", "Ingress", "networking.k8s.io/v1."),
         ("extensions/v1beta1", "Ingress", "networking.k8s.io/v1."),
-        ("autoscaling/v2beta2", "HorizontalPodAutoscaler", "autoscaling/v1 and autoscaling/v2."),
+        ("autoscaling/v2beta2", "HorizontalPodAutoscaler", "autoscaling/v1 or autoscaling/v2."),
     ],
 )
 def test_object_in_an_old_version_is_an_error(

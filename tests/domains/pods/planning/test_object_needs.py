@@ -46,6 +46,7 @@ resource "fleet_cluster_resource_placement" "p" {
 }
 """
 RUNS = ("runs", "", [], "")
+MAY_COME = "is not on the cluster; another object may provide it"
 
 
 def build_object(kind: str, name: str, version: str = "v1", **more: Any) -> Body:
@@ -256,6 +257,19 @@ def test_missing_image_secret_may_prevent_a_pull() -> None:
     assert assess(deployment, build_object("Secret", "s")) == RUNS
 
 
+@pytest.mark.parametrize("name", ["default", "puller"])
+def test_image_secret_of_the_service_account_counts(name: str) -> None:
+    """Admission copies it into pods that have no image secrets of their own."""
+    account = build_object("ServiceAccount", name, imagePullSecrets=[{"name": "s"}])
+    named = {} if name == "default" else {"serviceAccountName": name}
+    result, reason, missing, _ = assess(build_deployment(**named), cluster=(account,))
+    assert (result, missing) == ("unknown", ["Secret/web/s"])
+    assert reason == "Secret web/s is missing, so images may not be pulled"
+    assert assess(build_deployment(**named), build_object("Secret", "s"), account) == RUNS
+    own = build_deployment(**named, imagePullSecrets=[{"name": "o"}])
+    assert assess(own, build_object("Secret", "o"), cluster=(account,)) == RUNS
+
+
 def test_classes_and_claims_are_named() -> None:
     runtime = build_deployment(runtimeClassName="kata")
     assert assess(runtime)[::2] == ("waits", ["RuntimeClass/kata"])
@@ -306,7 +320,9 @@ def test_custom_resource_may_create_the_secret_it_names() -> None:
     certificate = build_object("Certificate", "c", "cert-manager.io/v1", spec={"secretName": "s"})
     deployment = build_deployment(**build_volume("secret", secretName="s"))
     result = assess(deployment, certificate, cluster=(definition,))
-    assert result[:2] == ("unknown", "Secret web/s was not read")
+    assert result[:2] == ("unknown", f"Secret web/s {MAY_COME}")
+    unread = assess(deployment, certificate, cluster=(definition,), unread=("Secret",))
+    assert unread[:2] == ("unknown", "Secret web/s was not read")
 
 
 def build_definition(group: str, kind: str, version: str = "apiextensions.k8s.io/v1") -> Body:
@@ -373,7 +389,7 @@ def test_deployment_may_create_the_secret_of_its_environment() -> None:
     controller["metadata"]["name"] = "controller"
     deployment = build_deployment(**build_volume("secret", secretName="memberlist"))
     row = get_feasibility(plan_placement(deployment, controller))
-    assert (row.result, row.reason) == ("unknown", "Secret web/memberlist was not read")
+    assert (row.result, row.reason) == ("unknown", f"Secret web/memberlist {MAY_COME}")
 
 
 @pytest.mark.parametrize(
@@ -382,7 +398,9 @@ def test_deployment_may_create_the_secret_of_its_environment() -> None:
 )
 def test_aggregated_kinds_have_no_definition(version: str, kind: str) -> None:
     resource = build_object(kind, "r", version, spec={})
-    assert get_feasibility(plan_placement(build_deployment(), resource)).result == "unknown"
+    row = get_feasibility(plan_placement(build_deployment(), resource))
+    assert row.result == "unknown"
+    assert row.reason.endswith(MAY_COME)
 
 
 @pytest.mark.parametrize(
