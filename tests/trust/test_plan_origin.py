@@ -154,6 +154,10 @@ def test_plan_of_another_repository_is_rejected(run: Run) -> None:
     assert (
         'The plan is for the repository "github.com/o/r" (here it is "github.com/o/fork")' in text
     )
+    git("remote", "remove", "origin")
+    code, text = run("apply", VERIFY, path)
+    assert code == 1
+    assert '"github.com/o/r" (here it is a repository without a remote)' in text
 
 
 def test_plan_of_earlier_version_needs_no_place_without_verification(run: Run) -> None:

@@ -14,6 +14,7 @@ from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PlanOrigin
 from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.git_work_tree import (
+    LOCAL,
     NONE,
     explain_not_ancestor,
     normalize_repository,
@@ -112,11 +113,20 @@ def _has_work_tree(origin: PlanOrigin) -> bool:
 
 
 _PART_NAMES: Final = {"location": "state"}
+_REPOSITORY_NAMES: Final = {
+    NONE: "a directory without a repository",
+    LOCAL: "a repository without a remote",
+}
 
 
 def _describe_difference(name: str, planned: str, current: str) -> str:
     """Describe a part of the place: `the directory "lab" (here it is "prod")`."""
-    return f'the {_PART_NAMES.get(name, name)} "{planned}" (here it is "{current}")'
+    part = _PART_NAMES.get(name, name)
+    if name != "repository":
+        return f'the {part} "{planned}" (here it is "{current}")'
+    start = _REPOSITORY_NAMES.get(planned, f'the repository "{planned}"')
+    end = _REPOSITORY_NAMES.get(current, f'"{current}"')
+    return f"{start} (here it is {end})"
 
 
 def _check_ancestor(directory: str, planned: str, current: str) -> list[Diagnostic]:

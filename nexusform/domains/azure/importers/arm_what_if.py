@@ -344,7 +344,7 @@ class _WhatIfChangeReader:
                 # The changes lack the resources of a nested deployment if Azure could not expand
                 # it.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
-                detail = f"Azure says: {code}: {diagnostic['message']}"
+                detail = f"Azure reports {code}: {diagnostic['message']}"
                 self._report(
                     get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING
                 )

@@ -510,7 +510,7 @@ class ArmClient:
             url = self._find_next_polling_url(response, url, change, step)
             # report each status once.
             if status != last_status:
-                step.report_progress(StepProgress(message=f"Azure says: {status}"))
+                step.report_progress(StepProgress(message=f"status in Azure: {status}"))
                 last_status = status
             if is_overdue():
                 limit = f"{change.time_limit / 60:.0f} minutes"

@@ -89,6 +89,7 @@ from nexusform.domains.hub.providers.start_values import (
     find_result_difference,
     find_start_difference,
     has_start_values,
+    prune_body,
 )
 from nexusform.domains.hub.providers.versioned_writes import CONFLICT_KINDS, send_to_current_version
 from nexusform.interfaces.plugins import (
@@ -439,25 +440,44 @@ class HubStepWriter(Struct, frozen=True):
             )
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
-        """Return True if an earlier run of this step wrote an object.
+        """Return True if an earlier run of this step created an object.
 
-        Usually it owns fields then. An apply of a body without fields owns none: the last recorded
-        operation has to be for this object or a later one.
+        The run recorded each creation before its request, and the new uid after the answer. Without
+        an answer, the object must have the content and the field manager of the request. Raises
+        ApiError.
         """
-        if self.request.resumed_operation is None:
-            # This is the first run.
-            return False
-        if list_applied_fields(body, self.options.manager):
-            # It owns fields.
-            return True
-        if not is_identity_only(hub_object.body):
-            # An apply would own fields.
-            return False
-        # An earlier run recorded each operation before its request, in the order of the objects.
+        operation = self.request.resumed_operation
         titles = [item.title for item in build_hub_objects(self._type_name, self._planned)]
-        # Its own and the following ones.
+        # The recorded operation is for this object or a later one.
         later_titles = titles[titles.index(hub_object.title) :]
-        return self.request.resumed_operation in [f"apply {title}" for title in later_titles]
+        is_requested = operation is not None and any(
+            operation == f"apply {title}" or operation.startswith(_format_creation(title))
+            for title in later_titles
+        )
+        if operation is None or not is_requested:
+            return False
+        creation = _format_creation(hub_object.title)
+        if operation.startswith(creation):
+            return operation == f"{creation}{get_uid(body)}"
+        # An apply of an identity alone owns no fields.
+        is_applied = list_applied_fields(body, self.options.manager) or is_identity_only(
+            hub_object.body
+        )
+        return bool(is_applied) and self._has_content(hub_object, body)
+
+    def _has_content(self, hub_object: HubObject, body: Values) -> bool:
+        """Return True if an apply of an object would change nothing of it on the hub.
+
+        Servers return some values in another form than sent, so a dry run decides about a
+        difference. Raises ApiError.
+        """
+        if not is_different(hub_object.body, body):
+            return True
+        path = require_object_path(self.hub, hub_object)
+        result = self.hub.apply(
+            path, hub_object.body, self.options.manager, existing=body, force=True, dry_run=True
+        )
+        return not is_different(prune_body(result), prune_body(body))
 
     def _write_object(
         self, hub_object: HubObject, body: Values | None, *, is_managed: bool
@@ -517,7 +537,10 @@ class HubStepWriter(Struct, frozen=True):
                 return dict(existing)
             self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
             if existing is None:
-                return self.hub.apply_new(path, body_to_send, manager)
+                created = self.hub.apply_new(path, body_to_send, manager)
+                creation = f"{_format_creation(hub_object.title)}{get_uid(created)}"
+                self.request.report_progress(StepProgress(operation=creation))
+                return created
             # Fields of others are overwritten with the user's consent alone.
             force = bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, existing=existing, force=force)
@@ -756,6 +779,11 @@ class HubStepWriter(Struct, frozen=True):
         with self.coordination.track_approval(path):
             self._waiter.wait_until(check_approval, f"The approval {name}")
         return ChangeResult(planned)
+
+
+def _format_creation(title: str) -> str:
+    """Return the start of the recorded operation of a creation with an answer; the uid follows."""
+    return f"created {title} "
 
 
 def is_switching_to_external(sent_body: Values, existing: Values) -> bool:

@@ -102,7 +102,7 @@ def test_progress_of_operations_is_reported(nexusform: CommandRunner, server: Ar
     server.site.faults = Faults(polls=3, conflicts=1)
     assert nexusform("apply", "-auto-approve") == 0
     assert "Conflict: Another operation is in progress. Trying again." in nexusform.said
-    assert "nexus_kubernetes_cluster.c: Azure says: InProgress" in nexusform.said
+    assert "nexus_kubernetes_cluster.c: status in Azure: InProgress" in nexusform.said
 
 
 def test_failed_operation_is_reported_and_retried_by_next_apply(

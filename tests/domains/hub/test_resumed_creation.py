@@ -1,0 +1,113 @@
+"""Tests of a creation that is resumed after another client made an object of the same name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+pytest.importorskip("lightkube")
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.test_fleet_crashes import CREATED, Change, CrashScenario, send_heartbeats
+
+APPLY = ("apply", "-auto-approve", "-parallelism=1")
+SETTINGS = "/api/v1/namespaces/web/configmaps/settings"
+NAMESPACE = ("", "Namespace", "", "web")
+KEY = ("", "ConfigMap", "web", "settings")
+
+
+@pytest.fixture
+def crash_scenario(tmp_path: Path) -> Iterator[CrashScenario]:
+    hub = HubServer()
+    hub.controller = Controller()
+    send_heartbeats(hub)
+    crash_scenario = CrashScenario(tmp_path, hub, Change("", CREATED))
+    yield crash_scenario
+    crash_scenario.runner.end()
+    hub.close()
+
+
+def apply_settings(hub: HubServer, value: str) -> None:
+    """Apply the ConfigMap with the field manager of this state, as another state would."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "web"},
+        "data": {"a": value},
+    }
+    query = urlencode({"fieldManager": "nexusform", "#type": "apply"})
+    target = f"{SETTINGS}?{query}"
+    status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
+    assert status in (200, 201), answer
+
+
+def kill_at_creation(scenario: CrashScenario, *, is_sent: bool) -> Path:
+    """Kill an apply before the request that creates the ConfigMap, or before its answer."""
+    directory = scenario.begin("killed")
+    process_file = (directory.parent / "said").with_name("said.pid")
+
+    def kill(method: str, path: str) -> None:
+        # Not a dry run for the plan.
+        is_apply = "dryRun" not in path and NAMESPACE in scenario.hub.objects
+        if method == "PATCH" and path.startswith(SETTINGS) and is_apply:
+            os.kill(int(process_file.read_text()), signal.SIGKILL)
+            raise ConnectionAbortedError
+
+    if is_sent:
+        scenario.hub.carried_out = kill
+    else:
+        scenario.hub.faults = kill
+    code, text = scenario.runner.run(directory, *APPLY)
+    scenario.answer_all()
+    assert code == -signal.SIGKILL, text
+    assert (KEY in scenario.hub.objects) == is_sent
+    return directory
+
+
+def expect_existing_object(scenario: CrashScenario, directory: Path) -> None:
+    """Resume, and expect that the ConfigMap is neither written nor recorded."""
+    existing = scenario.hub.objects[KEY]
+    code, text = scenario.runner.run(directory, "apply", "-resume")
+    message = "ConfigMap web/settings already exists on the hub"
+    assert (code, message in " ".join(text.split())) == (1, True), text
+    assert scenario.hub.objects[KEY] == existing
+
+
+def test_object_of_another_state_is_not_overwritten(crash_scenario: CrashScenario) -> None:
+    directory = kill_at_creation(crash_scenario, is_sent=False)
+    apply_settings(crash_scenario.hub, "9")
+    expect_existing_object(crash_scenario, directory)
+
+
+def test_own_object_is_found_without_an_answer(crash_scenario: CrashScenario) -> None:
+    directory = kill_at_creation(crash_scenario, is_sent=True)
+    crash_scenario.good(directory, "apply", "-resume")
+    assert crash_scenario.read_hub() == crash_scenario.result
+
+
+def test_object_created_again_after_the_answer_is_not_written(
+    crash_scenario: CrashScenario,
+) -> None:
+    """The uid of the answer is recorded, so an equal object of another state is another one."""
+    directory = crash_scenario.begin("killed")
+    process_file = (directory.parent / "said").with_name("said.pid")
+
+    def kill(method: str, path: str) -> None:
+        is_read = method == "GET" and path.startswith(SETTINGS)
+        if is_read and KEY in crash_scenario.hub.objects:
+            os.kill(int(process_file.read_text()), signal.SIGKILL)
+            raise ConnectionAbortedError
+
+    crash_scenario.hub.faults = kill
+    code, text = crash_scenario.runner.run(directory, *APPLY)
+    crash_scenario.answer_all()
+    assert code == -signal.SIGKILL, text
+    crash_scenario.hub.remove(crash_scenario.hub.objects[KEY])
+    apply_settings(crash_scenario.hub, "1")
+    expect_existing_object(crash_scenario, directory)
