@@ -10,5 +10,9 @@ PUBLIC = {
         "list_texts list_unknown_paths Path PathStep Refinements replace_part_at_path "
         "replace_unknown unify_json_error"
     ),
+    "secret_paths": (
+        "add_secret_paths find_secret_fields find_secret_paths find_secret_texts redact_texts "
+        "SECRET_FIELDS"
+    ),
     "record_forms": "build_row_form RecordForm round_to_six_places",
 }

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
 from nexusform.json_data.plain_data import Path, get_value_at_path
+from nexusform.json_data.secret_paths import SECRET_FIELDS
 from nexusform.schemas.block_schema import (
     AttributeSchema,
     BlockSchema,
@@ -203,8 +204,10 @@ _BODY: Final = AttributeSchema(
     DYNAMIC,
     "Further request body as in the REST API: location, extendedLocation, tags, properties. "
     "Planned values"
-    " override it; the rest is sent unchanged.",
+    " override it; the rest is sent unchanged. Credentials, passwords, keys and user data are "
+    "sensitive.",
     optional=True,
+    secret_fields=SECRET_FIELDS,
 )
 _GROUP: Final = AttributeSchema(
     STRING, "Resource group. Default: that of the provider block.", optional=True

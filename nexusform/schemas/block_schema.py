@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -56,14 +57,16 @@ class AttributeSchema(Struct, frozen=True):
     optional argument. `predicted` (pr): an observed value may differ without an error.
     `decides_placement`: must be known in the plan. Checks of known values: `choices`, `minimum` and
     `maximum` (inclusive, numbers; whole ones in state unless `allows_fractions`), `pattern` (whole
-    match, strings) with `pattern_hint` in words. `displayed_in` are computed attributes with parts
+    match, strings) with `pattern_hint` in words. `displayed_in` are attributes with parts
     of the value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates
     those first and removes them last, for references and literal ids alike. `observed`: read from
     the site, never planned; an argument, if optional, only under provider simulated.
     `is_ignored_if_observed`: a configured value is no error there, but only counts until the object
     is observed. `instead` is the advice for a configured computed attribute. `write_only`: sent,
-    but in no plan, state or journal; may be ephemeral. `earlier_keys`: names that keys of the
-    elements of a map had in earlier states, with their present names.
+    but in no plan, state or journal; may be ephemeral. `secret_fields` matches the names of the
+    attribute and of fields in its value that are sensitive in every configuration.
+    `allows_sensitive`: may be sensitive although it decides placements. `earlier_keys`: names that
+    keys of the elements of a map had in earlier states, with their present names.
     """
 
     type: Type
@@ -88,6 +91,8 @@ class AttributeSchema(Struct, frozen=True):
     is_ignored_if_observed: bool = False
     instead: str = ""
     write_only: bool = False
+    secret_fields: re.Pattern[str] | None = None
+    allows_sensitive: bool = False
     earlier_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -11,6 +11,8 @@ convert documents of the previous version before they are read.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Problem,
@@ -18,6 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
 )
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
+from nexusform.json_data.secret_paths import add_secret_paths, find_secret_paths
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import (
     Address,
@@ -435,6 +438,11 @@ class _StateReader:
                 self.problems.append(
                     object_codec.build_invalid_member_problem(location, problem.detail)
                 )
+            # A state of an earlier version has no marks of them.
+            secrets = find_secret_paths(schema, object_state.attributes)
+            sensitive = add_secret_paths(object_state.sensitive, secrets)
+            if sensitive != object_state.sensitive:
+                object_state = replace(object_state, sensitive=sensitive)
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
         # The current object.

@@ -10,6 +10,7 @@ from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
 from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping
+from nexusform.json_data.secret_paths import find_secret_paths
 from nexusform.planning.instances.attribute_differences import (
     apply_ignore_changes,
     find_null_elements,
@@ -57,7 +58,14 @@ def evaluate_arguments(
     diagnostics += _set_default_name(instance, arguments)
     diagnostics += _remove_observed_arguments(instance, arguments)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
-    instance.arguments = replace(instance.arguments, sensitive=sensitive)
+    instance.arguments = replace(
+        instance.arguments,
+        sensitive=sensitive,
+        secrets=(
+            *resource_type.list_secrets(arguments),
+            *find_secret_paths(resource_type.schema, arguments),
+        ),
+    )
     secret_problems = _check_secret_placements(instance)
     diagnostics += secret_problems
     # Else a check could reveal the secret.
@@ -81,11 +89,8 @@ def evaluate_arguments(
         config = apply_ignore_changes(
             arguments, instance.before, ignored, everything=lifecycle.ignore_all
         )
-    secrets = (
-        instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
-    )
     config = _edit_arguments(config, edits)
-    instance.arguments = replace(instance.arguments, config=config, secrets=secrets)
+    instance.arguments = replace(instance.arguments, config=config)
     return diagnostics
 
 
@@ -285,7 +290,9 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
             # A sensitive value in a map, such as a label, is hidden.
             continue
         # A value displayed in other attributes makes these sensitive instead.
-        if attribute.displayed_in or not attribute.decides_placement:
+        if attribute.displayed_in or attribute.allows_sensitive:
+            continue
+        if not attribute.decides_placement:
             continue
         detail = (
             f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and '

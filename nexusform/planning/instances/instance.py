@@ -9,6 +9,7 @@ from nexusform.configuration.body_preparation import PreparedBody
 from nexusform.configuration.declarations.configuration import Lifecycle, ResourceBlock
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
+    Position,
     Problem,
     Span,
     build_diagnostic,
@@ -16,6 +17,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
+from nexusform.json_data.secret_paths import add_secret_paths, find_secret_texts, redact_texts
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.repetition import InstanceView, RepetitionData
 from nexusform.plans.plan import Action
@@ -186,7 +188,7 @@ class Instance(Struct):
     @property
     def hidden_paths(self) -> tuple[Path, ...]:
         """Paths that no report displays."""
-        return tuple(dict.fromkeys((*self.arguments.sensitive, *self.arguments.secrets)))
+        return add_secret_paths(self.arguments.sensitive, self.arguments.secrets)
 
     def locate(self, path: Path) -> Span | None:
         """Return the source span of an argument value, else of the header of the block.
@@ -196,6 +198,25 @@ class Instance(Struct):
         if self.prepared is not None and path:
             return self.prepared.locate(path)
         return self.block.header_span if self.block is not None else None
+
+    def _locate_beside_secrets(self, path: Path) -> Span | None:
+        """Return the source span of an argument, without lines that contain a literal secret.
+
+        Messages show the lines of a span. It ends where a text of several lines begins, and is the
+        header of the block if the secret is on the same line.
+        """
+        span = self.locate(path)
+        secrets = [self.locate(secret) for secret in self.arguments.secrets]
+        spans = [secret for secret in secrets if secret is not None]
+        if span is None or not any(_have_common_line(span, secret) for secret in spans):
+            return span
+        first = span.start
+        begin = Span(span.filename, first, Position(first.line, first.column + 1, first.byte + 1))
+        is_beside = any(
+            secret.start.line == secret.end.line and _have_common_line(begin, secret)
+            for secret in spans
+        )
+        return self.block.header_span if is_beside and self.block is not None else begin
 
     def build_diagnostic(
         self, problem: Problem, arguments: Mapping[str, Any] | None = None
@@ -218,11 +239,18 @@ class Instance(Struct):
             detail = _HIDDEN_DETAIL
             brief = ""
             line = None
+        else:
+            secrets = find_secret_texts(values, self.arguments.secrets)
+            detail = redact_texts(detail, secrets)
+            brief = redact_texts(brief, secrets)
+            # Its other lines may hold the secret.
+            is_secret = any(problem.path[: len(path)] == path for path in self.arguments.secrets)
+            line = None if is_secret else line
         return build_diagnostic(
             problem.severity,
             problem.id,
             detail,
-            self.locate(problem.path),
+            self._locate_beside_secrets(problem.path),
             address=str(self.address),
             block=self.block_header,
             headline=problem.headline,
@@ -239,6 +267,14 @@ class Instance(Struct):
     ) -> Diagnostic:
         """Build an error about this instance."""
         return self.build_diagnostic(Problem(path, kind, detail, headline=headline))
+
+
+def _have_common_line(first: Span, second: Span) -> bool:
+    return (
+        first.filename == second.filename
+        and first.start.line <= second.end.line
+        and second.start.line <= first.end.line
+    )
 
 
 _NO_LIFECYCLE = Lifecycle()

@@ -12,7 +12,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Path, Refinements, convert_to_plain, convert_to_value
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.resources.address import Key, compute_key_sort_key
-from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    compute_implied_type,
+    find_schema,
+)
 from nexusform.schemas.value_types import MapType, ObjectType, SetType, describe_type, has_dynamic
 from nexusform.values.typed_value import (
     NULL,
@@ -269,6 +274,11 @@ class InstanceView(Struct):
         )
         return convert_to_value(plain, kind, sensitive, refined)
 
+    def _can_be_derived_from(self, path: Path) -> bool:
+        """Return whether a derived attribute may contain the value at a path."""
+        attribute = find_schema(self.schema, path)
+        return not isinstance(attribute, AttributeSchema) or attribute.secret_fields is None
+
     def _get_attribute_with_sensitive_paths(
         self, attributes: Mapping[str, Any], name: str
     ) -> tuple[Any, list[Path]]:
@@ -280,8 +290,10 @@ class InstanceView(Struct):
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        # perhaps derived from another, sensitive attribute.
-        if self.sensitive and presented is not recorded:
+        # perhaps derived from another, sensitive attribute. Secrets of the schema are in no derived
+        # value.
+        is_derived = presented is not recorded
+        if is_derived and any(self._can_be_derived_from(path) for path in self.sensitive):
             sensitive += _list_unrecorded_paths(presented, recorded)
         return presented, sensitive
 

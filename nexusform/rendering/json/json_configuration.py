@@ -21,13 +21,15 @@ from nexusform.configuration.remote_modules.module_sources import hide_server_pa
 from nexusform.configuration.static_arguments import evaluate_constant, is_constant_value
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
-from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping
+from nexusform.json_data.secret_paths import find_secret_fields
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.providers.registry import PROVIDERS
 from nexusform.rendering.json.json_diagnostics import format_provider_name
-from nexusform.rendering.notation.json_values import REDACTED, omit_empty
+from nexusform.rendering.notation.hcl_text import build_path_trie
+from nexusform.rendering.notation.json_values import REDACTED, omit_empty, redact_value
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 from nexusform.schemas.value_types import build_type_json
 
@@ -187,15 +189,25 @@ def _build_resource(
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
+    expressions: dict[str, Any] = {}
+    if resource_type is not None:
+        schema = resource_type.schema
+        expressions = _build_body_expressions(block.body, schema)
+        constants = {
+            name: get_mapping(expressions[name]).get("constant_value")
+            for name in schema.attributes.keys() & expressions.keys()
+        }
+        for name, *_ in resource_type.list_secrets(constants):
+            _redact_constant(
+                expressions[str(name)], str(name), schema.attributes[str(name)], is_secret=True
+            )
     return {
         "address": f"{prefix}{block.type}.{block.name}",
         "mode": block.mode,
         "type": block.type,
         "name": block.name,
         "provider_config_key": providers[block.provider or DEFAULT_PROVIDER],
-        "expressions": _build_body_expressions(block.body, resource_type.schema)
-        if resource_type
-        else {},
+        "expressions": expressions,
         "schema_version": 0,
         **_build_repetition(block.count, block.for_each),
         **_build_depends_on(block.depends_on),
@@ -218,6 +230,23 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
     return omit_empty({"depends_on": texts})
 
 
+def _redact_constant(
+    expression: dict[str, Any], name: str, attribute: AttributeSchema, *, is_secret: bool = False
+) -> None:
+    """Hide the secret parts of the constant value of an argument."""
+    constant = expression.get("constant_value")
+    if constant is None:
+        return
+    paths: Iterable[Path] = ()
+    if is_secret or attribute.sensitive or attribute.write_only:
+        paths = [()]
+    elif attribute.secret_fields is not None:
+        found_paths = find_secret_fields(constant, attribute.secret_fields, (name,))
+        # Without the name.
+        paths = [path[1:] for path in found_paths]
+    expression["constant_value"] = redact_value(constant, build_path_trie(paths))
+
+
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
     """Build the arguments and nested blocks of a body by name.
 
@@ -235,6 +264,7 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
     document: dict[str, Any] = {}
     for name, attribute in body_content.attributes.items():
         document[name] = build_expression_document(attribute.expression)
+        _redact_constant(document[name], name, schema.attributes[name])
     for block in body_content.blocks:
         name = block.type
         nested = schema.blocks[block.type]

@@ -115,6 +115,24 @@ class OperationRunner(Struct, frozen=True):
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow_operation(operation_id)
 
+    def modify(self, instance_id: str, body: Mapping[str, Any]) -> None:
+        """Change information about a running VNF, and follow the operation.
+
+        Raises VnfChanged, OperationFailed, TackerProblem, StepPending.
+        """
+        check = partial(self.check_unchanged, instance_id, lambda _instance: "")
+        check()
+        with _defer_during_outage("It may have started the operation. "):
+            path = f"/vnf_instances/{instance_id}"
+            answer = self.client.write("PATCH", path, body, check_before_retry=check)
+        operation_id = answer.headers.get("location", "").rpartition("/")[2]
+        if not operation_id:
+            raise ProviderProblem(
+                "Tacker accepted the change of vimConnectionInfo without the address of its "
+                "operation."
+            )
+        self.follow_operation(operation_id)
+
     def delete_instance(self, instance_id: str) -> None:
         """Delete an instance that is not instantiated.
 

@@ -33,6 +33,8 @@ from nexusform.domains.vnf.providers.vnf_start import (
 from nexusform.domains.vnf.types.tacker_vnf import HEALED
 from nexusform.domains.vnf.types.vnf_documents import (
     REQUEST,
+    VIM_CONNECTIONS,
+    VIM_CONNECTIONS_VERSION,
     compute_target_levels,
     has_known_documents,
     read_documents,
@@ -175,7 +177,7 @@ class TackerProvider(FixedIdentity):
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
-                request_body = _build_instantiate_request(planned)
+                request_body = _build_instantiate_request(planned, request.write_only)
                 runner.run(instance.id, "instantiate", request_body, find_running_vnf)
             except VnfChanged:
                 raise
@@ -216,6 +218,7 @@ class TackerProvider(FixedIdentity):
             start = replace(start, vnfc_ids=_find_vnfcs_to_heal(planned, request.private_note))
         final = request.final_attributes or planned
         try:
+            self._send_vim_connections(runner, instance, request)
             self._change_levels(runner, instance, final, start, only_in=request.is_release)
             if request.is_release:
                 return ChangeResult(planned)
@@ -391,6 +394,18 @@ class TackerProvider(FixedIdentity):
             result = find_level_difference(_require_instance(runner, instance.id), targets)
             if result:
                 raise VnfChanged(result)
+
+    def _send_vim_connections(
+        self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest
+    ) -> None:
+        """Send the write-only connections to VIMs if their version differs from the prior one."""
+        planned = request.planned_attributes
+        version = planned.get(VIM_CONNECTIONS_VERSION)
+        connections = request.write_only.get(VIM_CONNECTIONS)
+        is_new = version != request.prior_attributes.get(VIM_CONNECTIONS_VERSION)
+        if request.is_release or not connections or not is_new:
+            return
+        runner.modify(instance.id, {"vimConnectionInfo": connections})
 
     def _recreate_vnfcs(
         self,
@@ -574,7 +589,9 @@ def _is_heal_already_executed(
     return resumed_operation == operation_id
 
 
-def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
+def _build_instantiate_request(
+    planned: Mapping[str, Any], write_only: Mapping[str, Any]
+) -> dict[str, Any]:
     """Build the request from the instantiate request of the block and its arguments."""
     text = planned.get(REQUEST)
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
@@ -591,6 +608,8 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
             # Without an id: by its number in the list.
             connections_by_id[str(row.get("id") or number)] = fields
         body["vimConnectionInfo"] = connections_by_id
+    if write_only.get(VIM_CONNECTIONS):
+        body["vimConnectionInfo"] = write_only[VIM_CONNECTIONS]
     body["flavourId"] = planned.get("flavour_id")
     if planned.get("instantiation_level"):
         body["instantiationLevelId"] = planned["instantiation_level"]

@@ -1,5 +1,6 @@
 """Resource type tacker_vnf: a VNF with VMs from a TOSCA VNFD, a HOT file, or both."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,11 +19,17 @@ from nexusform.domains.vnf.importers.vnf_records import (
 )
 from nexusform.domains.vnf.types.vnf_documents import (
     CONTROL_PLANE_ROLE,
+    PARAMETERS,
     REQUEST,
+    REQUEST_FIELDS,
     VDU_BLOCK,
+    VIM_CONNECTIONS,
+    VIM_CONNECTIONS_VERSION,
     WORKER,
     build_document_problems,
+    check_vim_connections,
     compute_target_levels,
+    find_request_secrets,
     format_sku,
     get_document_path,
     get_vm_role,
@@ -36,6 +43,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.secret_paths import SECRET_FIELDS
 from nexusform.kubernetes.matching import Taint
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
@@ -94,8 +102,8 @@ VNFC: Final = ObjectType.create(
 )
 
 
-def _build_argument_schema(kind: Any, description: str) -> AttributeSchema:
-    return AttributeSchema(kind, description, optional=True, decides_placement=True)
+def _build_argument_schema(kind: Any, description: str, **more: Any) -> AttributeSchema:
+    return AttributeSchema(kind, description, optional=True, decides_placement=True, **more)
 
 
 _SCHEMA: Final = BlockSchema(
@@ -120,17 +128,39 @@ _SCHEMA: Final = BlockSchema(
             STRING,
             "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, "
             "instantiationLevelId and "
-            "additionalParams replace flavour_id, instantiation_level and parameters.",
+            "additionalParams replace flavour_id, instantiation_level and parameters. The text and "
+            "these parameters are sensitive.",
+            allows_sensitive=True,
+            displayed_in=tuple(REQUEST_FIELDS.values()),
+            # The whole text.
+            secret_fields=re.compile(REQUEST),
         ),
-        "parameters": _build_argument_schema(
-            DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."
+        VIM_CONNECTIONS: AttributeSchema(
+            DYNAMIC,
+            "vimConnectionInfo of the instantiate request: a map of connections by id. Write-only: "
+            "in no plan, state or journal.",
+            optional=True,
+            write_only=True,
+        ),
+        VIM_CONNECTIONS_VERSION: AttributeSchema(
+            NUMBER,
+            f"Number of the content of {VIM_CONNECTIONS}. A change sends it again.",
+            optional=True,
+        ),
+        PARAMETERS: _build_argument_schema(
+            DYNAMIC,
+            "Parameters of the HOT file and inputs of the VNFD. Passwords, keys and user data in "
+            "them are sensitive.",
+            allows_sensitive=True,
+            secret_fields=SECRET_FIELDS,
         ),
         "flavour_id": _build_argument_schema(
-            STRING, "Deployment flavour, if the VNFD has several."
+            STRING, "Deployment flavour, if the VNFD has several.", allows_sensitive=True
         ),
         "instantiation_level": _build_argument_schema(
             STRING,
             "Instantiation level of the VNFD. Default: its default level, else the initial deltas.",
+            allows_sensitive=True,
         ),
         "scale_levels": _build_argument_schema(MapType(NUMBER), "Scale level by scaling aspect."),
         "labels": _build_argument_schema(MapType(STRING), "Extra labels of worker nodes."),
@@ -599,6 +629,8 @@ TACKER_VNF: Final = ResourceType(
     build_id,
     check=check_arguments,
     unpack_arguments=read_package_and_request,
+    list_secrets=find_request_secrets,
+    split_write_only_body=check_vim_connections,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,

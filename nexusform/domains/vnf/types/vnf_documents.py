@@ -50,8 +50,10 @@ DOCUMENTS: Final = ("vnfd", "base_hot", "nested", "parameters", "flavour_id")
 PACKAGED: Final = ("vnfd", "base_hot", "nested")
 PARAMETERS: Final = "parameters"
 REQUEST: Final = "instantiate_request"
+VIM_CONNECTIONS: Final = "vim_connection_info_wo"
+VIM_CONNECTIONS_VERSION: Final = "vim_connection_info_wo_version"
 # Placement fields of the request, and the matching arguments.
-_REQUEST_FIELDS: Final = {
+REQUEST_FIELDS: Final = {
     "flavourId": "flavour_id",
     "instantiationLevelId": "instantiation_level",
     "additionalParams": PARAMETERS,
@@ -83,14 +85,14 @@ def _read_instantiate_request(
         return {}, []
     if text is UNKNOWN:
         return {
-            name: UNKNOWN for name in _REQUEST_FIELDS.values() if attributes.get(name) is None
+            name: UNKNOWN for name in REQUEST_FIELDS.values() if attributes.get(name) is None
         }, []
     body = _parse_request_body(str(text))
     if isinstance(body, Problem):
         return {}, [body]
     arguments: dict[str, Any] = {}
     problems = []
-    for field, name in _REQUEST_FIELDS.items():
+    for field, name in REQUEST_FIELDS.items():
         requested = body.get(field)
         configured = attributes.get(name)
         if requested is None:
@@ -111,6 +113,47 @@ def _read_instantiate_request(
             )
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
+
+
+def find_request_secrets(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the paths of the parameters from the instantiate request: they may be secrets."""
+    text = attributes.get(REQUEST)
+    body = _parse_request_body(text) if isinstance(text, str) else None
+    if not isinstance(body, dict):
+        # Absent, unknown, or reported.
+        return ()
+    names = get_mapping(body, "additionalParams")
+    parameters = get_mapping(attributes, PARAMETERS)
+    return tuple((PARAMETERS, name) for name in names if name in parameters)
+
+
+def check_vim_connections(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return no arguments, and the problems of the write-only connections without their text."""
+    connections = attributes.get(VIM_CONNECTIONS)
+    version = attributes.get(VIM_CONNECTIONS_VERSION)
+    text = attributes.get(REQUEST)
+    detail = ""
+    name = VIM_CONNECTIONS
+    if connections is None:
+        name = VIM_CONNECTIONS_VERSION
+        if version is not None:
+            detail = f"{name} has no effect without {VIM_CONNECTIONS}. Remove it."
+    elif version is None:
+        detail = f"Set {VIM_CONNECTIONS_VERSION} with it: a new number sends new connections."
+    elif isinstance(text, str) and "vimConnectionInfo" in get_mapping(_parse_request_body(text)):
+        detail = f"{REQUEST} has vimConnectionInfo, too. Remove it there: the state keeps its text."
+    if detail:
+        return {}, [Problem((name,), "conflicting-arguments", detail)]
+    is_valid = isinstance(connections, dict) and all(
+        isinstance(connection, dict) or connection is UNKNOWN for connection in connections.values()
+    )
+    if is_valid or not is_set_and_known(connections):
+        return {}, []
+    detail = (
+        f"{VIM_CONNECTIONS} must be a map of connections by id, such as "
+        "{ vim1 = { vimType = ..., interfaceInfo = ..., accessInfo = ... } }."
+    )
+    return {}, [Problem((name,), "incorrect-attribute-value-type", detail)]
 
 
 def _parse_request_body(text: str) -> dict[str, Any] | Problem:

@@ -147,6 +147,8 @@ class MemoryTacker(TackerClient):
         instance = self.instances.get(identifier)
         if instance is None:
             raise TackerProblem("no instance", status=404)
+        if method == "PATCH":
+            return self._start_operation(instance, "modify_info", body or {})
         is_instantiated = instance["instantiationState"] == "INSTANTIATED"
         if is_instantiated is (not action or action == ["instantiate"]):
             raise TackerProblem("not in this state", status=409)
