@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import declare_choice, declare_report_flags, declare_text_flag
 from nexusform.cli.report_flag import (
@@ -35,7 +36,8 @@ class Answer(Struct, frozen=True):
     """One answer as a report and as data.
 
     `text` (colour, width) renders terminal text if the report is not sufficient, `page` the HTML
-    page if it has other pictures than the steps of `plays` on a map.
+    page of the report if it has other pictures than the steps of `plays` on a map. Each format of
+    an `is_hypothetical` one begins with "Hypothetical plan".
     """
 
     question: str
@@ -43,8 +45,9 @@ class Answer(Struct, frozen=True):
     report: Report
     document: Mapping[str, Any]
     text: Callable[[bool, int], str] | None = None
-    page: Callable[[], str] | None = None
+    page: Callable[[Report], str] | None = None
     plays: Callable[[], Sequence[Playback]] = tuple
+    is_hypothetical: bool = False
 
     def render_text(self, *, colour: bool, width: int) -> str:
         """Render the answer as terminal text."""
@@ -83,6 +86,11 @@ def write_answer(
     answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen
 ) -> int:
     """Print the answer, write the reports, and return the exit code."""
+    if answer.is_hypothetical:
+        from nexusform.rendering.report.plan_sentences import HYPOTHETICAL_PLAN
+
+        title = f"{HYPOTHETICAL_PLAN}: {answer.report.title}"
+        answer = replace(answer, report=replace(answer.report, title=title))
     reports = parse_reports(flags.report, FORMATS.keys())
     # A report to stdout replaces the text.
     if not has_stdout_report(reports):
@@ -111,7 +119,7 @@ def _render_answer_as_html(answer: Answer) -> bytes:
     Else its report, with its simulations (`plays`) on a map.
     """
     if answer.page is not None:
-        return answer.page().encode()
+        return answer.page(answer.report).encode()
     from nexusform.rendering.page.report_page import render_report_page
 
     return render_report_page(answer.report, plays=answer.plays()).encode()
@@ -125,6 +133,7 @@ def _render_answer_as_json(answer: Answer) -> bytes:
         "format_version": "1.0",
         "question": answer.question,
         "of": answer.origin,
+        **({"hypothetical": True} if answer.is_hypothetical else {}),
         "finding": answer.report.is_finding,
         "verdict": answer.report.verdict,
         **answer.document,

@@ -27,6 +27,7 @@ from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_elements import render_page
+from nexusform.rendering.report.plan_sentences import HYPOTHETICAL_PLAN
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
@@ -64,7 +65,7 @@ class ExplorerServer(LocalServer):
         )
         header = build_element(
             "header",
-            build_element("h1", f"Explore: {content.headline}", id="headline"),
+            build_element("h1", _format_headline(content.headline), id="headline"),
             build_element("p", detail, class_="quiet"),
             build_element("div", id="explore"),
             build_data_script("explore-data", msgspec.to_builtins(controls)),
@@ -95,7 +96,17 @@ class ExplorerServer(LocalServer):
         content = build_page_content(
             plan, exploration.project.sources, exploration.project.registries
         )
-        return {"headline": content.headline, "main": str(content.main), "data": content.data}
+        return {
+            "hypothetical": True,
+            "headline": _format_headline(content.headline),
+            "main": str(content.main),
+            "data": content.data,
+        }
+
+
+def _format_headline(headline: str) -> str:
+    """Return the headline of the page; the first plan has no change yet, and is never applied."""
+    return f"{HYPOTHETICAL_PLAN}: {headline}"
 
 
 def _read_asset(name: str) -> str:

@@ -7,7 +7,9 @@ PUBLIC = {
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
     "upgrade_sentences": "build_upgrade_runbook",
-    "plan_sentences": ("describe_plan_evaluation describe_plan_origin format_prediction_accuracy"),
+    "plan_sentences": (
+        "describe_plan_evaluation describe_plan_origin format_prediction_accuracy HYPOTHETICAL_PLAN"
+    ),
     "report_tree": "CodeBlock CodeOrigin Section Table Report Row",
     "plan_verdict": "compute_impact format_current_verdict",
     "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",

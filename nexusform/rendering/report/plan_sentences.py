@@ -255,12 +255,12 @@ _UNFINISHED: Final = (
 )
 
 
-_HYPOTHETICAL_PLAN: Final = "Hypothetical plan"
+HYPOTHETICAL_PLAN: Final = "Hypothetical plan"
 
 
 def format_plan_title(plan: Plan, title: str, headline: str) -> str:
     """Format a title and the headline of a plan; a hypothetical plan has a title of its own."""
-    return f"{_HYPOTHETICAL_PLAN if plan.assumptions else title}: {headline}"
+    return f"{HYPOTHETICAL_PLAN if plan.assumptions else title}: {headline}"
 
 
 def describe_assumptions(plan: Plan) -> str:
@@ -268,7 +268,7 @@ def describe_assumptions(plan: Plan) -> str:
     if not plan.assumptions:
         return ""
     assumptions = format_list(plan.assumptions)
-    return f"{_HYPOTHETICAL_PLAN}: it assumes {assumptions}. It cannot be saved or applied."
+    return f"{HYPOTHETICAL_PLAN}: it assumes {assumptions}. It cannot be saved or applied."
 
 
 def describe_inventory(plan: Plan) -> str:

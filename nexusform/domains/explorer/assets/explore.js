@@ -36,7 +36,7 @@
       const answer = await ask("/plan", { wish: wish() });
       if (mine !== requested) return; // a later change is already being planned
       replace(answer.main, answer.data);
-      document.getElementById("headline").textContent = `Explore: ${answer.headline}`;
+      document.getElementById("headline").textContent = answer.headline;
       note.textContent = "";
     } catch (problem) { note.textContent = problem.message; }
   }

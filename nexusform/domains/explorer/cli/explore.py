@@ -56,7 +56,8 @@ def explore(arguments: ExploreArguments) -> int:
         except OSError as problem:
             screen.print_error(f"Error: port {arguments.port} cannot be used: {problem.strerror}.")
             return 1
-        screen.print_text(f"Exploring at {server.url}\nNothing is applied. Press Ctrl-C to end.")
+        screen.print_text(f"Hypothetical plan at {server.url}")
+        screen.print_text("Nothing is applied. Press Ctrl-C to end.")
         if arguments.open and screen.is_live:
             webbrowser.open(server.url)
         try:

@@ -99,6 +99,9 @@ def _run_question_on_sites(
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
     # about all sites of this file.
-    answer = Answer(question.kind.value, FILE_NAME, report, document)
+    is_hypothetical = question.kind is QuestionKind.FAILURE
+    answer = Answer(
+        question.kind.value, FILE_NAME, report, document, is_hypothetical=is_hypothetical
+    )
     code = write_answer(answer, flags, screen)
     return 1 if select_failed_results(results) else code

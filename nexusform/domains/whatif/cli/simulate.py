@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_flag_group,
@@ -53,6 +54,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Only pages have maps.
 if TYPE_CHECKING:
     from nexusform.rendering.page.page_data import Playback
+    from nexusform.rendering.report.report_tree import Report
 
 _CLI: Final = "nexusform.domains.whatif.cli"
 COMMANDS: Final[dict[str, CommandEntry]] = {
@@ -117,7 +119,7 @@ def run_question(
         diagnostics, sources = locate_diagnostics(context, rejection.diagnostics)
         screen.print_diagnostics(diagnostics, {**inputs.sources, **sources})
         return 1
-    return write_answer(answer, flags.answer, screen)
+    return write_answer(replace(answer, is_hypothetical=True), flags.answer, screen)
 
 
 def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
@@ -542,7 +544,7 @@ def fleet(arguments: FleetArguments) -> int:
         simulation = simulate_member_edits(build_fleet(inputs), parse_member_edits(flags))
         report = build_fleet_report(simulation, inputs.origin)
 
-        def render_page() -> str:
+        def render_page(report: Report) -> str:
             from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
 
             return render_fleet_page(simulation, report)

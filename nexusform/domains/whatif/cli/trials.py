@@ -81,7 +81,8 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     result = rebalancing.result
     report = build_rebalance_report(result, rebalancing.evictions, rebalancing.taints, path)
     origin = "the state and the configuration of this directory"
-    answer = Answer("rebalance", origin, report, build_rebalance_document(result))
+    document = build_rebalance_document(result)
+    answer = Answer("rebalance", origin, report, document, is_hypothetical=True)
     return write_answer(answer, arguments.answer, screen)
 
 
@@ -140,8 +141,9 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     answer = select_placement(plan, trial)
     report = build_placement_report(answer, path)
     origin = "the configuration of this directory"
+    document = build_placement_document(answer)
     return write_answer(
-        Answer("placement", origin, report, build_placement_document(answer)),
+        Answer("placement", origin, report, document, is_hypothetical=True),
         arguments.answer,
         screen,
     )

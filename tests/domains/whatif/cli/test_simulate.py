@@ -334,7 +334,9 @@ def test_fleet_without_sites_is_simulated(fleet: Path, capsys: pytest.CaptureFix
     assert fleet.is_dir()
     assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
+    assert text.startswith(
+        "Hypothetical plan: Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n"
+    )
     assert "web        PickN   2 -> 2    east      west" in text
     assert (
         run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
