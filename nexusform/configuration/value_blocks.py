@@ -14,6 +14,7 @@ from nexusform.configuration.static_arguments import (
     check_name,
     evaluate_bool,
     evaluate_constant,
+    evaluate_string,
     evaluate_text,
     is_valid_name,
     parse_references,
@@ -122,10 +123,26 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
         validations=validations,
         span=block.header_span,
         is_typed="type" in arguments,
-        deprecated=evaluate_text(arguments.get("deprecated"), problems),
+        deprecated=_evaluate_deprecation(arguments.get("deprecated"), problems),
         ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
         const=evaluate_bool(arguments.get("const"), problems, default=False),
     )
+
+
+def _evaluate_deprecation(attribute: Attribute | None, problems: list[Diagnostic]) -> str:
+    """Evaluate the text of `deprecated`; "" if it is absent or invalid.
+
+    An empty text is an error, as in OpenTofu: callers would see a warning without advice, or none.
+    """
+    text = evaluate_string(attribute, problems)
+    if attribute is not None and text is not None and not text.strip():
+        detail = (
+            'The argument "deprecated" must not be empty. Say in it what to use instead, or '
+            "remove it."
+        )
+        problems.append(build_error("invalid-deprecated-value", detail, attribute.expression.span))
+        return ""
+    return text or ""
 
 
 def build_deprecated_variable_warning(variable: Variable, span: Span | None) -> Diagnostic:
@@ -222,7 +239,7 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     value = arguments.get("value")
     sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
     description = evaluate_text(arguments.get("description"), problems)
-    deprecated = evaluate_text(arguments.get("deprecated"), problems)
+    deprecated = _evaluate_deprecation(arguments.get("deprecated"), problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     is_ephemeral = evaluate_bool(arguments.get("ephemeral"), problems, default=False)

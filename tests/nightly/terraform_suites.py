@@ -73,6 +73,7 @@ _UNSAYABLE = {
     "TestFileExists 5": "the test sets permissions, which do not bind root",
     # The attribute behind the star is that of terraform_data.
     "terraform/testdata/plan-count-splat-reference": "an attribute that only one type has",
+    "tofu/testdata/plan-count-splat-reference": "an attribute that only one type has",
     "TestFileExists 6": "the test sets permissions, which do not bind root",
 }
 # Intended differences: the start of a case, and the subject of its row in
@@ -89,6 +90,11 @@ INTENDED = {
     "fmt general_in.tf 50": '`"${ }"` around a multi-line expression',
     "fmt general_in.tf 52": '`"${ }"` around a multi-line expression',
     "fmt variable_type_in.tf": "Terraform 0.11 types",
+    # Words of OpenTofu that terraform 1.11 does not know.
+    "command/testdata/skip-destroy": "`lifecycle { destroy = false }`",
+    "tofu/testdata/skip-destroy": "`lifecycle { destroy = false }`",
+    "configs/testdata/valid-modules/override-output": "`deprecated` of variables and outputs",
+    "configs/testdata/valid-modules/override-variable": "`deprecated` of variables and outputs",
 }
 
 

@@ -42,3 +42,13 @@ variable "i" {
 variable "g" {
   defualt = 1
 }
+
+variable "j" {
+  default    = 1
+  deprecated = " "
+}
+
+output "k" {
+  value      = 1
+  deprecated = ""
+}
