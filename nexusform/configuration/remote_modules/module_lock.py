@@ -29,8 +29,8 @@ _SEPARATOR: Final = "//"
 _MODULE_SCHEMA: Final = BodySchema(
     attributes={name: name in ("source", "hash") for name in _FIELDS}
 )
-# Of a module of a test file, the first part is "@" and the file.
-_CALL: Final = re.compile(r"(?:@[\w-]+\.)?[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
+# Of a module of a test file, the first parts are the parts of its path, each after "@".
+_CALL: Final = re.compile(r"(?:@[\w%~-]+\.)*[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
 _HASH: Final = re.compile(r"h1:[0-9A-Za-z+/]{43}=")
 _COMMIT: Final = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 

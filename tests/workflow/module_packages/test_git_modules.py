@@ -21,6 +21,7 @@ from tests.workflow.module_packages.module_server import (
     commit_files,
     run_git,
 )
+from tests.workflow.module_packages.ssh_server import run_sshd
 
 Run = Callable[..., tuple[int, str]]
 
@@ -312,6 +313,35 @@ def test_ssh_uses_the_command_of_the_operator(
     lines = log.read_text().splitlines()
     assert all("git@git.example.com" in line for line in lines)
     assert "tty" not in lines
+
+
+def test_modules_from_a_running_sshd(
+    server: ModuleServer, nf: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(server)
+    with run_sshd(tmp_path / "ssh") as ssh:
+        monkeypatch.setenv("GIT_SSH_COMMAND", ssh.command)
+        racks = f"git::ssh://{ssh.address}{server.repositories}/racks//modules/rack?ref=v1"
+        site = {"main.nf.hcl": SITE.replace("SOURCE", racks)}
+        commit_files(server.repositories / "site", site, tag="v1")
+        write_root(f"git::ssh://{ssh.address}{server.repositories}/site?ref=v1")
+        code, text = nf("init")
+        assert code == 0, text
+        assert Path(LOCK_FILE).read_text().count("  commit = ") == 2
+        assert nf("apply", "-auto-approve")[0] == 0
+        assert nf("output", "-json", "count") == (0, "2")
+        # A key that the server does not accept: no prompt, and its words.
+        other_key = ssh.command.replace("/client -o", "/host -o")
+        monkeypatch.setenv("GIT_SSH_COMMAND", other_key)
+        code, text = nf("init", "-upgrade")
+        assert code == 1
+        assert "Permission denied (publickey" in text
+    monkeypatch.setenv("GIT_SSH_COMMAND", ssh.command)
+    code, text = nf("init", "-upgrade")
+    assert code == 1
+    assert "Connection refused" in text
+    # The installed packages stay usable.
+    assert nf("plan")[0] == 0
 
 
 def test_tree_of_three_levels_by_ssh(

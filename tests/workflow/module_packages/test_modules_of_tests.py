@@ -38,14 +38,14 @@ def test_module_of_a_run_from_git(server: ModuleServer, nf: Run, tmp_path: Path)
     write_test(server.build_git_source("setup", "a/b", ref="v1"))
     code, text = nf("test")
     assert code == 1
-    assert 'The module "@tests_main.setup"' in text
+    assert 'The module "@tests.@main.setup"' in text
     assert "Run `nexusform init`." in text
     assert "Internal error" not in text
     code, text = nf("init")
     assert code == 0, text
     lock = Path(LOCK_FILE).read_text()
-    assert 'module "@tests_main.setup" {' in lock
-    assert 'module "@tests_main.setup.inner" {' in lock
+    assert 'module "@tests.@main.setup" {' in lock
+    assert 'module "@tests.@main.setup.inner" {' in lock
     requests = len(server.requests)
     code, text = nf("test")
     assert code == 0, text
@@ -59,14 +59,14 @@ def test_module_of_a_run_from_git(server: ModuleServer, nf: Run, tmp_path: Path)
     assert nf("init")[0] == 0
     assert Path(LOCK_FILE).read_text() == lock
     # The list, and a mirror of it.
-    assert "@tests_main.setup.inner" in nf("modules", "-json")[1]
+    assert "@tests.@main.setup.inner" in nf("modules", "-json")[1]
     assert nf("modules", "mirror", str(tmp_path / "mirror"))[0] == 0
     shutil.rmtree(".nexusform")
     code, text = nf("init", f"-from-mirror={tmp_path}/mirror")
     assert code == 0, text
     assert nf("test")[0] == 0
     # A changed file of the package.
-    next(Path(".nexusform/modules/@tests_main.setup.inner").glob("*.hcl")).write_text("")
+    next(Path(".nexusform/modules/@tests.@main.setup.inner").glob("*.hcl")).write_text("")
     code, text = nf("test")
     assert code == 1
     assert "differ from" in text
@@ -76,7 +76,7 @@ def test_module_of_a_run_from_git(server: ModuleServer, nf: Run, tmp_path: Path)
     Path("tests/main.nftest.hcl").unlink()
     assert nf("init")[0] == 0
     assert not Path(LOCK_FILE).exists()
-    assert not Path(".nexusform/modules/@tests_main.setup").exists()
+    assert not Path(".nexusform/modules/@tests.@main.setup").exists()
 
 
 def test_remote_module_below_a_local_module_of_a_run(server: ModuleServer, nf: Run) -> None:
@@ -86,7 +86,7 @@ def test_remote_module_below_a_local_module_of_a_run(server: ModuleServer, nf: R
     write_test("./setup", path="other/x.y.nftest.hcl")
     code, text = nf("init", "-test-directory=other")
     assert code == 0, text
-    assert 'module "@other_x_y.setup.inner" {' in Path(LOCK_FILE).read_text()
+    assert 'module "@other.@x%2Ey.setup.inner" {' in Path(LOCK_FILE).read_text()
     code, text = nf("test", "-test-directory=other")
     assert code == 0, text
 
@@ -115,9 +115,34 @@ def test_invalid_source_of_a_run_is_an_error(server: ModuleServer, nf: Run) -> N
     write_test(server.build_git_source("missing"))
     code, text = nf("init")
     assert code == 1
-    assert 'The module "@tests_main.setup" cannot be downloaded' in text
+    assert 'The module "@tests.@main.setup" cannot be downloaded' in text
     assert 'in run "setup"' in text
     write_test("./missing")
     code, text = nf("test")
     assert code == 1
     assert 'The directory "missing" cannot be read' in text
+
+
+def test_modules_of_test_files_with_similar_paths_are_separate(
+    server: ModuleServer, nf: Run
+) -> None:
+    paths = {
+        "one": "tests/main.nftest.hcl",
+        "two": "tests_main.nftest.hcl",
+        "three": "tests/a b.nftest.hcl",
+        "four": "tests/a.b.nftest.hcl",
+    }
+    for name, path in paths.items():
+        commit_files(
+            server.repositories / name, {"main.nf.hcl": INNER.replace("NUMBER", "7")}, tag="v1"
+        )
+        write_test(server.build_git_source(name, ref="v1"), path=path)
+    assert nf("init")[0] == 0
+    lock = Path(LOCK_FILE).read_text()
+    for name in paths:
+        assert f"/git/{name}?ref=v1" in lock
+    code, text = nf("test")
+    assert code == 0, text
+    assert "Success! 8 passed" in text
+    assert nf("init")[0] == 0
+    assert Path(LOCK_FILE).read_text() == lock

@@ -1,12 +1,12 @@
 """Modules of run blocks: local directories, and packages that `init` installs.
 
-In the lock file, the path of such a module is the test file and the run, as in `@tests_main.setup`.
+In the lock file, the path of such a module is the test file and the run: `@tests.@main.setup`.
 """
 
 import os
-import re
 from collections.abc import Iterator
-from typing import Final
+from pathlib import Path
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -28,8 +28,6 @@ from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, T
 from nexusform.domains.testing.workflow.test_files import ENDINGS, find_test_files, read_test_file
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext
-
-_NO_NAME: Final = re.compile(r"[^\w-]")
 
 
 class _RunPackages:
@@ -124,15 +122,20 @@ def has_remote_calls(module: Module) -> bool:
     )
 
 
-def _build_run_path(context: CommandContext, file: TestFile, run: RunBlock) -> tuple[str, str]:
-    """Return the path of a run in the lock file: its first one with the same module."""
-    name = os.path.relpath(file.name, context.directory)
+def _build_run_path(context: CommandContext, file: TestFile, run: RunBlock) -> tuple[str, ...]:
+    """Return the path of a run in the lock file: its first one with the same module.
+
+    Files of different paths have different paths there: dots, spaces and others are escaped as in
+    URLs.
+    """
+    name = Path(os.path.relpath(file.name, context.directory)).as_posix()
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     first = next(
         other for other in file.runs if (other.source, other.version) == (run.source, run.version)
     )
-    return f"@{_NO_NAME.sub('_', name)}", first.name
+    parts = [quote(part, safe="").replace(".", "%2E") for part in name.split("/")]
+    return (*(f"@{part}" for part in parts), first.name)
 
 
 def _build_call(run: RunBlock) -> CallHeader:
