@@ -6,7 +6,7 @@ with other zones; without it (`validate`) rules use only the literals of the con
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -109,7 +109,7 @@ class SimulationResult(Struct, frozen=True):
 
 
 Simulate: TypeAlias = Callable[[Sequence[LintPool]], SimulationResult]
-CountFree: TypeAlias = Callable[[Demand], Interval]
+CountFree: TypeAlias = Callable[[Demand, dict[Hashable, Interval]], Interval]
 CountFitting: TypeAlias = Callable[[Sequence[Demand]], int]
 
 
@@ -117,8 +117,9 @@ class LintSite(Struct, frozen=True):
     """A site: its machines in order of rack, slot and name.
 
     `simulate(pools)` places the new VMs of these pools in this order on the site before the plan.
-    `count_free(demand)` is the number of further such VMs that fit after the plan,
-    `count_fitting(demands)` the number of these VMs that fit together.
+    `count_free(demand, known_counts)` is the number of further such VMs that fit after the plan,
+    `count_fitting(demands)` the number of these VMs that fit together. `known_counts` keeps the
+    counts of equal demands.
     """
 
     id: str
@@ -126,6 +127,7 @@ class LintSite(Struct, frozen=True):
     simulate: Simulate | None = None
     count_free: CountFree | None = None
     count_fitting: CountFitting | None = None
+    known_counts: dict[Hashable, Interval] = field(default_factory=dict)
 
     @property
     def racks(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if site.count_free is None:
             continue
         # The number 0: all VMs of a pool are alike.
-        free = site.count_free(pool.build_demand(number=0))
+        free = site.count_free(pool.build_demand(number=0), site.known_counts)
         if free.minimum < needed:
             detail, summary = _format_shortage(pool, needed, free)
             findings.append(build_finding(ID, detail, pool, summary=summary))
@@ -94,7 +94,9 @@ def check_joint(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pools[0])
         if len(pools) < 2 or site.count_free is None or site.count_fitting is None:
             continue
-        free_counts = [site.count_free(pool.build_demand(number=0)) for pool in pools]
+        free_counts = [
+            site.count_free(pool.build_demand(number=0), site.known_counts) for pool in pools
+        ]
         if any(free.minimum < pool.surge for pool, free in zip(pools, free_counts, strict=True)):
             continue
         demands = [

@@ -4,8 +4,8 @@ SKUs of one type and one memory size differ in vCPUs: the one with vCPUs per GiB
 a NUMA cell fills the cell evenly; any other strands vCPUs or memory.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
@@ -14,6 +14,16 @@ from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 
 ID: Final = "sku-mismatch"
 
+# A SKU, with the vCPUs and the GiB of a NUMA cell of the hardware.
+_BetterSku: TypeAlias = tuple[VmSku, int, float]
+
+
+class _HardwareMatch(NamedTuple):
+    """Machines that do not list a SKU, and the SKUs that fit better, by hardware."""
+
+    unlisted_machines: list[Machine]
+    better: Mapping[str, _BetterSku]
+
 
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return a finding per pool with a SKU that does not match the machines of its zones.
@@ -21,20 +31,30 @@ def check(facts: LintInput) -> list[Diagnostic]:
     The machines do not list the SKU, or another SKU fits them better.
     """
     findings: list[Diagnostic] = []
+    # By site and zones, and by SKU, too: many pools share them.
+    machines_by_zones: dict[tuple[str, frozenset[str] | None], list[Machine]] = {}
+    matches: dict[tuple[str, frozenset[str] | None, VmSku], _HardwareMatch] = {}
     for pool in facts.pools:
-        site = facts.get_site(pool)
-        machines = site.list_schedulable(pool.zones)
-        if not machines or not pool.new_numbers:
-            # No machine to compare, or nothing placed by this plan.
+        if not pool.new_numbers:
+            # Nothing placed by this plan.
             continue
-        unlisted_machines = [
-            machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)
-        ]
+        site = facts.get_site(pool)
+        key = (pool.site_id, pool.zones)
+        if key not in machines_by_zones:
+            machines_by_zones[key] = site.list_schedulable(pool.zones)
+        machines = machines_by_zones[key]
+        if not machines:
+            # No machine to compare.
+            continue
+        match_key = (*key, pool.sku)
+        if match_key not in matches:
+            matches[match_key] = _match_hardware(pool.sku, machines, facts.vm_skus)
+        unlisted_machines, better = matches[match_key]
         hardware = format_list(
             sorted({str(machine.machine_sku) for machine in unlisted_machines}), MAXIMUM_ITEMS
         )
         if not unlisted_machines:
-            detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
+            detail = _format_inefficient_sku(pool, better)
         elif len(unlisted_machines) < len(machines):
             verb = select_word_form(len(unlisted_machines), "does not", "do not")
             detail = (
@@ -67,22 +87,41 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
     return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)  # None: unknown
 
 
-def _format_inefficient_sku(
-    pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]
-) -> str:
-    """Return a sentence on a SKU of the same type and size, better on all hardware of the machines.
+def _match_hardware(
+    sku: VmSku, machines: Sequence[Machine], skus: Sequence[VmSku]
+) -> _HardwareMatch:
+    """Compare a SKU with the hardware of machines."""
+    unlisted_machines = [
+        machine for machine in machines if not _is_sku_supported_by_machine(machine, sku)
+    ]
+    if unlisted_machines:
+        return _HardwareMatch(unlisted_machines, {})
+    return _HardwareMatch([], _find_better_skus(sku, machines, skus))
 
-    Return "" without such a SKU.
+
+def _find_better_skus(
+    sku: VmSku, machines: Sequence[Machine], skus: Sequence[VmSku]
+) -> dict[str, _BetterSku]:
+    """Return SKUs of the same type and size that are better on all hardware of the machines.
+
+    By hardware. Return {} if the SKU is best on some of the hardware.
     """
     # One machine of each.
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
-    better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
+    better: dict[str, _BetterSku] = {}
     for cpus, memory, machine_sku in sorted(kinds, key=str):
-        best = _find_better_fitting_sku(pool.sku, kinds[cpus, memory, machine_sku], skus)
+        best = _find_better_fitting_sku(sku, kinds[cpus, memory, machine_sku], skus)
         # The SKU is best on this hardware.
         if best is None:
-            return ""
+            return {}
         better[machine_sku or f"{cpus} vCPUs and {memory} GiB per cell"] = (best, cpus, memory)
+    return better
+
+
+def _format_inefficient_sku(pool: LintPool, better: Mapping[str, _BetterSku]) -> str:
+    """Return a sentence on a SKU that is better on all hardware, "" without such a SKU."""
+    if not better:
+        return ""
     # One example is enough.
     hardware, (best, cpus, memory) = next(iter(better.items()))
     pool_text = f"{pool.pool} of {pool.cluster}"

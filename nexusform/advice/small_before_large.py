@@ -86,11 +86,9 @@ def _check_cluster_order(
     findings: list[Diagnostic] = []
     # Measured once, for the order of all clusters.
     gain = None
-    for position, group in enumerate(new_groups):
+    for position in _find_positions_before_larger(new_groups):
+        group = new_groups[position]
         larger = _list_larger(new_groups, position)
-        if not larger:
-            # No larger cluster follows.
-            continue
         if gain is None:
             better_order = sorted(new_groups, key=lambda new_group: -new_group.memory_gib)
             names = ", ".join(new_group.name for new_group in better_order)
@@ -122,16 +120,12 @@ def _check_pool_order(
     If another order gains nothing, return none unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    # Pools with the larger pools after them.
-    candidates: list[tuple[LintPool, list[LintPool]]] = []
-    for position, agent_pool in enumerate(agent_pools):
-        later_larger = _list_larger(agent_pools, position)
-        if later_larger:
-            candidates.append((agent_pool, later_larger))
-    if not candidates:
+    positions = _find_positions_before_larger(agent_pools)
+    if not positions:
         # Larger pools come first already.
         return []
-    pool, larger = candidates[0]
+    pool = agent_pools[positions[0]]
+    larger = _list_larger(agent_pools, positions[0])
     larger_first = sorted(agent_pools, key=lambda agent_pool: -agent_pool.memory_gib)
     names = ", ".join(agent_pool.pool for agent_pool in larger_first)
     gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
@@ -157,11 +151,26 @@ def _check_pool_order(
 _Sized = TypeVar("_Sized", CreationGroup, LintPool)
 
 
+def _find_positions_before_larger(items: Sequence[_Sized]) -> list[int]:
+    """Return the positions of the items that a larger one follows, in order.
+
+    One pass from the end, so that the time grows with the number of items.
+    """
+    positions: list[int] = []
+    largest_later = -1.0
+    for position in reversed(range(len(items))):
+        memory_gib = items[position].memory_gib
+        if memory_gib < largest_later:
+            positions.append(position)
+        largest_later = max(largest_later, memory_gib)
+    positions.reverse()
+    return positions
+
+
 def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
     """Return the later items that are larger than the one at a position."""
-    return [
-        later for later in items[position + 1 :] if later.memory_gib > items[position].memory_gib
-    ]
+    memory_gib = items[position].memory_gib
+    return [later for later in items[position + 1 :] if later.memory_gib > memory_gib]
 
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:

@@ -16,11 +16,19 @@ def check(facts: LintInput) -> list[Diagnostic]:
     Other racks have more machines.
     """
     findings: list[Diagnostic] = []
+    # By site and zones: many pools share both.
+    machine_counts: dict[tuple[str, frozenset[str] | None], int] = {}
     for pool in facts.pools:
+        if not pool.zones or not pool.new_numbers:
+            continue
         site = facts.get_site(pool)
-        machine_count = len(site.list_schedulable(pool.zones))
-        all_machines = len(site.list_schedulable(None))
-        if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
+        for zones_to_count in (pool.zones, None):
+            key = (pool.site_id, zones_to_count)
+            if key not in machine_counts:
+                machine_counts[key] = len(site.list_schedulable(zones_to_count))
+        machine_count = machine_counts[pool.site_id, pool.zones]
+        all_machines = machine_counts[pool.site_id, None]
+        if machine_count >= min(pool.count, all_machines):
             # Wider zones would not help.
             continue
         wider_zones = _find_wider_zones(pool.count, pool.zones, site)

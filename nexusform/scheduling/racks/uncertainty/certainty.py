@@ -178,7 +178,8 @@ def repeat_with_samples(
     unknown_cells.add_run_outcome(planned)
     outcomes = []
     fits: list[bool] = []
-    tied_machines: dict[PoolId, set[int]] = {}
+    # Fewer runs report no ties, so none are collected.
+    tied_machines: dict[PoolId, set[int]] | None = {} if runs >= MIN_RUNS_FOR_TIES else None
     for seed in range(first, first + runs):
         outcome = run_operations(
             base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
@@ -190,7 +191,7 @@ def repeat_with_samples(
             outcomes.append(outcome)
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
-    if runs >= MIN_RUNS_FOR_TIES:
+    if tied_machines is not None:
         pools_with_ties: list[PoolCertainty] = []
         for pool in pools:
             numbers = sorted(tied_machines.get((pool.owner, pool.pool), ()))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty import certainty
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
     PlaceOperation,
@@ -100,9 +103,9 @@ def test_rack_count_can_be_certain_without_a_certain_vm() -> None:
     answer = repeat_with_samples(
         base, [PlaceOperation(number, build_demand(number)) for number in range(4)], 40
     )
-    for certainty in answer.vms.values():
-        assert certainty.rack < 1
-        assert certainty.rack_count == 1.0, "two of four VMs on each of two racks"
+    for vm_certainty in answer.vms.values():
+        assert vm_certainty.rack < 1
+        assert vm_certainty.rack_count == 1.0, "two of four VMs on each of two racks"
 
 
 def test_releases_and_pinned_vms_are_repeated() -> None:
@@ -132,6 +135,25 @@ def test_releases_and_pinned_vms_are_repeated() -> None:
 )
 def test_default_number_of_samples(vms: int, runs: int) -> None:
     assert compute_default_runs(vms) == runs
+
+
+@pytest.mark.parametrize(("runs", "has_ties"), [(49, False), (50, True)])
+def test_ties_are_collected_only_if_they_are_reported(
+    runs: int, has_ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections: list[object] = []
+
+    def record_collection(*arguments: Any, tied_machines: Any = None, **options: Any) -> Any:
+        collections.append(tied_machines)
+        return run_operations(*arguments, tied_machines=tied_machines, **options)
+
+    monkeypatch.setattr(certainty, "run_operations", record_collection)
+    answer = repeat_with_samples(
+        RackScheduler(build_machines(1, 3)), [PlaceOperation("free", build_demand(0))], runs
+    )
+    assert bool(answer.pools[0].tied_machines) == has_ties
+    assert len(collections) == runs + 1
+    assert any(collected is not None for collected in collections) == has_ties
 
 
 def test_no_samples_give_no_certainty() -> None:
