@@ -85,9 +85,10 @@ class PlanRequest(Struct, frozen=True):
     object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
     others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
     plan: their VMs are re-created elsewhere. With `keeps_objects` every object of the state stays
-    without a block, and only lost nodes that the platform re-creates are placed again. `imports`
-    are the objects to import, by their new address. `data_overrides` replace data sources,
-    `object_overrides` computed values; the first match wins.
+    without a block, and only lost nodes that the platform re-creates are placed again.
+    `recorded_machines` (site id, name) exist before the plan (None: those of active racks in
+    `state`). `imports` are the objects to import, by their new address. `data_overrides` replace
+    data sources, `object_overrides` computed values; the first match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `commit` is that of the work tree. `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
@@ -123,6 +124,7 @@ class PlanRequest(Struct, frozen=True):
     first_addresses: tuple[Address, ...] = ()
     lost_machines: frozenset[tuple[str, str]] = frozenset()
     keeps_objects: bool = False
+    recorded_machines: frozenset[tuple[str, str]] | None = None
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()
     object_overrides: tuple[ValueOverride, ...] = ()

@@ -399,9 +399,9 @@ def list_state_objects(state: State) -> tuple[SiteObject, ...]:
 def list_recorded_machines(
     state: State, registries: PluginRegistries
 ) -> frozenset[tuple[str, str]]:
-    """Return the machines of a state, as site id and name."""
+    """Return the machines of the active racks of a state, as site id and name."""
     inventory = build_object_inventory(state.list_current_objects(), registries.resource_types)
-    return list_machines(inventory)
+    return list_machines(inventory, includes_planned=False)
 
 
 def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:

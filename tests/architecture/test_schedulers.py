@@ -10,7 +10,6 @@ ROOT: Final = Path(__file__).parents[2]
 # Modules besides scheduling and planning, each with its reason.
 EXCEPTIONS: Final = {
     "nexusform/domains/whatif/questions/repack_context.py": "repacking searches on copies",
-    "nexusform/domains/whatif/questions/capacity.py": "counts the slots of racks without machines",
     "nexusform/domains/azure/questions/reconciliation.py": "repeats decisions observed in Azure",
     "nexusform/domains/openstack/scheduling/recorded_case_prediction.py": "predicts recorded cases",
 }

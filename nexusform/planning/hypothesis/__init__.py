@@ -8,5 +8,5 @@ PUBLIC = {
     "hypothetical_plan": "plan_assumptions plan_hypothesis",
     "losses": "LossKind list_loss_kinds",
     "recreations": "bound_missing_recreations count_missing_recreations list_recreated_pools",
-    "start_points": "build_snapshot_request",
+    "start_points": "StartPoint build_snapshot_request",
 }

@@ -1,11 +1,24 @@
-"""Start points of hypothetical plans without a configuration: objects of a state or plan."""
+"""Start points of hypothetical plans without a configuration: objects of a state or plan.
 
-from collections.abc import Iterable
+Questions about a state or a saved plan start here: what happens to the objects after edits?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NoReturn
 
+from msgspec import Struct
+
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
+from nexusform.diagnostics.diagnostic import DiagnosticsError, select_errors
 from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.edits import Edit
+from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.planner import make_plan
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.state.objects import InstanceState, ObjectState, State
 
@@ -17,13 +30,47 @@ class _NoFiles:
         raise AssertionError(f"a plan without a configuration reads no file ({name})")
 
 
+class StartPoint(Struct, frozen=True, dict=True):
+    """Start point of questions: the request that keeps all objects, and its plan.
+
+    The plan without edits is made once for all questions.
+    """
+
+    request: PlanRequest
+
+    @cached_property
+    def before(self) -> PlanResult:
+        """The plan without edits."""
+        return make_plan(self.request)
+
+    def plan_site(self, site_id: str, edits: Sequence[Edit]) -> PlanResult:
+        """Return the hypothetical plan with these edits; it has the site.
+
+        It has no capacity rows. Raises DiagnosticsError if the objects cannot be planned, for
+        example with an unknown SKU catalogue.
+        """
+        after = plan_hypothesis(self.request, edits, self.before, _keep_result).after
+        if site_id not in after.sites:
+            raise DiagnosticsError(*select_errors(after.diagnostics))
+        return after
+
+
+def _keep_result(result: PlanResult) -> PlanResult:
+    return result
+
+
 def build_snapshot_request(
-    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str, now: str
+    objects: Iterable[SiteObject],
+    registries: PluginRegistries,
+    catalogue: str,
+    now: str,
+    recorded_machines: frozenset[tuple[str, str]] | None = None,
 ) -> PlanRequest:
     """Return the request of the plan that keeps these objects, from a state or after a plan.
 
     It has no configuration: only edits change something. The platform re-creates lost nodes of NKS
     clusters. Other lost VMs stay down. `catalogue` is the version of the SKU catalogue.
+    `recorded_machines` (site id, name) exist before a plan; None for a state: all.
     """
     instances = {
         item.address: InstanceState(
@@ -39,6 +86,7 @@ def build_snapshot_request(
         files=_NoFiles(),
         now=now,
         keeps_objects=True,
+        recorded_machines=recorded_machines,
         samples=0,
         includes_remedies=False,
     )

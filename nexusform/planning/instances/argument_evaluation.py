@@ -39,7 +39,7 @@ def evaluate_arguments(
     scope = evaluation.build_scope(instance.module, instance.repetition)
     # problems, sensitive paths and refinements of unknown values.
     remarks = EvaluationResult()
-    arguments = _edit_arguments(instance.prepared.fill(scope, remarks), edits)
+    arguments = edit_arguments(instance.prepared.fill(scope, remarks), edits)
     write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     address = str(instance.address)
@@ -89,12 +89,12 @@ def evaluate_arguments(
         config = apply_ignore_changes(
             arguments, instance.before, ignored, everything=lifecycle.ignore_all
         )
-    config = _edit_arguments(config, edits)
+    config = edit_arguments(config, edits)
     instance.arguments = replace(instance.arguments, config=config)
     return diagnostics
 
 
-def _edit_arguments(
+def edit_arguments(
     arguments: dict[str, Any], edits: Sequence[ArgumentAdjustment]
 ) -> dict[str, Any]:
     """Return the arguments after the edits of a hypothetical plan."""

@@ -270,6 +270,15 @@ class BlockPlanner:
         # NO_OP by default.
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
+    def build_kept_instance(self, address: Address) -> Instance:
+        """Build an instance without a block that stays, with the edits of a hypothetical plan."""
+        instance = self.build_unchanged(address)
+        edits = self._edits.get(address)
+        if edits and instance.planned is not None:
+            planned = argument_evaluation.edit_arguments(instance.planned, edits)
+            instance.decision = ActionDecision(Action.UPDATE, planned)
+        return instance
+
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance to delete.
 
@@ -685,7 +694,9 @@ def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Ins
     """
     from nexusform.planning.preparation.moves import is_object_kept
 
-    if blocks.request.keeps_objects or not blocks.selection.has(address):
+    if blocks.request.keeps_objects:
+        return blocks.build_kept_instance(address)
+    if not blocks.selection.has(address):
         return blocks.build_unchanged(address)
     is_moved = address in blocks.prior.previous
     reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"

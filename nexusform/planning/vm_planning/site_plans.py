@@ -686,16 +686,23 @@ def build_object_inventory(
     return build_inventory(existing, types)
 
 
-def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
+def list_machines(
+    inventory: PlanInventory, *, includes_planned: bool = True
+) -> frozenset[tuple[str, str]]:
     """Return the site id and name of every machine of the inventory on one of its sites.
 
-    Schedulable or not.
+    Schedulable or not. Without `includes_planned` only those of active racks.
     """
-    site_of_rack = index_sites_by_rack(inventory)
+    site_of_rack = {
+        rack.id: rack.site_id
+        for rack in inventory.racks.values()
+        if includes_planned or not rack.is_planned
+    }
     rack_machines = {
         (rack.site_id, machine.name)
         for rack in inventory.racks.values()
         for machine in rack.machines
+        if rack.id in site_of_rack
     }
     own_machines = {
         (site_of_rack.get(offer.rack_id, ""), offer.machine.name)
@@ -763,7 +770,9 @@ def build_site_layout(
             add_recorded_vms(inventory, resource_type, site_object.attributes, site_object.note)
     if inventory.listings:
         inventory.recorded_machines = (
-            list_machines(inventory) if recorded_machines is None else recorded_machines
+            list_machines(inventory, includes_planned=False)
+            if recorded_machines is None
+            else recorded_machines
         )
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}

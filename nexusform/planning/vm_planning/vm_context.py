@@ -224,7 +224,13 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     selection = blocks.selection
     inventory = blocks.inventory
     if inventory.listings:
-        inventory.recorded_machines = _list_recorded_machines(blocks)
+        recorded = request.recorded_machines
+        # A planned rack is not built yet: its machines are not gone.
+        inventory.recorded_machines = (
+            _list_recorded_machines(blocks, includes_planned=False)
+            if recorded is None
+            else recorded
+        )
     sites, clashes = site_plans.build_sites(inventory, request.split_choice, request.lost_machines)
     _set_recreated_machines(sites, blocks)
     skus, problems = site_plans.collect_vm_skus(request, inventory)
@@ -299,10 +305,12 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
 
-def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
+def _list_recorded_machines(
+    blocks: BlockPlanner, *, includes_planned: bool = True
+) -> frozenset[tuple[str, str]]:
     """Return the machines (site, name) in state, without those of forgotten objects.
 
-    They are no longer managed.
+    They are no longer managed. Without `includes_planned` only those of active racks.
     """
     forgotten = {
         candidate.address
@@ -314,7 +322,7 @@ def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     inventory = site_plans.build_object_inventory(
         recorded, blocks.request.registries.resource_types
     )
-    return site_plans.list_machines(inventory)
+    return site_plans.list_machines(inventory, includes_planned=includes_planned)
 
 
 def _build_duplicate_machine_error(

@@ -6,7 +6,7 @@ from nexusform.planning.edits import LostMachines
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.recreations import list_recreated_pools
 from nexusform.planning.hypothesis.start_points import build_snapshot_request
-from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import PlacementAction
 from nexusform.snapshots.snapshot import list_planned_objects, list_state_objects
@@ -112,3 +112,15 @@ def test_start_after_a_plan_has_its_vms() -> None:
         for vm in vm_object.prior.existing.values()
     ]
     assert len(vms) == 11
+
+
+def test_edit_of_an_argument_counts_without_a_configuration() -> None:
+    state = build_applied_state(build_racks(2, more='status = "planned"'))
+    request = build_start(state)
+    assert not make_plan(request).sites["s"].machines
+    [rack] = [address for address in state.instances if address.type == "nexus_rack"]
+    after = plan_hypothesis(request, [ArgumentAdjustment(rack, ("status",), "active")]).after
+    assert set(after.sites["s"].machines) == {"r1-bm01", "r1-bm02"}
+    assert [change.address for change in after.plan.changes if change.after != change.before] == [
+        rack
+    ]

@@ -27,11 +27,11 @@ from nexusform.domains.sites.workflow.site_results import (
 )
 from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
-    FailureStart,
     simulate_machine_loss,
 )
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
+from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
@@ -122,7 +122,7 @@ def _simulate_rack_failures(
         for rack in site.racks
         if not rack.is_planned
     ]
-    start = FailureStart.create(state_objects, registries, state.catalogue, now)
+    start = StartPoint(build_snapshot_request(state_objects, registries, state.catalogue, now))
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(

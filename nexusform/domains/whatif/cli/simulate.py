@@ -46,7 +46,6 @@ from nexusform.domains.whatif.workflow.simulation_input import (
 )
 from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
-from nexusform.resource_types.registry import build_registries
 from nexusform.scheduling.racks.vms import UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
@@ -167,7 +166,7 @@ def capacity(arguments: CapacityArguments) -> int:
         # equal for all sites.
         skus = find_skus(sites[0].skus, arguments.sku)
         mix = parse_sku_mix(sites[0].skus, arguments.mix) if arguments.mix else ()
-        capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
+        capacities = [compute_site_capacity(site, skus, zones, mix, inputs.start) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
         def build_playbacks() -> list[Playback]:
@@ -435,7 +434,6 @@ def _simulate_failure(
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
-        FailureStart,
         simulate_cluster_loss,
         simulate_machine_loss,
         simulate_site_loss,
@@ -486,10 +484,7 @@ def _simulate_failure(
     added = [name for name in site.machines if name in down]
     if added and lost_machines:
         title += f" and {format_count(len(added), 'machine')} observed down"
-    start = FailureStart.create(
-        inputs.objects, build_registries(), inputs.catalogue, read_clock(os.environ)
-    )
-    return simulate_machine_loss(start, site, scope, title, [*lost_machines, *added], pods)
+    return simulate_machine_loss(inputs.start, site, scope, title, [*lost_machines, *added], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,6 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "failure_simulation": "FailureScope FailureStart simulate_machine_loss",
+    "failure_simulation": "FailureScope simulate_machine_loss",
     "pod_snapshot": "NO_OBSERVATIONS build_pods",
 }

@@ -18,6 +18,9 @@ from nexusform.domains.whatif.questions.cell_fragmentation import (
     compute_cell_fragmentation,
     find_largest_sku,
 )
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.hypothesis.start_points import StartPoint
+from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.scheduling.racks.layout import Share
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -137,6 +140,7 @@ def compute_site_capacity(
     skus: Sequence[VmSku] = (),
     zones: frozenset[str] | None = None,
     mix: Sequence[SkuCount] = (),
+    start: StartPoint | None = None,
 ) -> CapacityAnswer:
     """Compute how many further VMs of each SKU a site can hold.
 
@@ -144,7 +148,8 @@ def compute_site_capacity(
 
     Without `skus`, count those in use and the largest supported one. `zones` None means all. `mix`
     has SKUs with counts in one set, such as 3 VMs of one and 1 of another: the number of complete
-    sets is computed.
+    sets is computed. `start` has the objects of the site, to count planned racks: they are active
+    in a hypothetical plan. Raises DiagnosticsError if that cannot be made.
     """
 
     def is_requested(zone: str) -> bool:
@@ -157,6 +162,10 @@ def compute_site_capacity(
     planned = [
         rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)
     ]
+    active_scheduler: RackScheduler | None = None
+    if planned:
+        assert start is not None, "planned racks count in a plan"
+        active_scheduler = _activate_planned_racks(start, site.id)
     # A cell is usable if a VM of this SKU fits (None: the largest).
     measured_sku = skus[0] if len(skus) == 1 else None
     fragmentation = compute_cell_fragmentation(site, machines, measured_sku)
@@ -178,7 +187,8 @@ def compute_site_capacity(
         closed=closed,
         planned_racks=tuple(rack.name for rack in planned),
         sku_capacities=tuple(
-            _compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus
+            _compute_sku_capacity(sku, site, zones, planned, active_scheduler, totals)
+            for sku in counted_skus
         ),
         fragmentation=fragmentation,
         mix=count_complete_sets(site.scheduler, mix, mix_constraints) if mix else None,
@@ -216,12 +226,14 @@ def _compute_sku_capacity(
     site: SiteSnapshot,
     zones: frozenset[str] | None,
     planned: Sequence[InventoryRack],
+    active_scheduler: RackScheduler | None,
     totals: Totals,
 ) -> SkuCapacity:
     """Compute the capacity for a SKU alone.
 
     It has the capacity in total, by zone (None: all zones), in the `planned` racks, and with each
-    rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
+    rack lost. In `active_scheduler` the planned racks are active (None: there is none). `totals`
+    has the free vCPUs and GiB: some of them stay unusable.
     """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
@@ -229,14 +241,13 @@ def _compute_sku_capacity(
     # number of VMs.
     planned_by_rack: dict[str, int] = {}
     zone_by_rack: dict[str, str] = {}
-    for rack in planned:
-        # Planned racks are in the requested zones already. They are empty: minimum and maximum are
-        # equal.
-        slots = RackScheduler(rack.machines).count_free_slots(
-            build_standalone_demand(sku, constraints)
-        )
-        planned_by_rack[rack.name] = slots.minimum
-        zone_by_rack[rack.name] = rack.availability_zone
+    if active_scheduler is not None:
+        slots_by_rack = active_scheduler.count_free_slots_by_rack(demand)
+        for rack in planned:
+            # A rack without an open machine has no slots.
+            slots = slots_by_rack.get(rack.name, Interval(0, 0))
+            planned_by_rack[rack.name] = slots.minimum
+            zone_by_rack[rack.name] = rack.availability_zone
     for machine in site.machines.values():
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
@@ -269,6 +280,18 @@ def _compute_sku_capacity(
         unusable_vcpus=unusable_vcpus,
         unusable_memory_gib=unusable_memory,
     )
+
+
+def _activate_planned_racks(start: StartPoint, site_id: str) -> RackScheduler:
+    """Return the scheduler of a site in the hypothetical plan with its planned racks active."""
+    edits = [
+        ArgumentAdjustment(change.address, ("status",), "active")
+        for change in start.before.plan.changes
+        if change.after is not None
+        and start.request.registries.get_kind(change.address.type) is PlanningKind.RACK
+        and (change.after.get("site_id"), change.after.get("status")) == (site_id, "planned")
+    ]
+    return start.plan_site(site_id, edits).sites[site_id].scheduler
 
 
 def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstraints:

@@ -12,7 +12,6 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import DiagnosticsError, select_errors
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
@@ -22,20 +21,15 @@ from nexusform.domains.whatif.questions.pod_outage import (
     remove_nodes,
     simulate_nodes_down,
 )
-from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import LostMachines
-from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.hypothesis.recreations import (
     bound_missing_recreations,
     count_missing_recreations,
     list_recreated_pools,
 )
-from nexusform.planning.hypothesis.start_points import build_snapshot_request
-from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.planner import make_plan
-from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.resource_types.nks_pools import MACHINE_LABEL
 from nexusform.snapshots.availability import (
     PoolAvailability,
@@ -136,26 +130,8 @@ class Failure(Struct, frozen=True):
         return tuple(impact for impact, outcome in outcomes if outcome is WorkloadOutcome.LOST)
 
 
-class FailureStart(Struct):
-    """Start of failures: the request that keeps all objects, and the plan of it.
-
-    The plan is made once for all failures.
-    """
-
-    request: PlanRequest
-    before: PlanResult
-
-    @classmethod
-    def create(
-        cls, objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str, now: str
-    ) -> "FailureStart":
-        """Create the start from the objects of a state or after a plan."""
-        request = build_snapshot_request(objects, registries, catalogue, now)
-        return cls(request, make_plan(request))
-
-
 def simulate_machine_loss(
-    start: FailureStart,
+    start: StartPoint,
     site: SiteSnapshot,
     scope: FailureScope,
     lost: str,
@@ -173,9 +149,7 @@ def simulate_machine_loss(
     # Each pool with a lost VM, and its VMs still up.
     pools = list_affected_pools(site, lost_machines)
     edit = LostMachines(site.id, tuple(machines))
-    after = plan_hypothesis(start.request, [edit], start.before, _keep_result).after
-    if site.id not in after.sites:
-        raise DiagnosticsError(*select_errors(after.diagnostics))
+    after = start.plan_site(site.id, [edit])
     recreations = list_recreated_pools(after)
     return Failure(
         site_id=site.id,
@@ -192,11 +166,6 @@ def simulate_machine_loss(
         samples=_sample_shortage(after, site.id, recreations),
         machines_down=tuple(name for name in site.machines if name in down_now),
     )
-
-
-def _keep_result(result: PlanResult) -> PlanResult:
-    """Return the result as it is: no section of the report reads the capacity of the site."""
-    return result
 
 
 def simulate_cluster_loss(

@@ -32,6 +32,7 @@ from nexusform.domains.whatif.questions.pod_snapshot import (
     build_pods,
 )
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
@@ -79,7 +80,7 @@ class SimulationInput(Struct, frozen=True):
 
     `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all objects,
     with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`:
-    warnings.
+    warnings. `start`: start point of hypothetical plans.
     """
 
     snapshot: Snapshot
@@ -90,6 +91,7 @@ class SimulationInput(Struct, frozen=True):
     objects: tuple[SiteObject, ...]
     catalogue: str
     observations: ClusterObservations
+    start: StartPoint
 
 
 class UnreadableInput(DiagnosticsError):
@@ -241,7 +243,14 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     observations = ClusterObservations(clusters)
     recorded_machines = list_recorded_machines(state, build_registries())
     return _build_input(
-        objects, state.catalogue, observations, origin, problems, sources, recorded_machines
+        objects,
+        state.catalogue,
+        observations,
+        origin,
+        problems,
+        sources,
+        recorded_machines,
+        read_clock(location.environment),
     )
 
 
@@ -281,6 +290,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         problems,
         sources,
         recorded_machines,
+        saved.plan.timestamp,
     )
 
 
@@ -292,13 +302,17 @@ def _build_input(
     problems: Iterable[Diagnostic],
     sources: Mapping[str, SourceFile],
     recorded_machines: frozenset[tuple[str, str]],
+    now: str,
 ) -> SimulationInput:
     """Build the input with the snapshot and pods of these objects."""
     registries = build_registries()
     snapshot = build_snapshot(objects, registries, catalogue, recorded_machines)
     pods = build_pods(objects, snapshot, registries, observations)
+    start = StartPoint(
+        build_snapshot_request(objects, registries, catalogue, now, recorded_machines)
+    )
     return SimulationInput(
-        snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations
+        snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations, start
     )
 
 

@@ -7,14 +7,20 @@ from collections.abc import Mapping, Sequence
 from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
     FailureScope,
-    FailureStart,
     simulate_machine_loss,
 )
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
+from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.snapshots.snapshot import list_state_objects
 from nexusform.state.objects import State
 from tests.planning.harness import NOW, build_all_types
 from tests.worlds.small_worlds import get_site
+
+
+def build_start(state: State) -> StartPoint:
+    return StartPoint(
+        build_snapshot_request(list_state_objects(state), build_all_types(), state.catalogue, NOW)
+    )
 
 
 def simulate_loss(
@@ -26,7 +32,7 @@ def simulate_loss(
     site_id: str = "s",
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
-    start = FailureStart.create(list_state_objects(state), build_all_types(), state.catalogue, NOW)
+    start = build_start(state)
     return simulate_machine_loss(start, get_site(state, site_id), scope, lost, machines, pods)
 
 

@@ -24,6 +24,7 @@ from nexusform.scheduling.racks.vms import (
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import SiteSnapshot
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile
 from tests.worlds.small_worlds import (
@@ -173,7 +174,8 @@ resource "nexus_rack" "later" {
 }
 """
     files = build_racks(2) + planned
-    answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
+    state = build_applied_state(files)
+    answer = compute_site_capacity(get_site(state), [P46], start=build_start(state))
     [found] = answer.sku_capacities
     assert (found.current, found.planned, found.with_planned) == (
         build_exact_interval(4),
@@ -183,7 +185,39 @@ resource "nexus_rack" "later" {
     assert answer.planned_racks == ("later",)
     active = get_site(build_applied_state(files.replace('"planned"', '"active"')))
     assert build_exact_interval(compute_capacity(active, P46)) == found.with_planned
-    assert compute_capacity(get_site(build_applied_state(files)), P46, "later") == 0
+    later = frozenset({"later"})
+    answer = compute_site_capacity(get_site(state), [P46], later, start=build_start(state))
+    assert answer.sku_capacities[0].with_planned == build_exact_interval(6)
+
+
+def test_machines_with_blocks_of_their_own_in_a_planned_rack_count() -> None:
+    """The rack has one closed machine, and a machine with more cells in a block of its own."""
+    files = (
+        build_racks(1)
+        + """
+resource "nexus_rack" "later" {
+  site_id       = nexus_site.s.id
+  name          = "later"
+  machine_count = 2
+  status        = "planned"
+  machine_override "later-bm01" {
+    cordoned = true
+  }
+}
+resource "nexus_bare_metal_machine" "large" {
+  rack_id     = nexus_rack.later.id
+  name        = "large"
+  machine_sku = "bom-1.7.3"
+  slot        = 3
+}
+"""
+    )
+    state = build_applied_state(files)
+    answer = compute_site_capacity(get_site(state), [P46], start=build_start(state))
+    [found] = answer.sku_capacities
+    active = get_site(build_applied_state(files.replace('"planned"', '"active"')))
+    assert found.planned == 4
+    assert build_exact_interval(compute_capacity(active, P46)) == found.with_planned
 
 
 def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:

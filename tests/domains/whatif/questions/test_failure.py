@@ -8,16 +8,19 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.failure_simulation import (
     Failure,
     FailureScope,
-    FailureStart,
     simulate_cluster_loss,
     simulate_machine_loss,
     simulate_site_loss,
 )
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
-from nexusform.snapshots.snapshot import list_state_objects
+from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
-from tests.planning.harness import NOW, build_all_types, cluster, list_rows, plan, pool
+from tests.domains.whatif.questions.failures import (
+    build_start,
+    simulate_loss,
+    simulate_rack_failure,
+)
+from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import (
     build_applied_state,
     build_document_state,
@@ -140,7 +143,7 @@ def test_lost_cluster_or_site_loses_all_its_vms() -> None:
 
 def test_state_that_cannot_be_planned_is_an_error_and_no_empty_answer() -> None:
     state = build_applied_state(build_racks(2) + cluster("a", count=3))
-    start = FailureStart.create(list_state_objects(state), build_all_types(), state.catalogue, NOW)
-    limited = FailureStart(replace(start.request, limits=PlanSizeLimits(vms=1)), start.before)
+    start = build_start(state)
+    limited = StartPoint(replace(start.request, limits=PlanSizeLimits(vms=1)))
     with pytest.raises(DiagnosticsError, match="more than 1 VMs"):
         simulate_machine_loss(limited, get_site(state), FailureScope.MACHINE, "m", ["r1-bm01"])
