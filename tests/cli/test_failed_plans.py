@@ -180,7 +180,7 @@ def test_comment_of_failed_pull_request_has_the_error(nf: Callable[..., Result])
     Path("main.nf.hcl").write_text(f"{CONFIGURATION}\nx =\n")
     assert nf("plan", "-report=markdown:plan.md")[0] == 1
     assert "**Invalid expression** (`main.nf.hcl:13`)" in Path("plan.md").read_text()
-    assert "Plan failed: 1 error." in Path("plan.md").read_text()
+    assert "**Plan failed**: 1 error." in Path("plan.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_broken_guard_rail_blocks_plan_in_every_report(
         assert "guard rail" in reads[name].lower(), name
         assert "capacity:5000000" in reads[name], name
     assert reads["markdown"].splitlines()[1] == "> [!CAUTION]"
-    assert "> Guard rails: BLOCKED by capacity:5000000: " in reads["markdown"]
+    assert "> - **Guard rails**: BLOCKED by capacity:5000000: " in reads["markdown"]
     assert "Allowed" not in reads["markdown"]
     assert 'class="decision denied"' in reads["html"]
     assert 'name="capacity:5000000"><failure' in reads["junit"]
@@ -183,7 +183,8 @@ def test_targeted_plan_is_partial_in_every_format(nf: Callable[..., tuple[int, s
     )
     line = "Partial plan (-target): 2 changed resources; others were not planned\n"
     assert text.count(line) == 1
-    assert Path("p.md").read_text().split("```text\n")[1].startswith(f"> {line}")
+    comment = Path("p.md").read_text()
+    assert f"> [!NOTE]\n> - **Partial plan** {line.removeprefix('Partial plan ')}" in comment
     assert "<dt>Partial plan</dt>" in Path("p.html").read_text()
     assert "Partial plan" not in nf("plan")[1]
 

@@ -94,7 +94,7 @@ def test_later_push_lists_its_improvements(nf: Callable[..., tuple[int, str, str
     assert since is not None
     assert (since["ref"], since["moved"], since["removed"]) == ("0123456789ab", -moved, 0)
     assert since["clusters_no_longer_affected"]
-    line = f"Since 0123456789ab: {moved} fewer move"
+    line = f"> - **Since 0123456789ab**: {moved} fewer move"
     assert line in Path("p.md").read_text()
     assert nf("show", "first.plan")[1].count("Since 0123456789ab: ") == 1
 

@@ -242,9 +242,9 @@ def test_sites_are_planned_and_each_job_applies_a_wave(
 
 def test_second_push_is_compared_with_the_first(repository: GitHubRepository) -> None:
     assert repository.plan(repository.tree(1), "aaa1").success
-    assert "> Since " not in repository.hub.comments[0]
+    assert "> - **Since " not in repository.hub.comments[0]
     assert repository.plan(repository.tree(3), "bbb1").success
-    assert "> Since " in repository.hub.comments[0]
+    assert "> - **Since " in repository.hub.comments[0]
 
 
 def test_withdrawn_plan_is_not_applied(

@@ -113,9 +113,9 @@ def test_plan_with_only_preexisting_findings_is_no_warning(plan: Plan) -> None:
     assert 'class="decision safe"' in render_html(quiet, {}, PluginRegistries())
 
 
-def test_removals_get_a_caution_verdict(plans: SimpleNamespace) -> None:
+def test_moves_and_smaller_counts_get_a_warning_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, PluginRegistries())
-    assert 'class="decision caution"' in page
+    assert 'class="decision look"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
 
 

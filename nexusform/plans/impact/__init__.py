@@ -7,14 +7,15 @@ PUBLIC = {
         "ImpactSummary "
         "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
+    "ended_objects": "list_destroyed_objects list_replaced_objects EndedObject",
     "object_effects": (
-        "build_cluster_formatter select_rows_outside_upgrades REMOVAL_EFFECTS Effect "
+        "build_cluster_formatter select_rows_outside_upgrades Effect "
         "format_effect_clauses count_effects count_content_effects count_plan_effects "
         "compute_effect EffectCount LOSS_EFFECTS count_objects_with_effects "
         "describe_lost_vms "
         "describe_state format_effect_verb format_kind_counts"
     ),
-    "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding",
+    "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding RiskSeverity",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text "
         "parse_guard_rail_limits "

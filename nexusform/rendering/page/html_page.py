@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import enclose
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
 from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
@@ -25,10 +24,12 @@ from nexusform.rendering.page.page_elements import (
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
-from nexusform.rendering.report import plan_sections, plan_sentences
-from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.placement_rows import build_count_clauses
-from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
+from nexusform.rendering.report import plan_sections
+from nexusform.rendering.report.plan_report_data import (
+    PlanReportData,
+    build_count_lines,
+    build_plan_report,
+)
 from nexusform.rendering.report.plan_sentences import (
     describe_assumptions,
     describe_plan_evaluation,
@@ -179,7 +180,7 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
 
     Below it the notes and the number of findings.
     """
-    lines = [*report.decision, *_build_count_lines(view)]
+    lines = [*report.decision, *build_count_lines(view)]
     # (CSS class, label).
     css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
     # The reason of a rejection.
@@ -198,24 +199,6 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
         [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
     )
     return build_decision(lines, css_class, items)
-
-
-def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
-    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`.
-
-    [] for a failed plan.
-    """
-    plan = view.plan
-    if plan.is_failed:
-        return []
-    texts = []
-    for summary in view.summaries:
-        # The first is of all kinds.
-        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
-        texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
-    placements = [DecisionLine("Placements", tuple(texts))] if texts else []
-    counts = plan_sentences.describe_object_counts(plan)
-    return [*placements, DecisionLine("Plan", (counts.removeprefix("Plan: "),))]
 
 
 def _build_changes(view: PlanReportData) -> Part:

@@ -5,7 +5,7 @@ parts are cut first, with a note. Tables have at most three columns and pictures
 phone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -28,14 +28,20 @@ from nexusform.rendering.notation.colours import PLAIN, count_columns, fill_to_w
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
+    escape_prose,
     format_code,
-    format_code_block,
     join_parts_within_limit,
 )
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings
 from nexusform.rendering.report import plan_sections
+from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.placement_rows import ShownPlacements
-from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
+from nexusform.rendering.report.plan_report_data import (
+    COUNT_LABEL,
+    PlanReportData,
+    build_count_lines,
+    build_plan_report,
+)
 from nexusform.rendering.report.plan_sentences import (
     describe_assumptions,
     describe_inventory,
@@ -58,15 +64,13 @@ from nexusform.rendering.text.change_stanza_text import (
     render_stanza,
 )
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
-from nexusform.rendering.text.plan_text import render_counts, render_placement_text
-from nexusform.rendering.text.report_text import render_decision
+from nexusform.rendering.text.plan_text import render_placement_text
 
 MAX_BYTES: Final = 65_000
 _COMMIT_LENGTH: Final = 12
 _NO_REGISTRIES = PluginRegistries()
 _MAX_BOXES: Final = 20
 _MAX_NAMES: Final = 5
-_BOX_WIDTH: Final = 100  # columns
 _MAX_LINE_LENGTH: Final = 700
 
 
@@ -95,15 +99,13 @@ def render_markdown(
     """
     view = PlanReportData(plan, sources, registries, placements)
     report = build_plan_report(view)
-    lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
-    block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
     # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or
     # caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = format_plan_title(plan, "nexusform", escape_plain_text(report.title))
     assumptions = [escape_plain_text(describe_assumptions(plan))] if plan.assumptions else []
-    quoted_block = [f"> {line}" for line in block.split("\n")]
-    head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *quoted_block)
+    decision = _render_decision([*report.decision, *build_count_lines(view)])
+    head = (f"### {title}", *assumptions, *report.facts, f"> [!{alert}]", *decision)
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
@@ -133,6 +135,27 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
     return ReportPart(
         "The last line", importance=99, lines=(line,) if line else (), is_atomic=True
     )  # cut last
+
+
+def _render_decision(lines: Iterable[DecisionLine]) -> Iterator[str]:
+    """Yield the quoted lines of a list with an item per decision line.
+
+    Several texts of a line are a list below its label. A list breaks its lines on a phone, unlike a
+    code block.
+    """
+    for line in lines:
+        # A text in parentheses has its own colon, as in the terminal.
+        colon = "" if line.texts[0].startswith("(") else ":"
+        # Atlantis and tfcmt search for the words of the last line.
+        name = line.label if line.label == COUNT_LABEL else f"**{line.label}**"
+        label = f"> - {name}{colon}"
+        texts = [escape_prose(_truncate_line(text)) for text in line.texts]
+        if len(texts) == 1:
+            yield f"{label} {texts[0]}"
+            continue
+        yield label
+        for text in texts:
+            yield f">   - {text}"
 
 
 def _truncate_line(line: str) -> str:

@@ -1,14 +1,7 @@
-"""Objects that new content of placements removes from clusters: clauses and names."""
+"""Clauses about the objects that new content of placements removes from clusters."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
-
-from nexusform.diagnostics.phrases import format_count, format_list, group_by, select_word_form
-from nexusform.placement_kinds.placement_kind import get_kind_noun
-from nexusform.plans.plan import ContentChange, ContentEffect, Plan
-
-_MAX_OBJECTS: Final = 5
-_MAX_CLUSTERS: Final = 3
+from nexusform.diagnostics.phrases import format_count
+from nexusform.plans.plan import ContentEffect, Plan
 
 
 def describe_content_losses(plan: Plan) -> list[str]:
@@ -29,38 +22,3 @@ def describe_content_losses(plan: Plan) -> list[str]:
     if recreated:
         clauses.append(f"pods of {format_count(recreated, 'DaemonSet')} to re-create")
     return clauses
-
-
-def list_destroyed_objects(plan: Plan) -> Iterator[str]:
-    """Yield a name per object that ends on clusters: `Deployment web/api on a, b (3 pods each)`.
-
-    Workloads with the most pods come first, at most five objects in all, then a count.
-    """
-    ended = [change for change in plan.content_changes if change.is_loss]
-    groups = list(group_by(ended, lambda change: (change.address, change.object)).values())
-    # Stable: the order of the placements and their objects decides ties.
-    groups.sort(key=lambda group: (not group[0].ends_workload, -_count_pods(group)))
-    for group in groups[:_MAX_OBJECTS]:
-        yield _describe_object(group)
-    if groups[_MAX_OBJECTS:]:
-        yield f"{format_count(len(groups) - _MAX_OBJECTS, 'more object')}"
-
-
-def _describe_object(changes: Sequence[ContentChange]) -> str:
-    """Return an object with its clusters and pods."""
-    first = changes[0]
-    clusters = format_list([change.cluster for change in changes], _MAX_CLUSTERS)
-    total = _count_pods(changes)
-    pods = ""
-    if total:
-        noun = get_kind_noun(first.pod_kind)
-        is_equal = all(change.pods == first.pods for change in changes)
-        each = select_word_form(len(changes), "", " each")
-        pods = f" ({format_count(first.pods, noun)}{each})"
-        if not is_equal:
-            pods = f" ({format_count(total, noun)})"
-    return f"{first.object} on {clusters}{pods}"
-
-
-def _count_pods(changes: Sequence[ContentChange]) -> int:
-    return sum(change.pods for change in changes)

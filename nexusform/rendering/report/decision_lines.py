@@ -31,6 +31,11 @@ from nexusform.plans.impact.decision_figures import (
     SpareCapacitySummary,
     build_decision,
 )
+from nexusform.plans.impact.ended_objects import (
+    EndedObject,
+    list_destroyed_objects,
+    list_replaced_objects,
+)
 from nexusform.plans.impact.guard_rails import (
     BLOCKED,
     GUARD_RAIL,
@@ -59,6 +64,8 @@ from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
+# destroyed or replaced ones.
+_MAX_OBJECTS: Final = 5
 _MAX_NAMES: Final = 3
 # Trigger of VMs that a smaller count removes.
 _SCALE_IN: Final = "scale_in"
@@ -100,7 +107,8 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
-        DecisionLine("Destroys", tuple(_list_destroyed_objects(plan))),
+        DecisionLine("Destroys", tuple(_limit_objects(list_destroyed_objects(plan)))),
+        DecisionLine("Replaces", tuple(_limit_objects(list_replaced_objects(plan)))),
         DecisionLine(
             "Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))
         ),
@@ -125,13 +133,13 @@ def _shorten_risks(risks: Sequence[str]) -> Iterator[str]:
         yield f"{format_count(hidden_count, 'more risk')}"
 
 
-def _list_destroyed_objects(plan: Plan) -> Iterable[str]:
-    if not plan.content_changes:
-        return ()
-    # Plans without a fleet load nothing of it.
-    from nexusform.rendering.report.content_losses import list_destroyed_objects
-
-    return list_destroyed_objects(plan)
+def _limit_objects(objects: Sequence[EndedObject]) -> Iterator[str]:
+    """Yield the first objects with what runs on them, and the number of the others."""
+    for ended in objects[:_MAX_OBJECTS]:
+        yield ended.text
+    hidden_count = len(objects) - _MAX_OBJECTS
+    if hidden_count > 0:
+        yield format_count(hidden_count, "more object")
 
 
 def _describe_content_losses(plan: Plan) -> list[str]:

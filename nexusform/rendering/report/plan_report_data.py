@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
+from nexusform.placement_kinds.placement_kind import (
+    format_location_briefly,
+    format_location_text,
+    get_kind_title,
+)
 from nexusform.plans.plan import Action, Mode, PlacementTable, Plan
-from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.decision_lines import DecisionLine, build_decision_lines
 from nexusform.rendering.report.finding_entries import (
     Finding,
     FindingEntries,
@@ -30,9 +34,11 @@ from nexusform.rendering.report.placement_rows import (
     PlacementLineGroup,
     PlacementSummary,
     ShownPlacements,
+    build_count_clauses,
     build_placement_groups,
     build_placement_summaries,
 )
+from nexusform.rendering.report.plan_sentences import describe_object_counts
 from nexusform.rendering.report.plan_verdict import (
     build_headline,
     compute_impact,
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
 
 _NO_REGISTRIES = PluginRegistries()
 _NO_SOURCES: Mapping[str, SourceFile] = {}
+
+# Label of the line with the numbers of objects to add, change and destroy.
+COUNT_LABEL: Final = "Plan"
 
 
 class PlanReportData:
@@ -175,3 +184,21 @@ def build_plan_report(view: PlanReportData) -> Report:
         impact=compute_impact(plan),
         decision=build_decision_lines(plan),
     )
+
+
+def build_count_lines(view: PlanReportData) -> list[DecisionLine]:
+    """Return the line `Placements` with counts by kind, if there are any, and the line `Plan`.
+
+    [] for a failed plan.
+    """
+    plan = view.plan
+    if plan.is_failed:
+        return []
+    texts = []
+    for summary in view.summaries:
+        # The first is of all kinds.
+        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
+        texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
+    placements = [DecisionLine("Placements", tuple(texts))] if texts else []
+    counts = describe_object_counts(plan)
+    return [*placements, DecisionLine(COUNT_LABEL, (counts.removeprefix("Plan: "),))]

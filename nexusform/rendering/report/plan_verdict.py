@@ -17,6 +17,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
+from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
 from nexusform.plans.impact.guard_rails import (
     NOTHING_TO_PREDICT,
     count_unpredicted_resources,
@@ -24,9 +25,9 @@ from nexusform.plans.impact.guard_rails import (
 )
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
-    REMOVAL_EFFECTS,
     Effect,
     build_cluster_formatter,
+    compute_effect,
     count_content_effects,
     count_effects,
     count_objects_with_effects,
@@ -35,11 +36,12 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.risk_assessment import list_plan_risks
+from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import (
     Mode,
     NumaSampling,
+    PlacementChange,
     Plan,
     SeparationVerdict,
     SeparationViolation,
@@ -53,7 +55,7 @@ from nexusform.rendering.report.decision_lines import (
     list_blocking_rules,
     select_own_errors,
 )
-from nexusform.rendering.report.finding_entries import Finding
+from nexusform.rendering.report.finding_entries import Finding, list_destructive_renames
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.plan_sentences import (
     count_resource_changes,
@@ -64,6 +66,11 @@ from nexusform.rendering.report.plan_sentences import (
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 MAX_SITES: Final = 6
 _MAX_NAMES: Final = 6
+# Triggers of VMs and pods that a smaller count removes, and of pods removed with such a VM.
+_SCALE_IN_TRIGGERS: Final = ("scale_in", "node_removed")
+_DESTROY: Final = "to destroy"
+# destroyed or replaced ones in the headline.
+_MAX_TITLE_OBJECTS: Final = 2
 # A heading of the verdict.
 INVENTORY: Final = "Inventory"
 
@@ -89,7 +96,7 @@ def build_headline(plan: Plan) -> str:
         )
     # upgrades have their own clauses.
     outside_upgrades = count_content_effects(
-        count_effects(select_rows_outside_upgrades(plan)), plan.content_changes
+        count_effects(_select_rows_of_headline(plan)), plan.content_changes
     )
     # Also in upgrades.
     waiting = format_effect_clauses(count_plan_effects(plan), [Effect.WAITING])
@@ -101,13 +108,54 @@ def build_headline(plan: Plan) -> str:
         *format_effect_clauses(outside_upgrades, LOSS_EFFECTS),
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
-    if moving:
-        clauses = [*moving, *placed, *waiting]
-        if plan.to_destroy:
-            clauses.append(f"{plan.to_destroy:,} to destroy")
+    ended = _describe_ended_objects(plan)
+    if moving or any(destroyed.vms or destroyed.pods for destroyed in list_destroyed_objects(plan)):
+        clauses = [*ended, *moving, *placed, *waiting]
     else:
-        clauses = [*_describe_object_changes(plan), *placed, "nothing moves", *waiting]
+        clauses = [*ended, *_describe_object_changes(plan), *placed, "nothing moves", *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
+
+
+def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
+    """Return the placements outside of upgrades, without those ended by a named object."""
+    destroyed = list_destroyed_objects(plan)
+    named_addresses = {ended.address for ended in destroyed if ended.vms or ended.pods}
+    if len(destroyed) > _MAX_TITLE_OBJECTS:
+        # A headline without all names has the total.
+        named_addresses = set()
+    return [
+        row
+        for row in select_rows_outside_upgrades(plan)
+        if not (compute_effect(row) is Effect.REMOVED and str(row.address) in named_addresses)
+    ]
+
+
+def _describe_ended_objects(plan: Plan) -> list[str]:
+    """Return clauses with the names of renamed, destroyed and replaced objects.
+
+    `nexus_kubernetes_cluster.a looks renamed: 33 VMs would be re-created; add this moved block`,
+    `destroys cluster-c (15 VMs) and 2 more objects`.
+    """
+    destroyed = list_destroyed_objects(plan)
+    clauses: list[str] = []
+    for rename in list_destructive_renames(plan):
+        old_address = rename.extra["moved"]["from"]
+        # One object, or all instances of a block.
+        renamed = [
+            ended
+            for ended in destroyed
+            if ended.address == old_address or ended.address.startswith(f"{old_address}[")
+        ]
+        name = renamed[0].name if len(renamed) == 1 else old_address
+        vms = format_count(sum(ended.vms for ended in renamed), "VM")
+        clauses.append(f"{name} looks renamed: {vms} would be re-created; add this moved block")
+        destroyed = [ended for ended in destroyed if ended not in renamed]
+    for verb, objects in (("destroys", destroyed), ("replaces", list_replaced_objects(plan))):
+        names = [ended.text for ended in objects[:_MAX_TITLE_OBJECTS]]
+        hidden_count = len(objects) - len(names)
+        names += [format_count(hidden_count, "more object")] if hidden_count else []
+        clauses += [f"{verb} {format_list(names)}"] if names else []
+    return clauses
 
 
 def _describe_failure(plan: Plan) -> str:
@@ -130,9 +178,15 @@ def _describe_object_changes(plan: Plan) -> list[str]:
 
     Without any, return one on the drift to record, on renamed objects, or on outputs.
     """
-    verbs = ("to import", "to add", "to change", "to destroy", "to forget")
-    objects = format_counts(zip(count_resource_changes(plan), verbs, strict=True))
-    if objects:
+    verbs = ("to import", "to add", "to change", _DESTROY, "to forget")
+    # The names of destroyed and replaced objects precede these clauses.
+    counts = [
+        (count, verb)
+        for count, verb in zip(count_resource_changes(plan), verbs, strict=True)
+        if verb != _DESTROY
+    ]
+    objects = format_counts(counts)
+    if objects or plan.to_destroy:
         return objects
     if plan.mode is Mode.REFRESH_ONLY:
         drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
@@ -211,23 +265,29 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 def compute_impact(plan: Plan) -> PlacementImpact:
     """Return the impact of a plan on running objects.
 
-    LOSES if objects or their redundancy are lost, or the plan is rejected. Return MOVES for other
-    disruptions and doubts, else NONE.
+    LOSES if objects or their redundancy are lost for good, or the plan is rejected. Return MOVES
+    for temporary disruptions and doubts, else NONE. A smaller count within bounds harms nothing.
     """
     if plan.is_rejected:
         # A rejected plan gets the strongest warning.
         return PlacementImpact.LOSES
     counts = count_plan_effects(plan)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
+    plan_risks = list_plan_risks(plan)
     losses = (
-        count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
+        count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED) > 0,
+        _has_lasting_removal(plan),
         any(change.is_loss for change in plan.content_changes),
-        bool(list_plan_risks(plan)),
+        any(risk.severity is RiskSeverity.LASTING for risk in plan_risks),
         # The VMs stay stopped.
         any(action.leaves_off for action in stopping_actions),
     )
     risks = (
-        count_objects_with_effects(counts, Effect.MOVED, Effect.RECREATED, Effect.WAITING) > 0,
+        count_objects_with_effects(
+            counts, Effect.MOVED, Effect.RECREATED, Effect.WAITING, Effect.FORGOTTEN
+        )
+        > 0,
+        bool(plan_risks),
         plan.to_destroy > 0,
         bool(stopping_actions),
         has_stale_inventory(plan),
@@ -237,6 +297,17 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     if any(losses):
         return PlacementImpact.LOSES
     return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
+
+
+def _has_lasting_removal(plan: Plan) -> bool:
+    """Return whether an object is removed for another reason than a smaller count.
+
+    A scale-in that harms something is a risk of its own.
+    """
+    return any(
+        compute_effect(row) is Effect.REMOVED and row.trigger not in _SCALE_IN_TRIGGERS
+        for row in plan.placements
+    )
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:

@@ -316,17 +316,6 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
 
 
-def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the counts of placements and of objects; nothing for a failed plan."""
-    plan = view.plan
-    if plan.is_failed:
-        return []
-    return [
-        *render_placement_counts(view.summaries, paint, width),
-        plan_sentences.describe_object_counts(plan),
-    ]
-
-
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
     """Render the `Plan:` line with its first word in bold."""
     title, _, counts = plan_sentences.format_plan_line(plan).partition(" ")

@@ -50,10 +50,11 @@ def test_removals_are_reported_in_every_format(
     document = json.loads(Path("r.json").read_text())
     assert (document["level"], document["impact"]) == ("warning", "caution")
     notes = [site["name"] for site in document["sites"] if site["impact"] == "note"]
-    assert notes == ["lon1", "par3"]
+    # A smaller count of workers is no loss.
+    assert notes == ["lon1", "par2", "par3", "par4"]
     results = json.loads(Path("r.sarif").read_text())["runs"][0]["results"]
     losing = [each for each in results if each["ruleId"] == "site-loses-workloads"]
-    assert [each["level"] for each in losing] == ["warning"] * 3
+    assert [each["level"] for each in losing] == ["warning"]
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_decision_block_is_coloured_by_impact(plans: SimpleNamespace) -> None:
     text, _, _ = render_and_parse(plans.changed_placements())
     block = re.findall(r'<dl class="decision (\w+)"><dt>Impact</dt><dd>(.*?)</dd>', text)
     assert block == [
-        ("caution", "1 VM to move (re-created), 3 VMs to remove, at most 1 down at a time")
+        ("look", "1 VM to move (re-created), 3 VMs to remove, at most 1 down at a time")
     ]
 
 

@@ -59,16 +59,16 @@ def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
     added = render_markdown(plans.added_cluster(), {}).split("\n")
     assert added[0] == "### nexusform: 1 to add, 53 VMs to place, nothing moves"
     assert added[1].startswith("> [!")
-    assert added[3] == "> Impact:      no running workload affected"
-    assert "\n> Plan: 1 to add, 0 to change, 0 to destroy.\n> ```\n" in "\n".join(added)
+    assert added[2] == "> - **Impact**: no running workload affected"
+    assert "\n> - Plan: 1 to add, 0 to change, 0 to destroy.\n" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
     assert moved.startswith(
-        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n"
+        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!WARNING]\n"
     )
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
-    assert "\n> No changes. Your infrastructure matches the configuration.\n" in nothing
+    assert "\n> - Plan: No changes. Your infrastructure matches the configuration.\n" in nothing
 
 
 def test_failed_plan_names_its_errors(plans: SimpleNamespace) -> None:
@@ -90,7 +90,7 @@ def test_failed_plan_names_its_errors(plans: SimpleNamespace) -> None:
     )
     text = render_markdown(plan, {})
     head = "### nexusform: planning failed: d/p does not fit\n> [!CAUTION]\n"
-    denied = "> ```text\n> Plan failed: 2 errors. No changes were made.\n> ```\n"
+    denied = "> - **Plan failed**: 2 errors. No changes were made.\n"
     assert text.startswith(head + denied)
     assert text.index("do not fit**") < text.index("**Guard rail exceeded**")
     shown = text.split("<details>")[0]
@@ -127,7 +127,7 @@ def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     assert denied.startswith(
         f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n"
     )
-    assert "> Plan failed: 2 errors. No changes were made.\n" in denied
+    assert "> - **Plan failed**: 2 errors. No changes were made.\n" in denied
     holding = replace(
         plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),)
     )
@@ -163,9 +163,9 @@ def test_certainty_is_either_reported_or_not_computed(examples: Mapping[str, Rea
 @pytest.mark.of_domains("fleet")
 def test_certainty_covers_only_vms(examples: Mapping[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
-    line = "Confidence: rack counts exact for 4 of 14 VMs if the placement rule holds (not verified"
+    line = "- rack counts exact for 4 of 14 VMs if the placement rule holds (not verified"
     assert line in " ".join(fleet.replace("\n> ", " ").split())
-    assert ">   Pods: 10 to place, 0 to move, 0 to remove, 0 kept.\n" in fleet
+    assert ">   - Pods: 10 to place, 0 to move, 0 to remove, 0 kept\n" in fleet
 
 
 def test_moves_are_reported_with_origin_and_target(examples: Mapping[str, RealPlan]) -> None:
@@ -285,7 +285,7 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
     text = render_markdown(plan, plans.files)
     assert len(text.encode()) <= 65_000
     assert "Plan: 0 to add, 5,000 to change, 0 to destroy." in text
-    assert "> Placements: 53 to place, 0 to move, 0 to remove, 125 kept.\n" in text
+    assert "> - **Placements**: 53 to place, 0 to move, 0 to remove, 125 kept\n" in text
     assert "| cluster-d/pool1 | 24 |" in text
     assert "zones-pinned" in text
     assert re.search(r"_Cut to stay within 65,000 bytes: Every change \(", text)
@@ -410,8 +410,7 @@ def test_unchanged_objects_are_counted_by_kind(plans: SimpleNamespace) -> None:
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
     comment = render_markdown(replace(plan, placements=bindings, unchanged_count=kept), plans.files)
     assert (
-        "> Placements: 0 to place, 0 to move, 0 to remove, 1 kept, 1 to update.\n" in comment
-        or "1 kept" in comment
+        "> - **Placements**: 1 to place, 0 to move, 0 to remove, 1 kept, 1 to update\n" in comment
     )
 
 
@@ -476,14 +475,14 @@ def test_verdict_counts_destroyed_and_replaced_objects(
 def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     row = next(row for row in plan.placements if row.action == "remove")
-    for action, said in (
-        ("forget", "1 VM to forget (it keeps"),
-        ("host_lost", "1 VM loses its machine"),
+    for action, said, alert in (
+        ("forget", "1 VM to forget (it keeps", "WARNING"),
+        ("host_lost", "1 VM loses its machine", "CAUTION"),
     ):
         told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
         head = render_markdown(told, {}).split("\n\n")[0]
-        assert f"> Impact:      {said}" in head
-        assert "[!CAUTION]" in head
+        assert f"> - **Impact**: {said}" in head
+        assert f"[!{alert}]" in head
 
 
 def test_many_equal_pools_share_one_row() -> None:

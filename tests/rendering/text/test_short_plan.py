@@ -441,7 +441,7 @@ def test_thousands_are_separated_except_in_lines_for_tools(plans: SimpleNamespac
     assert "Plan: 1001 to add, 0 to change, 0 to destroy." in text
     assert plain_number.findall(text.replace("Plan: 1001", "")) == []
     comment = render_markdown(made, {}, plans.registries)
-    assert "\n> Plan: 1,001 to add, 0 to change, 0 to destroy.\n" in comment
+    assert "\n> - Plan: 1,001 to add, 0 to change, 0 to destroy.\n" in comment
     page = render_html(made, {}, plans.registries)
     assert "<dt>Plan</dt><dd>1,001 to add, 0 to change, 0 to destroy.</dd>" in page
 

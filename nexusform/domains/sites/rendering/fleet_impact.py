@@ -101,14 +101,16 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
 
 
 def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of losses.
+    """Build the section of losses that last.
 
-    Sites share a line if their texts differ only in the name of the site.
+    A smaller count without a risk is no loss. Sites share a line if their texts differ only in the
+    name of the site.
     """
     by_loss: dict[str, list[str]] = {}
     for site in sites:
         text = "; ".join(list_site_losses(site.result))
-        if text and site.result.status not in _UNPLANNED_STATUSES:
+        is_lasting = site.result.impact is PlacementImpact.LOSES
+        if text and is_lasting and site.result.status not in _UNPLANNED_STATUSES:
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
         count = sum(map(len, by_loss.values()))

@@ -779,7 +779,7 @@ def test_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[
         "-report=json:r.json",
     ]
     assert run_command_line(["predict", *flags]) == 1
-    assert "Plan failed: 1 error. No changes were made." in Path("r.md").read_text()
+    assert "**Plan failed**: 1 error. No changes were made." in Path("r.md").read_text()
     assert json.loads(Path("r.json").read_text())["errored"] is True
     capsys.readouterr()
 

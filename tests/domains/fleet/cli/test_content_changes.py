@@ -100,6 +100,7 @@ def join_lines(printed: str) -> str:
     return " ".join(printed.split())
 
 
+CONFIG_MAP = "ConfigMap web/settings on a and b"
 BOTH = "Deployment web/d on a and b (3 pods each)"
 ENDED = "6 pods to remove, 2 workloads to end"
 
@@ -109,16 +110,12 @@ ENDED = "6 pods to remove, 2 workloads to end"
     [
         (
             "",
-            f"{BOTH} Namespace web on a and b ConfigMap web/settings on a and b",
+            f"{BOTH} Namespace web on a and b {CONFIG_MAP} fleet_hub_manifest.h",
             f"{ENDED}, 4 other objects to remove from clusters; 1 object to destroy",
         ),
         (build_content(NAMESPACE + SETTINGS), BOTH, ENDED),
         (build_content(CONTENT.replace("replicas: 3", "replicas: 0")), BOTH, ENDED),
-        (
-            build_content(NAMESPACE + DEPLOYMENT),
-            "ConfigMap web/settings on a and b",
-            "2 objects to remove from clusters",
-        ),
+        (build_content(NAMESPACE + DEPLOYMENT), CONFIG_MAP, "2 objects to remove from clusters"),
         (build_content(CONTENT) + DELETING_OVERRIDE, "Deployment web/d on b (3 pods)", "3 pods"),
         (build_content(CONTENT.replace("replicas: 3", "replicas: 1")), "", "4 pods to remove"),
         (

@@ -1,0 +1,71 @@
+"""Tests of destroyed and replaced objects: their names in each report, and the colour of harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.plans.impact.ended_objects import list_destroyed_objects
+from nexusform.plans.plan import Plan
+from nexusform.rendering.pull_request.plan_comment import render_markdown
+from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.plan_verdict import build_headline
+from tests.planning.harness import RACKS, build_state, cluster, plan, pool, require_success
+
+TWO = RACKS + cluster("a", count=3) + cluster("b", pools=pool("p", 4), count=3)
+
+
+def change(before: str, after: str) -> Plan:
+    return require_success(plan(after, build_state(before))).plan
+
+
+def find_line(subject: Plan, label: str) -> tuple[str, ...]:
+    lines = {line.label: line.texts for line in build_decision_lines(subject)}
+    return lines.get(label, ())
+
+
+def test_destroyed_clusters_are_named_with_the_largest_first() -> None:
+    ended = change(TWO, RACKS)
+    assert find_line(ended, "Destroys") == ("b (7 VMs)", "a (3 VMs)")
+    assert build_headline(ended) == "destroys b (7 VMs) and a (3 VMs)"
+    comment = render_markdown(ended, {}).split("\n")
+    assert comment[1:5] == [
+        "> [!CAUTION]",
+        "> - **Destroys**:",
+        ">   - b (7 VMs)",
+        ">   - a (3 VMs)",
+    ]
+
+
+def test_more_than_five_destroyed_objects_have_a_count() -> None:
+    clusters = "".join(cluster(name, count=1) for name in "abcdefg")
+    ended = change(RACKS + clusters, RACKS)
+    *names, last = find_line(ended, "Destroys")
+    assert (len(names), last) == (5, "2 more objects")
+    assert len(list_destroyed_objects(ended)) == 7
+    assert build_headline(ended).startswith("destroys a (1 VM), b (1 VM) and 5 more objects, 7 VMs")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alert"),
+    [
+        (TWO, RACKS + cluster("a", count=3), "CAUTION"),
+        (TWO, TWO.replace("count       = 3", "count       = 1"), "CAUTION"),
+        (pool("p", 4), pool("p", 3), "NOTE"),
+        (pool("p", 3), pool("p", 4), "NOTE"),
+    ],
+    ids=["cluster deleted", "quorum at risk", "scale-in", "scale-out"],
+)
+def test_colour_of_the_comment_is_the_harm(before: str, after: str, alert: str) -> None:
+    texts = [
+        text if text.startswith(RACKS) else RACKS + cluster("a", pools=text, count=3)
+        for text in (before, after)
+    ]
+    comment = render_markdown(change(*texts), {})
+    assert comment.split("\n")[1] == f"> [!{alert}]"
+
+
+def test_rename_without_moved_block_is_in_the_headline() -> None:
+    renamed = TWO.replace('"nexus_kubernetes_cluster" "b"', '"nexus_kubernetes_cluster" "new"')
+    headline = build_headline(change(TWO, renamed))
+    assert headline.startswith("b looks renamed: 7 VMs would be re-created; add this moved block")
+    assert "destroys" not in headline
