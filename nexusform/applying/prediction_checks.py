@@ -34,6 +34,7 @@ from nexusform.placements.prediction_scores import (
 )
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, index_vms
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
+from nexusform.plans.saved.tied_machines import TiedMachineReader
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.journal import InstanceOutcome
@@ -150,6 +151,7 @@ def _collect_predictions(
     """
     # The certainty of pools.
     tables = _index_tables(plan)
+    ties = TiedMachineReader(plan)
     completed_rows: list[PlacementChange] = []
     incomplete_sites: set[str] = set()
     for row in plan.placements:
@@ -175,7 +177,7 @@ def _collect_predictions(
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None:
-            prediction = replace(prediction, tied_machines=table.tied_machines)
+            prediction = replace(prediction, tied_machines=ties.list_machines(table))
         if table is not None and row.site_id not in incomplete_sites:
             prediction = replace(
                 prediction,
@@ -206,10 +208,11 @@ def select_tied(
     tables = _index_tables(plan)
     # By address and name of the VM.
     tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
+    reader = TiedMachineReader(plan)
     for row in plan.placements:
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
-            tied_machines[str(row.address), row.object] = table.tied_machines
+            tied_machines[str(row.address), row.object] = reader.list_machines(table)
     ties: list[WrongPrediction] = []
     attributes_by_address = {
         str(address): current.attributes for address, current in state.list_current_objects()

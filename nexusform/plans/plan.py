@@ -396,11 +396,12 @@ class PlacementTable(Struct, frozen=True):
     `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
     maps rack name to count, racks with at least one VM, by name. `racks_certain` and
     `machines_certain` count the VMs placed by this plan (`placed`) with the same rack / machine in
-    every sample; `certain_racks` are the racks with the same count in all samples, `tied_machines`
-    the machines allowed by the rule for VMs of the pool. Placements with provenance `decided`
-    (VNFs) depend on no sample. `drain_timeout` is the maximum drain time of a node in seconds; 0
-    for a control plane and for VMs that are no nodes. `platform` chooses the machines, "" for
-    Azure.
+    every sample; `certain_racks` are the racks with the same count in all samples. `tied_classes`
+    are the machines allowed by the rule for VMs of the pool: classes of `SiteTies`, as a
+    hexadecimal number with a bit per class. `tied_machines` are their names in a plan that was
+    not saved, and in plan files of earlier versions. Placements with provenance `decided` (VNFs)
+    depend on no sample. `drain_timeout` is the maximum drain time of a node in seconds; 0 for a
+    control plane and for VMs that are no nodes. `platform` chooses the machines, "" for Azure.
     """
 
     address: Address
@@ -417,6 +418,7 @@ class PlacementTable(Struct, frozen=True):
     racks_certain: int = 0
     machines_certain: int = 0
     certain_racks: tuple[str, ...] = ()
+    tied_classes: str = ""
     tied_machines: tuple[str, ...] = ()
     is_tie_certain: bool = False
     minimum_remaining_on_rack: int | None = None
@@ -429,6 +431,17 @@ class PlacementTable(Struct, frozen=True):
         """Pool for the ledger of unread facts."""
         is_decided = self.provenance == "decided"
         return PlacedPool(self.site_id, str(self.address), self.pool, is_decided=is_decided)
+
+
+class SiteTies(Struct, frozen=True):
+    """Machines of a site that the rule allows for some pool, in site order.
+
+    `classes` has the class of each machine. Machines of one class are tied for the same pools.
+    """
+
+    site_id: str
+    machines: tuple[str, ...]
+    classes: tuple[int, ...]
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
@@ -635,7 +648,7 @@ class Plan(Struct, frozen=True):
     other error. `unread` are the facts of foreign documents that nexusform does not read.
     `start_values` are what providers read for the changes, by address, in their own formats: apply
     compares them before each write. `listed` are the sites that differ from what their platform
-    lists.
+    lists. `site_ties` hold the machines of `tied_classes`.
     """
 
     mode: Mode = Mode.NORMAL
@@ -647,6 +660,7 @@ class Plan(Struct, frozen=True):
     refined_outputs: Mapping[str, Refinements] = field(default_factory=dict)
     placements: tuple[PlacementChange, ...] = ()
     placement_tables: tuple[PlacementTable, ...] = ()
+    site_ties: tuple[SiteTies, ...] = ()
     unchanged_count: int = 0
     placement_totals: tuple[PlacementTotal, ...] = ()
     samples: int = 0

@@ -12,4 +12,5 @@ PUBLIC = {
         "sign_archive sign_members write_plan_file MANIFEST read_member_at"
     ),
     "record_codec": "write_record",
+    "tied_machines": "TiedMachineReader",
 }

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import write_record
+from nexusform.plans.saved.tied_machines import replace_ties_by_classes
 from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
@@ -38,6 +39,8 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
     if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
         different.append("warnings")
+    # A plan from a file has classes, a new one has names.
+    plan, new_plan = replace_ties_by_classes(plan), replace_ties_by_classes(new_plan)
     compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
     different += [
         name
@@ -65,12 +68,15 @@ def remove_confidence(plan: Plan) -> Plan:
             racks_certain=0,
             machines_certain=0,
             certain_racks=(),
+            tied_classes="",
             tied_machines=(),
             is_tie_certain=False,
         )
         for table in plan.placement_tables
     ]
-    return replace(plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables))
+    return replace(
+        plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables), site_ties=()
+    )
 
 
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
