@@ -316,13 +316,17 @@ def parse_device_claims(
                 Severity.WARNING,
                 id=DEVICE_CLAIMS,
             )
-    if problems:
+    for text in dict.fromkeys(reader.invalid_selectors):
+        spec.report("resourceClaims", f"get no devices: {text}.")
+    problems += reader.invalid_selectors
+    if problems and not reader.invalid_selectors:
         text = "; ".join(dict.fromkeys(problems))
         detail = (
             f"requests devices (DRA), which are not counted: {text}. The pods may stay Pending or "
             "run elsewhere."
         )
         spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
+    if problems:
         return PodDeviceClaims(is_unknown=True)
     return PodDeviceClaims(claims)
 
@@ -333,6 +337,7 @@ class _DeviceClaimReader:
         # All objects of the cluster are known: a missing one does not exist.
         self._is_complete = is_complete
         self.problems: list[str] = []
+        self.invalid_selectors: list[str] = []
 
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
         """Return the claim for an entry of a pod's resourceClaims.
@@ -420,14 +425,16 @@ class _DeviceClaimReader:
         device_class = self._objects.classes.get(class_name)
         class_selectors: Sequence[str] = ()
         if device_class is not None:
-            class_selectors = self._list_selectors(device_class.body, "spec", "selectors")
+            class_selectors = self._list_selectors(
+                device_class.title, device_class.body, "spec", "selectors"
+            )
         else:
             # Without any class, they are not listed.
             is_missing = self._is_complete and self._objects.classes
             findings = errors if is_missing else self.problems
             findings.append(f"request {full_name}: device class {class_name} does not exist")
         self.problems += _list_used_features(title, fields, _REQUEST_FEATURES)
-        selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
+        selectors = (*class_selectors, *self._list_selectors(title, fields, "selectors"))
         mode = fields.get("allocationMode") or "ExactCount"
         if mode not in ("ExactCount", "All"):
             self.problems.append(f"{title} has allocationMode {mode}")
@@ -447,19 +454,23 @@ class _DeviceClaimReader:
             ),
         )
 
-    def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
-        """Return the CEL expressions of a list of selectors.
+    def _list_selectors(self, title: str, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
+        """Return the CEL expressions of a list of selectors of an object.
 
-        Record those not evaluated in `self.problems`.
+        Record those not evaluated in `self.problems`, and others in `self.invalid_selectors`.
         """
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
             expression = get_text(selector, "cel", "expression")
             problem = find_selector_problem(expression)
-            if problem:
-                self.problems.append(f'selector "{shorten_expression(expression)}": {problem}')
-            else:
+            if problem is None:
                 expressions.append(expression)
+                continue
+            text = f'selector "{shorten_expression(expression)}": {problem.text}'
+            if problem.is_invalid:
+                self.invalid_selectors.append(f"{title} has an invalid {text}")
+            else:
+                self.problems.append(text)
         return expressions
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Final
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from nexusform.domains.pods.scheduling.cel_engine import CelAnswer, CelRequest
 from nexusform.domains.pods.scheduling.cluster_records import Attribute, Device
@@ -28,15 +28,27 @@ class CelSelectorError(Exception):
     """An expression fails on a device; the scheduler stops there, too."""
 
 
+class SelectorProblem(Struct, frozen=True):
+    """Why an expression is not evaluated here.
+
+    `is_invalid`: kube-apiserver rejects it, or it fails on every device.
+    """
+
+    text: str
+    is_invalid: bool = False
+
+
 @lru_cache(maxsize=1_000)
-def find_selector_problem(expression: str) -> str:
-    """Return why an expression cannot be evaluated here, "" if it can."""
-    if find_spec("cel_expr_python") is None:
-        return f"evaluation needs a library: {_INSTALL}"
+def find_selector_problem(expression: str) -> SelectorProblem | None:
+    """Return why an expression cannot be evaluated here, None if it can."""
     size = len(expression.encode(errors="surrogatepass"))
     if size > _MAX_BYTES:
-        return f"it has {size:,} bytes, and Kubernetes allows {_MAX_BYTES:,}"
-    return _evaluate_request(CelRequest(expression)).problem
+        text = f"it has {size:,} bytes, and Kubernetes allows {_MAX_BYTES:,}"
+        return SelectorProblem(text, is_invalid=True)
+    if find_spec("cel_expr_python") is None:
+        return SelectorProblem(f"evaluation needs a library: {_INSTALL}")
+    answer = _evaluate_request(CelRequest(expression))
+    return SelectorProblem(answer.problem, answer.is_invalid) if answer.problem else None
 
 
 def is_device_selected(expression: str, driver: str, device: Device) -> bool:
@@ -84,6 +96,6 @@ def _evaluate_request(request: CelRequest) -> CelAnswer:
     try:
         return convert(_WORKER.send_request(request), CelAnswer)
     except WorkerFailure as problem:
-        answer = CelAnswer(problem=str(problem))
+        answer = CelAnswer(problem=str(problem), is_invalid=True)
         _EXHAUSTED[request.expression] = answer
         return answer

@@ -12,18 +12,33 @@ from typing import Any, Final
 
 from msgspec import Struct, convert
 
+from nexusform.domains.pods.scheduling.cel_cost import estimate_cost
 from nexusform.files.limited_worker import serve_requests
 from nexusform.kubernetes.quantity import read_quantity
 
 _VERSION_KEY: Final = "version"
 # Maps of a device by domain; a missing domain is an empty map in Kubernetes.
 _MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")
+_TEXT: Final = re.compile(r"""["](?:[^"\\]|\\.)*["]|'(?:[^'\\]|\\.)*'""")
+_DEVICE: Final = re.compile(r"(?<![\w.])device\b")
+_FIELD: Final = re.compile(
+    r"(?<![\w.])device\s*\.\s*(?:driver|attributes|capacity|allowMultipleAllocations)\b"
+)
 _LOOKUP: Final = re.compile(
     r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]"""
 )
 _SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
 _MILLI: Final = 1000
 _MAX_INT64: Final = (1 << 63) - 1
+# CELSelectorExpressionMaxCost.
+_MAX_COST: Final = 1_000_000
+_ITERATION_LIMIT: Final = "Iteration budget exceeded"
+_MAX_RECURSION: Final = 10_000
+_RESULT_TYPES: Final = ("BOOL", "DYN", "ANY")
+# Errors of functions and overloads that Kubernetes has and the library has not.
+_UNKNOWN_FUNCTION: Final = re.compile(
+    r"undeclared reference|no matching overload for '(?:semver|indexOf|lastIndexOf)'"
+)
 
 
 class CelRequest(Struct, frozen=True):
@@ -39,10 +54,14 @@ class CelRequest(Struct, frozen=True):
 
 
 class CelAnswer(Struct, frozen=True):
-    """Whether an expression selects the device, or why it cannot be compiled or evaluated."""
+    """Whether an expression selects the device, or why it cannot be compiled or evaluated.
+
+    `is_invalid`: kube-apiserver rejects it, or it fails on every device.
+    """
 
     is_selected: bool = False
     problem: str = ""
+    is_invalid: bool = False
 
 
 def answer_request(request: CelRequest) -> CelAnswer:
@@ -51,9 +70,36 @@ def answer_request(request: CelRequest) -> CelAnswer:
         compiled = _compile(request.expression)
     except (RuntimeError, ValueError) as problem:
         _raise_for_memory(problem)
-        return CelAnswer(problem=str(problem).partition("\n")[0].removeprefix("INVALID_ARGUMENT: "))
+        text = str(problem)
+        # The library has one class for all its errors.
+        is_invalid = isinstance(problem, RuntimeError) and not _UNKNOWN_FUNCTION.search(text)
+        text = text.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
+        return CelAnswer(problem=text, is_invalid=is_invalid)
     if request.driver is None:
+        return _validate_expression(request, compiled)
+    return _evaluate_expression(request, compiled)
+
+
+def _validate_expression(request: CelRequest, compiled: Any) -> CelAnswer:
+    """Validate an expression as kube-apiserver does; evaluate one that uses no device."""
+    result_type = str(compiled.return_type())
+    if result_type not in _RESULT_TYPES:
+        return CelAnswer(problem=f"it returns {result_type}, not BOOL", is_invalid=True)
+    cost = estimate_cost(compiled.serialize())
+    if cost > _MAX_COST:
+        text = f"its estimated cost is {cost:,}, and Kubernetes allows {_MAX_COST:,}"
+        return CelAnswer(problem=text, is_invalid=True)
+    if _DEVICE.search(_TEXT.sub("", request.expression)):
         return CelAnswer()
+    problem = _evaluate_expression(request, compiled).problem
+    if not problem or _ITERATION_LIMIT in problem:
+        # Kubernetes has no limit of iterations: a valid expression is not evaluated here.
+        return CelAnswer(problem=problem)
+    return CelAnswer(problem=f"it fails on every device: {problem}", is_invalid=True)
+
+
+def _evaluate_expression(request: CelRequest, compiled: Any) -> CelAnswer:
+    """Evaluate a compiled expression for the device of the request."""
     try:
         value = compiled.eval(data={"device": _build_device_value(request)}).value()
     except MemoryError:
@@ -109,8 +155,12 @@ def _add_domain_value(
 def _compile(expression: str) -> Any:
     """Compile an expression.
 
-    Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups.
+    Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups, or
+    `device` as a whole: amounts and versions have other types here.
     """
+    code = _TEXT.sub("", expression)
+    if len(_DEVICE.findall(code)) != len(_FIELD.findall(code)):
+        raise ValueError("only fields of device are evaluated, not device as a whole")
     if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
         raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
     return _create_environment().compile(expression)
@@ -225,6 +275,8 @@ def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
 
 def main() -> None:
     """Answer the requests on stdin."""
+    # Nested expressions within the limits of the library.
+    sys.setrecursionlimit(_MAX_RECURSION)
     _create_environment()
     serve_requests(lambda request: answer_request(convert(request, CelRequest)), sys.stdin.buffer)
 

@@ -388,6 +388,27 @@ def test_failing_selector_is_not_certain() -> None:
     assert list_certainties(result)["web-0"][0] is False
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1 + 1",
+        "1 / 0 == 1",
+        '"a".matches("(")',
+        pytest.param("true && " * 2_000 + "true", id="16,004 bytes"),
+    ],
+)
+def test_selector_that_kubernetes_rejects_is_an_error(expression: str) -> None:
+    pytest.importorskip("cel_expr_python")
+    with pytest.raises(
+        AssertionError, match="ResourceClaimTemplate default/t has an invalid selector"
+    ):
+        plan_devices(
+            build_claiming_workload(1),
+            build_template(build_claim_spec(build_exact_request("q", expression))),
+            build_device_slice("a-np-0", build_device("a")),
+        )
+
+
 def test_selector_without_the_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from nexusform.domains.pods.scheduling import cel_device_selectors
 
