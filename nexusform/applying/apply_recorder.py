@@ -8,7 +8,6 @@ provider knows the actual ones.
 """
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -289,7 +288,10 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
 
 
 def _read_intent_objects(
-    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider], lineage: str
+    intents: Sequence[OpenStepIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] | None,
+    lineage: str,
 ) -> dict[int, ReadResult]:
     """Read the object of each intent as it is now, by one call per provider.
 
@@ -308,7 +310,9 @@ def _read_intent_objects(
             raise ProviderProblem(
                 f'There is no provider "{name}" to check the result of an interrupted apply.'
             )
-        requests = [_build_read_request(intents[position], lineage) for position in positions]
+        requests = [
+            _build_read_request(intents[position], operations, lineage) for position in positions
+        ]
         answers.update(zip(positions, provider.read(requests), strict=True))
     return answers
 
@@ -316,17 +320,18 @@ def _read_intent_objects(
 def recover_step_outcomes(
     intents: Sequence[OpenStepIntent],
     providers: Mapping[str, Provider],
-    operations: Mapping[int, str] = MappingProxyType({}),
+    operations: Mapping[int, str] | None = None,
     lineage: str = "",
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return the outcome of every open intent, in order, as read now.
 
     A step recorded as started, not as ended. The outcome of an unfinished step is followed by its
-    running operation, taken from `operations` (by step). `lineage` is that of the state. Raises
-    ProviderProblem if a provider cannot be read: then nothing may be planned.
+    running operation, taken from `operations` (by step; None if the journal has none). `lineage` is
+    that of the state. Raises ProviderProblem if a provider cannot be read: then nothing may be
+    planned.
     """
     # By position in `intents`.
-    answers = _read_intent_objects(intents, providers, lineage)
+    answers = _read_intent_objects(intents, providers, operations, lineage)
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
     for position, open_intent in enumerate(intents):
@@ -349,7 +354,8 @@ def recover_step_outcomes(
         )
         # The next apply repeats or continues the step.
         if step == NO_STEP and intent.number != NO_STEP:
-            outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
+            operation = (operations or {}).get(intent.number, "")
+            outcomes.append(RunningOperation(intent.number, operation))
     return outcomes
 
 
@@ -375,7 +381,9 @@ def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
 
 
-def _build_read_request(open_intent: OpenStepIntent, lineage: str) -> ReadRequest:
+def _build_read_request(
+    open_intent: OpenStepIntent, operations: Mapping[int, str] | None, lineage: str
+) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
     target = _get_target_object(open_intent)
@@ -393,6 +401,7 @@ def _build_read_request(open_intent: OpenStepIntent, lineage: str) -> ReadReques
         unfinished_change=get_failed_change(target),
         is_being_deleted=intent.kind == StepKind.DELETE,
         lineage=lineage,
+        operation=operations.get(intent.number, "") if operations is not None else None,
     )
 
 

@@ -276,7 +276,8 @@ class ReadRequest(Struct, frozen=True):
     have created it: a provider that finds it takes attributes it cannot observe from there.
     `unfinished_change` is its note of that name, `private_note` the whole private note.
     `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
-    `lineage` is that of the state, for the owner mark of the object.
+    `lineage` is that of the state, for the owner mark of the object. `operation` is the last one
+    reported by an unfinished step, "" if it sent nothing, None for other reads.
     """
 
     key: ObjectKey
@@ -287,6 +288,7 @@ class ReadRequest(Struct, frozen=True):
     is_being_deleted: bool = False
     private_note: Mapping[str, Any] = field(default_factory=dict)
     lineage: str = ""
+    operation: str | None = None
 
     @property
     def known_attributes(self) -> Mapping[str, Any]:

@@ -46,6 +46,9 @@ class OwnershipBed(Protocol):
     def run_before_creation(self, call: Callable[[], None]) -> None:
         """Call a function once, between the last read and the creation of the object."""
 
+    def lose_creation(self, call: Callable[[], None]) -> None:
+        """Call a function once in place of the creation of the object, and send no answer."""
+
     def list_changes(self) -> list[str]:
         """Return the requests with an effect so far, except creations that were rejected."""
 
@@ -148,6 +151,18 @@ def make_at_the_same_time(bed: OwnershipBed, type_name: str, root: Path) -> Exis
     return Existing(made, ("p.nfplan",))
 
 
+def make_without_an_answer(bed: OwnershipBed, type_name: str, root: Path) -> Existing:
+    """Another apply makes the equal object, and the request of this one is lost."""
+    empty = bed.take_snapshot()
+    made = make_object(bed, type_name, root, OTHER)
+    bed.restore(empty)
+    enter(bed, type_name, root, OWN)
+    bed.lose_creation(lambda: bed.restore(made))
+    assert apply() == 1
+    assert bed.take_snapshot() == made
+    return Existing(made)
+
+
 SITUATIONS: tuple[Situation, ...] = (
     share_with_another_repository,
     share_with_another_workspace,
@@ -157,4 +172,5 @@ SITUATIONS: tuple[Situation, ...] = (
     make_by_hand,
     make_between_plan_and_apply,
     make_at_the_same_time,
+    make_without_an_answer,
 )

@@ -54,6 +54,9 @@ class SimulatedOwnershipBed:
 
         self._monkeypatch.setattr(Reality, "set_attributes", intervene)
 
+    def lose_creation(self, call: Callable[[], None]) -> None:
+        raise NotImplementedError
+
     def list_changes(self) -> list[str]:
         """Return no requests: the snapshot has all effects."""
         return []

@@ -29,7 +29,7 @@ def recover_interrupted_apply(
     resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
     try:
         if stored.open_intents:
-            running_operations = stored.remaining.running_operations if stored.remaining else {}
+            running_operations = stored.remaining.running_operations if stored.remaining else None
             outcomes = recover_step_outcomes(
                 stored.open_intents, providers, running_operations, stored.state.lineage
             )

@@ -67,6 +67,9 @@ class RequestRejection(Exception):
         }
 
 
+HAND_OVER = "HAND OVER"
+
+
 class Front:
     """`faults` are called before each request: a returned status is the answer; None for no fault.
 
@@ -180,7 +183,9 @@ class Front:
             except RequestRejection as refused:
                 status = refused.status
                 body = refused.body
-            self.log.append((method, parts.path, "dryRun" in query, status))
+            # The second request of a creation changes only the names of field managers.
+            logged_method = HAND_OVER if b'"managedFields"' in content else method
+            self.log.append((logged_method, parts.path, "dryRun" in query, status))
             self.expired += [parts.path] * (status == 410)
         self.carried_out(method, target)
         return status, body

@@ -210,7 +210,10 @@ class HubServer(Front):
             return self._apply(before, sent, query, name)
         if before is None:
             raise RequestRejection(404, f'{resource} "{name}" not found')
+        entries = sent["metadata"].pop("managedFields", None)
         after = merge_patch(after, sent)
+        if entries is not None:
+            after["metadata"]["managedFields"] = [_parse_entry(each) for each in entries if each]
         for path in _list_owned_paths(sent):
             _add_owner(after, query.get("fieldManager", "unknown"), "Update", path)
         return after
@@ -301,6 +304,10 @@ class HubServer(Front):
             if not any(path in paths for who, paths in owners.items() if who != (manager, "Apply")):
                 _remove_path(after, path)
         after = merge_patch(after, sent)
+        # They are owned, but not kept.
+        for field in ("annotations", "labels"):
+            if after["metadata"].get(field) == {}:
+                del after["metadata"][field]
         entries = [
             e
             for e in _get_managed_fields(after)
@@ -388,6 +395,19 @@ def _check_version(before: Body | None, sent: Body, resource: str, name: str) ->
 
 def _get_managed_fields(body: Body) -> list[Body]:
     return body.setdefault("metadata", {}).setdefault("managedFields", [])
+
+
+def _parse_entry(entry: Body) -> Body:
+    """Return a sent entry of managedFields as it is kept here."""
+    names = {name: entry[name] for name in ("manager", "operation")}
+    return {**names, "#paths": [list(path) for path in _list_sent_fields(entry["fieldsV1"])]}
+
+
+def _list_sent_fields(fields: Body, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if path and not fields:
+        yield path
+    for name, each in fields.items():
+        yield from _list_sent_fields(each, (*path, name.removeprefix("f:")))
 
 
 def _get_owners(body: Body) -> dict[tuple[str, str], set[tuple[str, ...]]]:

@@ -133,6 +133,13 @@ class HubOwnershipBed:
 
         self._hub.answer = intervene  # type: ignore[method-assign]
 
+    def lose_creation(self, call: Callable[[], None]) -> None:
+        def lose() -> None:
+            call()
+            raise ConnectionAbortedError
+
+        self.run_before_creation(lose)
+
     def list_changes(self) -> list[str]:
         """Return the changes; a rejected request is none."""
         return [

@@ -111,3 +111,61 @@ def test_object_created_again_after_the_answer_is_not_written(
     crash_scenario.hub.remove(crash_scenario.hub.objects[KEY])
     apply_settings(crash_scenario.hub, "1")
     expect_existing_object(crash_scenario, directory)
+
+
+@pytest.mark.parametrize("command", ["resume", "discard"])
+def test_equal_object_of_another_state_is_not_taken_over(
+    crash_scenario: CrashScenario, command: str
+) -> None:
+    """Same content, same field manager, and no answer: only the mark of the creation differs."""
+    scenario = crash_scenario
+    directory = kill_at_creation(scenario, is_sent=False)
+    apply_settings(scenario.hub, "1")
+    if command == "resume":
+        expect_existing_object(scenario, directory)
+        return
+    existing = scenario.hub.objects[KEY]
+    code, text = scenario.runner.run(directory, "apply", "-discard", "-auto-approve")
+    assert code in (0, 2), text
+    code, text = scenario.runner.run(directory, "destroy", "-auto-approve")
+    assert scenario.hub.objects.get(KEY) == existing, text
+
+
+def test_equal_namespace_of_another_state_is_not_taken_over(crash_scenario: CrashScenario) -> None:
+    """A namespace with nothing but its name has no fields that would name its field manager."""
+    scenario = crash_scenario
+    directory = scenario.begin("killed")
+    process_file = (directory.parent / "said").with_name("said.pid")
+
+    def kill(method: str, path: str) -> None:
+        if method == "PATCH" and path.startswith("/api/v1/namespaces/web"):
+            os.kill(int(process_file.read_text()), signal.SIGKILL)
+            raise ConnectionAbortedError
+
+    # Its dry run is part of the plan.
+    scenario.good(directory, "plan", "-out=p.nfplan")
+    scenario.hub.faults = kill
+    code, text = scenario.runner.run(directory, *APPLY, "p.nfplan")
+    scenario.answer_all()
+    assert (code, NAMESPACE in scenario.hub.objects) == (-signal.SIGKILL, False), text
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
+    scenario.hub.put(body, "nexusform")
+    code, text = scenario.runner.run(directory, "apply", "-resume")
+    message = "Namespace web already exists on the hub"
+    assert (code, message in " ".join(text.split())) == (1, True), text
+
+
+def test_field_manager_of_a_creation_is_gone_after_it(crash_scenario: CrashScenario) -> None:
+    scenario = crash_scenario
+    directory = kill_at_creation(scenario, is_sent=True)
+    marked = {entry["manager"] for entry in scenario.hub.objects[KEY]["metadata"]["managedFields"]}
+    assert len(marked) == 1
+    assert marked.pop().startswith("nexusform-creation-")
+    scenario.good(directory, "apply", "-resume")
+    managers = {
+        entry["manager"]
+        for body in scenario.hub.objects.values()
+        for entry in body["metadata"].get("managedFields", ())
+    }
+    assert not [name for name in managers if "creation" in name]
+    assert "nexusform" in managers

@@ -23,6 +23,7 @@ from nexusform.domains.azure.providers.arm_changes import (
     ArmOperation,
     ArmTarget,
 )
+from nexusform.domains.azure.providers.creation_tags import add_creation_tag, has_creation_tag
 from nexusform.domains.azure.providers.start_values import (
     POOL_COUNTS,
     find_result_difference,
@@ -275,7 +276,11 @@ class ArmClient:
         is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
-            progress = _determine_progress(change, observed, was_sent=was_sent)
+            # Only this creation is certain to have made an object with its tag.
+            is_own = was_sent and (
+                change.verb is not ArmOperation.CREATE or has_creation_tag(observed or {}, step)
+            )
+            progress = _determine_progress(change, observed, was_sent=is_own)
             if progress is _ChangeStatus.DONE:
                 # Nothing is left to do.
                 return
@@ -422,6 +427,8 @@ class ArmClient:
         responses: list[Any] = []
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         body = change.build_body(observed)
+        if change.verb is ArmOperation.CREATE:
+            body = add_creation_tag(body, step)
         arguments = [target.group, *target.names, *([body] if body is not None else [])]
         options = {**_NO_RETRIES, **_build_condition(change, observed)}
         try:

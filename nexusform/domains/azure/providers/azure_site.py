@@ -61,6 +61,7 @@ from nexusform.domains.azure.providers.change_progress import (
     determine_progress,
     extract_names_from_id,
 )
+from nexusform.domains.azure.providers.creation_tags import has_creation_tag
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     RACK,
@@ -239,6 +240,9 @@ class AzureSiteProvider(ObservedSites):
         """
         results = []
         for request, answer in zip(requests, super().read(requests), strict=True):
+            if self._is_object_of_others(request, answer):
+                results.append(ReadResult(attributes=None, is_observed=True))
+                continue
             progress = self._find_progress_of_begun_change(request, answer)
             results.append(
                 replace(
@@ -246,6 +250,26 @@ class AzureSiteProvider(ObservedSites):
                 )
             )
         return results
+
+    def _is_object_of_others(self, request: ReadRequest, answer: ReadResult) -> bool:
+        """Return True if an unfinished creation did not make the existing object.
+
+        The creation is the object's if Azure accepted it with an operation, or if its tag is there.
+        """
+        key = request.key
+        is_creation = request.operation is not None and not request.attributes
+        if not is_creation or key.type not in _MANAGED_TYPES or answer.attributes is None:
+            return False
+        arm_id = normalize_id(self._load_index().managed.get((key.type, key.id), ""))
+        _, path, url = (*str(request.operation).split(" "), "", "")[:3]
+        if url and normalize_id(path) == arm_id:
+            return False
+        documents = self._subscription.documents
+        bodies = [body for kind in (CLUSTERS, POOLS, VMS) for body in documents.get(kind, ())]
+        return not any(
+            normalize_id(str(body.get("id"))) == arm_id and has_creation_tag(body, request)
+            for body in bodies
+        )
 
     def _find_progress_of_begun_change(
         self, request: ReadRequest, answer: ReadResult

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -279,6 +279,23 @@ class HubClient:
         """
         metadata = {**get_mapping(body, "metadata"), "resourceVersion": _VERSION_OF_NONE}
         return self.apply(path, {**body, "metadata": metadata}, manager)
+
+    def replace_managed_fields(
+        self,
+        path: str,
+        managed_fields: Sequence[Mapping[str, Any]],
+        manager: str,
+        existing: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Replace the records of field managers of an object, and return the result.
+
+        Raises ApiError and HubProblem.
+        """
+        # An API server ignores an empty list, and removes all records for an empty one of them.
+        entries = list(managed_fields) or [{}]
+        return self.merge(
+            path, {"metadata": {"managedFields": entries}}, manager, existing=existing
+        )
 
     def merge(
         self,

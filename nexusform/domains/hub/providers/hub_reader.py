@@ -22,6 +22,12 @@ from nexusform.domains.hub.api.hub_cache import (
 )
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.creation_marks import (
+    build_creation_manager,
+    determine_creation,
+    has_creation_mark,
+    is_applied_by,
+)
 from nexusform.domains.hub.providers.field_ownership import (
     build_hub_record,
     build_recreation_warning,
@@ -276,7 +282,7 @@ def _select_managed_objects(
     managed: list[tuple[HubObject, dict[str, Any]]] = []
     for hub_object in hub_objects:
         body = reader.read_body(hub_object)
-        if body is None:
+        if body is None or _is_object_of_others(options, request, hub_objects, hub_object, body):
             continue  # missing
         # An object of another uid is no longer ours.
         is_other_object = not options.is_read_only and is_recreated(
@@ -294,6 +300,30 @@ def _select_managed_objects(
     if foreign_text:
         findings.foreign_fields[address] = foreign_text
     return managed
+
+
+def _is_object_of_others(
+    options: HubOptions,
+    request: ReadRequest,
+    hub_objects: Sequence[HubObject],
+    hub_object: HubObject,
+    body: Values,
+) -> bool:
+    """Return True if an unfinished creation did not make an existing object.
+
+    In read-only mode others create all objects. Members join by another program.
+    """
+    is_creation = request.operation is not None and not request.attributes
+    if not is_creation or options.is_read_only or request.key.type == MEMBER_TYPE:
+        return False
+    if has_creation_mark(body, build_creation_manager(options.manager, request)):
+        return False
+    titles = [item.title for item in hub_objects]
+    operation = request.operation or ""
+    is_created = determine_creation(operation, titles, hub_object.title, body)
+    if is_created is None:
+        return not is_applied_by(options.manager, hub_object.body, body)
+    return not is_created
 
 
 def _build_missing_object_result(

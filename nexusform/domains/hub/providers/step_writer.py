@@ -22,12 +22,20 @@ from nexusform.domains.hub.providers.content_verification import (
     verify_eviction,
     verify_run,
 )
+from nexusform.domains.hub.providers.creation_marks import (
+    build_creation_manager,
+    build_marked_body,
+    determine_creation,
+    format_creation,
+    hand_over_fields,
+    has_creation_mark,
+    is_applied_by,
+)
 from nexusform.domains.hub.providers.field_ownership import (
     ExistingObject,
     build_hub_record,
     get_recorded_uid,
     is_already_applied,
-    is_identity_only,
     is_recreated,
     remove_ignored_fields,
 )
@@ -67,7 +75,6 @@ from nexusform.domains.hub.providers.object_access import (
     get_ownership_source,
     get_uid,
     hide_sensitive_values,
-    list_applied_fields,
     list_objects_if_permitted,
     reject_tool_managed_object,
     require_object_path,
@@ -134,6 +141,10 @@ class HubStepWriter(Struct, frozen=True):
     @property
     def _waiter(self) -> HubWaiter:
         return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
+
+    @property
+    def _creation_manager(self) -> str:
+        return build_creation_manager(self.options.manager, self.request)
 
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
         return self.cache.get(find_object_path(self.hub, hub_object))
@@ -443,27 +454,20 @@ class HubStepWriter(Struct, frozen=True):
         """Return True if an earlier run of this step created an object.
 
         The run recorded each creation before its request, and the new uid after the answer. Without
-        an answer, the object must have the content and the field manager of the request. Raises
-        ApiError.
+        an answer, the object must have the mark of this creation. An object of this step before the
+        recorded one was created with an answer: it must have the content and the field manager.
+        Raises ApiError.
         """
-        operation = self.request.resumed_operation
+        if has_creation_mark(body, self._creation_manager):
+            return True
         titles = [item.title for item in build_hub_objects(self._type_name, self._planned)]
-        # The recorded operation is for this object or a later one.
-        later_titles = titles[titles.index(hub_object.title) :]
-        is_requested = operation is not None and any(
-            operation == f"apply {title}" or operation.startswith(_format_creation(title))
-            for title in later_titles
+        operation = self.request.resumed_operation or ""
+        is_created = determine_creation(operation, titles, hub_object.title, body)
+        if is_created is not None:
+            return is_created
+        return is_applied_by(self.options.manager, hub_object.body, body) and self._has_content(
+            hub_object, body
         )
-        if operation is None or not is_requested:
-            return False
-        creation = _format_creation(hub_object.title)
-        if operation.startswith(creation):
-            return operation == f"{creation}{get_uid(body)}"
-        # An apply of an identity alone owns no fields.
-        is_applied = list_applied_fields(body, self.options.manager) or is_identity_only(
-            hub_object.body
-        )
-        return bool(is_applied) and self._has_content(hub_object, body)
 
     def _has_content(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an apply of an object would change nothing of it on the hub.
@@ -489,6 +493,10 @@ class HubStepWriter(Struct, frozen=True):
         path = require_object_path(self.hub, hub_object)
 
         def send(existing: Values | None, conflict: ApiError | None) -> dict[str, Any]:
+            is_repeated = self.request.resumed_operation is not None or conflict is not None
+            is_created = is_repeated and has_creation_mark(existing, self._creation_manager)
+            if existing is not None and is_created:
+                existing = self._complete_creation(path, hub_object, existing)
             body_to_send = remove_ignored_fields(
                 hub_object.body, existing, self.request.ignored_paths, self.options.manager
             )
@@ -496,11 +504,11 @@ class HubStepWriter(Struct, frozen=True):
                 body_to_send, existing, self.options.manager
             )
             # An earlier attempt without an answer wrote it, so its version is another one.
-            is_own = is_applied and conflict is not None and conflict.is_repeated
+            is_written = is_applied and conflict is not None and conflict.is_repeated
+            is_own = is_created or (is_managed and is_written)
             self._ensure_object_is_writable(hub_object, existing, is_managed=is_managed or is_own)
             if existing is not None and not is_own:
                 self._check_unchanged(hub_object, body_to_send, existing)
-            is_repeated = self.request.resumed_operation is not None or conflict is not None
             return self._send_object(
                 path, hub_object, body_to_send, existing, is_done=is_applied and is_repeated
             )
@@ -537,10 +545,9 @@ class HubStepWriter(Struct, frozen=True):
                 return dict(existing)
             self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
             if existing is None:
-                created = self.hub.apply_new(path, body_to_send, manager)
-                creation = f"{_format_creation(hub_object.title)}{get_uid(created)}"
-                self.request.report_progress(StepProgress(operation=creation))
-                return created
+                marked_body = build_marked_body(body_to_send)
+                created = self.hub.apply_new(path, marked_body, self._creation_manager)
+                return self._complete_creation(path, hub_object, created)
             # Fields of others are overwritten with the user's consent alone.
             force = bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, existing=existing, force=force)
@@ -548,6 +555,35 @@ class HubStepWriter(Struct, frozen=True):
             if api_error.kind in CONFLICT_KINDS:
                 raise
             raise self._build_rejection(hub_object, api_error) from None
+
+    def _complete_creation(
+        self, path: str, hub_object: HubObject, created: Values
+    ) -> dict[str, Any]:
+        """Record the uid of a created object, and hand its fields over; return its new body.
+
+        Raises ApiError for a conflict of versions, and StepPending for another rejection.
+        """
+        creation = f"{format_creation(hub_object.title)}{get_uid(created)}"
+        self.request.report_progress(StepProgress(operation=creation))
+        creation_manager = self._creation_manager
+        manager = self.options.manager
+        # A server without records of field managers.
+        if not has_creation_mark(created, creation_manager):
+            return dict(created)
+        entries = hand_over_fields(hub_object.body, created, creation_manager, manager)
+        try:
+            return self.hub.replace_managed_fields(path, entries, manager, created)
+        except ApiError as api_error:
+            # A controller has deleted it: an eviction or a run is sent once.
+            if api_error.kind is ApiErrorKind.NOT_FOUND:
+                return dict(created)
+            if api_error.kind in CONFLICT_KINDS | {ApiErrorKind.TEMPORARY}:
+                raise
+            raise StepPending(
+                f"{hub_object.title} was created, but the hub rejects its field manager {manager} "
+                f"({api_error.status}): {api_error.reason}. Allow the patch, and "
+                "`nexusform apply -resume` continues it."
+            ) from None
 
     def _build_rejection(self, hub_object: HubObject, api_error: ApiError) -> ProviderProblem:
         """Build the problem of a rejected request, without values of a sensitive object."""
@@ -779,11 +815,6 @@ class HubStepWriter(Struct, frozen=True):
         with self.coordination.track_approval(path):
             self._waiter.wait_until(check_approval, f"The approval {name}")
         return ChangeResult(planned)
-
-
-def _format_creation(title: str) -> str:
-    """Return the start of the recorded operation of a creation with an answer; the uid follows."""
-    return f"created {title} "
 
 
 def is_switching_to_external(sent_body: Values, existing: Values) -> bool:

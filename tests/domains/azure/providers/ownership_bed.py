@@ -63,8 +63,8 @@ class AzureOwnershipBed:
         self._server.site.adjust_nodes(CLUSTER_ID)
 
     def remove_marks(self, snapshot: Any) -> Any:
-        """Return the objects: resources in Azure have no mark."""
-        return snapshot
+        """Return the objects without the tag of their creation."""
+        return {path: {**body, "tags": {}} for path, body in snapshot.items()}
 
     def run_before_creation(self, call: Callable[[], None]) -> None:
         act = arm_server._Handler.act
@@ -76,6 +76,13 @@ class AzureOwnershipBed:
             return act(handler, path, body)
 
         self._monkeypatch.setattr(arm_server._Handler, "act", intervene)
+
+    def lose_creation(self, call: Callable[[], None]) -> None:
+        def lose() -> None:
+            call()
+            raise ConnectionError
+
+        self.run_before_creation(lose)
 
     def list_changes(self) -> list[str]:
         return [f"{method} {path}" for method, path in self._server.site.taken]

@@ -225,6 +225,8 @@ def test_bodies_have_configured_properties_and_location(
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0, nexusform.said
     names = [path.rsplit("/", 1)[1] for _, path in server.site.taken]
     bodies = dict(zip(names, server.site.bodies, strict=True))
+    # Proof of the creation without an answer.
+    assert list(bodies["d"].pop("tags")) == ["nexusform-creation"]
     assert bodies["d"] == {
         "location": "eastus",
         "extendedLocation": LOCATION,

@@ -245,3 +245,30 @@ def test_apply_killed_at_every_request_is_resumed(story: KilledChange, faults: F
     middle = len(points) // 2
     for number, after in select_share(points) if tries_all() else points[middle : middle + 1]:
         story.kill_and_resume(number, faults, after=after)
+
+
+@pytest.mark.parametrize("command", ["resume", "discard"])
+@pytest.mark.parametrize("story", [NEW], ids=["new"], indirect=True)
+def test_equal_object_of_another_state_is_not_taken_over(story: KilledChange, command: str) -> None:
+    """It was created before the request of this state reached Azure, and has not its tag."""
+    methods = story.requests(Faults())
+    first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
+    method, name = story.server.site.taken[0]
+    assert method == "PUT"
+    created = copy.deepcopy(story.server.site.resources)
+    key = name.lower()
+    where = story.begin("killed", Faults())
+    story.server.at_request = KillAtRequest(where.parent / "said", first_change, after=False)
+    assert story.runner.run(where, "apply", "-auto-approve", "-parallelism=1")[0] == KILLED
+    story.server.at_request = lambda _number, _after: None
+    site = story.server.site
+    assert key not in site.resources
+    site.resources[key] = existing = {**created[key], "tags": {"nexusform-creation": "another"}}
+    if command == "resume":
+        code, told = story.runner.run(where, "apply", "-resume")
+        assert (code, "already exists in resource group" in " ".join(told.split())) == (1, True)
+    else:
+        story.runner.run(where, "apply", "-discard", "-auto-approve")
+        story.runner.run(where, "destroy", "-auto-approve")
+    assert site.resources[key] == existing
+    assert (method, name) not in site.taken

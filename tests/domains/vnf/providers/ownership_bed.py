@@ -12,6 +12,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.providers import tacker_client
+from nexusform.domains.vnf.providers.tacker_client import TackerProblem
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import write_configuration
 
@@ -47,6 +48,13 @@ class TackerOwnershipBed:
                 call()
 
         MemoryTacker.before_write.append(run_once)
+
+    def lose_creation(self, call: Callable[[], None]) -> None:
+        def lose() -> None:
+            call()
+            raise TackerProblem("Tacker does not answer.")
+
+        self.run_before_creation(lose)
 
     def list_changes(self) -> list[str]:
         """Return the changes, except an instance created and deleted again.
