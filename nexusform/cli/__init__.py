@@ -28,7 +28,7 @@ PUBLIC = {
     "export": "Withdrawal withdraw_and_report",
     "interrupts": "handle_interrupts",
     "main": "main",
-    "plan": "get_exit_code parse_fail_on PlanDisplay create_plan_display",
+    "plan": "get_exit_code parse_limit_flags PlanDisplay create_plan_display",
     "planning_flags": "PlanDisplayFlags",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "terminal_screen": "is_input_allowed Screen",

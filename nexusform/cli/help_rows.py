@@ -10,7 +10,9 @@ _FLAG_SECTIONS: Final[Mapping[str, str]] = {
         "destroy refresh-only refresh target target-file exclude exclude-file replace var "
         "var-file samples assume allow-older-export"
     ),
-    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on max-age",
+    "Result": (
+        "out previous sign check-with generate-config-out detailed-exitcode fail-on warn-on max-age"
+    ),
     "Output": (
         "details placements report diff source-url json compat no-color concise show-sensitive"
     ),

@@ -86,6 +86,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     fail_on: tuple[str, ...] = declare_repeatable_text(
         "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
     )
+    warn_on: tuple[str, ...] = declare_repeatable_text(
+        "Ask for a review if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
     max_age: str = declare_text_flag(
         "Let apply reject the saved plan after this time", metavar="DURATION"
     )
@@ -206,8 +209,9 @@ def plan(arguments: PlanArguments) -> int:
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
-    must remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. Every report
-    shows the result, and apply rejects the saved plan.
+    must remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. `risk:0`: no
+    lasting risk, such as a lost quorum. Every report shows the result, and apply rejects the saved
+    plan. -warn-on takes the same limits: a plan above them needs a review, and can be applied.
 
     What if: -assume=lost:rack/SITE/RACK plans as if this rack were down (also lost:machine,
     lost:node, lost:member), -assume=ADDR:PATH=VALUE with another value. Such a plan is only shown.
@@ -242,7 +246,7 @@ def plan(arguments: PlanArguments) -> int:
 
         # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
-    limits = parse_fail_on(arguments.fail_on)
+    limits = parse_limit_flags(arguments.fail_on, arguments.warn_on)
     max_age = choose_max_age(arguments.max_age, context)
     if arguments.check_with:
         # raises its usage errors before the plan.
@@ -397,17 +401,24 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     return (None, problems) if problems else create_signer(key_file, confinement)
 
 
-def parse_fail_on(flags: Iterable[str]) -> tuple[GuardRailLimit, ...]:
-    """Parse the flags -fail-on; a later flag replaces the limits of the same names.
+def parse_limit_flags(fail_on: Iterable[str], warn_on: Iterable[str]) -> tuple[GuardRailLimit, ...]:
+    """Parse the flags -fail-on and -warn-on.
 
-    Raises a usage error.
+    A later flag replaces the limits of the same names. Raises a usage error.
     """
-    limits: dict[str, GuardRailLimit] = {}
-    try:
+    limits: dict[tuple[str, bool], GuardRailLimit] = {}
+    mistakes: list[str] = []
+    for option, flags, blocks in (("-fail-on", fail_on, True), ("-warn-on", warn_on, False)):
         for flag in flags:
-            limits |= {limit.name: limit for limit in parse_guard_rail_limits(flag)}
-    except ValueError as problem:
-        raise click.UsageError(f"-fail-on: {problem}") from None
+            try:
+                flag_limits = parse_guard_rail_limits(flag, blocks=blocks)
+            except ValueError as problem:
+                mistakes.append(f"{option}: {problem}")
+                continue
+            for limit in flag_limits:
+                limits[limit.name, blocks] = limit
+    if mistakes:
+        raise click.UsageError("\n".join(mistakes))
     return tuple(limits.values())
 
 

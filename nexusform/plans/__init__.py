@@ -11,9 +11,8 @@ PUBLIC = {
         "select_stopped_vms Upgrade"
     ),
     "plan_checks": (
-        "CHECK_ERRORS PlanOrigin "
-        "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck "
-        "PreviousPlanDifferences"
+        "PlanOrigin DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailOutcome "
+        "GuardRailResult ProgramCheck PreviousPlanDifferences"
     ),
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult ContentChange ContentEffect "

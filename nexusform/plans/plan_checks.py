@@ -3,12 +3,9 @@
 Guard rails, earlier plan, real programs.
 """
 
-from typing import Final
+from enum import StrEnum
 
 from msgspec import Struct
-
-# Ids of errors of `-check-with`: a plan with one is not applied.
-CHECK_ERRORS: Final = ("program-check-failed", "predicted-decision-differs")
 
 
 class EvaluatedFile(Struct, frozen=True):
@@ -55,18 +52,27 @@ class PlanOrigin(Struct, frozen=True, omit_defaults=True):
     has_work_tree: bool = True
 
 
-class GuardRailResult(Struct, frozen=True):
-    """Result of one limit of `-fail-on`.
+class GuardRailOutcome(StrEnum):
+    """Outcome of a limit: UNKNOWN without a figure, which blocks too; REVIEW does not block."""
 
-    `value` is the measured figure, None if unknown. `result` is "passed", "blocked" or "unknown";
-    `reason` explains the last two.
+    PASSED = "passed"
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+    REVIEW = "review"
+
+
+class GuardRailResult(Struct, frozen=True):
+    """Result of one limit of `-fail-on`, or of `-warn-on`, which does not block.
+
+    `value` is the measured figure, None if unknown. `reason` explains every result but PASSED.
     """
 
     name: str
     limit: float
     value: float | None
-    result: str
+    result: GuardRailOutcome
     reason: str = ""
+    blocks: bool = True
 
 
 class PreviousPlanDifferences(Struct, frozen=True):

@@ -61,7 +61,8 @@ def test_broken_guard_rail_blocks_plan_in_every_report(
         assert "guard rail" in reads[name].lower(), name
         assert "capacity:5000000" in reads[name], name
     assert reads["markdown"].splitlines()[1] == "> [!CAUTION]"
-    assert "> - **Guard rails**: BLOCKED by capacity:5000000: " in reads["markdown"]
+    assert "> - **Guard rails**:\n>   - BLOCKED by capacity:5000000: " in reads["markdown"]
+    assert ">   - to go on: nexusform plan -details lists the objects" in reads["markdown"]
     assert "Allowed" not in reads["markdown"]
     assert 'class="decision denied"' in reads["html"]
     assert 'name="capacity:5000000"><failure' in reads["junit"]

@@ -17,10 +17,10 @@ PUBLIC = {
     ),
     "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding RiskSeverity",
     "guard_rails": (
-        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text "
-        "parse_guard_rail_limits "
-        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED "
-        "UNKNOWN count_unpredicted_resources format_limit has_enough_samples"
+        "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
+        "get_limit_text list_limits parse_guard_rail_limits "
+        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED "
+        "count_unpredicted_resources format_limit has_enough_samples"
     ),
     "previous_plan": "compare_plans compare_with_previous warn_about_previous",
 }

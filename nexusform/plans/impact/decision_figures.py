@@ -8,7 +8,6 @@ from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.vm_demands import MACHINE_LOST
-from nexusform.plans.impact.guard_rails import UNKNOWN
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -27,6 +26,7 @@ from nexusform.scheduling.racks.vms import Interval
 
 SUFFICIENT: Final = "sufficient"
 INSUFFICIENT: Final = "insufficient"
+_UNKNOWN: Final = "unknown"
 _SECONDS_PER_MINUTE: Final = 60
 
 
@@ -127,7 +127,7 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             )
             for row, after in select_largest_sku_rows(plan.capacity)
         ),
-        upgrades=_build_surge_verdicts(plan, best_result=UNKNOWN if lacks_data else SUFFICIENT),
+        upgrades=_build_surge_verdicts(plan, best_result=_UNKNOWN if lacks_data else SUFFICIENT),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
@@ -152,7 +152,7 @@ def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, .
         for cluster in row.after.uncertain_surge_clusters:
             # A worse result for another SKU stays.
             if results.get((row.site, cluster)) != INSUFFICIENT:
-                results[row.site, cluster] = UNKNOWN
+                results[row.site, cluster] = _UNKNOWN
         # The extra VMs do not fit.
         for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT

@@ -1,4 +1,7 @@
-"""Guard rails: limits on the changes and the remaining capacity of a plan, set by `-fail-on`."""
+"""Guard rails: limits on the changes, risks and remaining capacity of a plan.
+
+`-fail-on` sets limits that block a plan, `-warn-on` those that ask for a review.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -10,6 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
+    format_first_items,
     format_list,
     group_by,
     select_word_form,
@@ -24,13 +28,15 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
     format_kind_counts,
 )
+from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Mode, Plan, is_fully_decided
-from nexusform.plans.plan_checks import GuardRailResult
+from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.uncertainty.certainty import MIN_RUNS
 
 GUARD_RAIL: Final = "guard-rail"
+GUARD_RAIL_REVIEW: Final = "guard-rail-review"
 # The only error with which limits are still checked.
 STRANDED: Final = "deleted-machine-with-vms"
 # part of another tool's plan without a prediction.
@@ -39,9 +45,7 @@ NOTHING_TO_PREDICT: Final = "nothing-to-predict"
 NOT_CHECKED: Final = "guard-rails-not-checked"
 # key in the extra data of the error.
 _LIMIT: Final = "guard_rail"
-PASSED: Final = "passed"
-BLOCKED: Final = "blocked"
-UNKNOWN: Final = "unknown"
+_MAX_RISKS: Final = 5
 _PLAN_FAILED: Final = "planning failed"
 
 
@@ -70,14 +74,18 @@ class GuardRail(Struct, frozen=True):
 
 
 class GuardRailLimit(Struct, frozen=True):
-    """One limit of a run: `moved:0`."""
+    """One limit of a run: `moved:0`.
+
+    `blocks`: of -fail-on, else of -warn-on.
+    """
 
     name: str
     value: float
+    blocks: bool = True
 
 
-def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
-    """Parse `moved:0,capacity:5`.
+def parse_guard_rail_limits(text: str, *, blocks: bool = True) -> tuple[GuardRailLimit, ...]:
+    """Parse `moved:0,capacity:5`; with `blocks` limits of -fail-on, else of -warn-on.
 
     Raises ValueError with a list of all mistakes, and for a text without limits.
     """
@@ -85,7 +93,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
         try:
-            limit = _parse_limit(item)
+            limit = _parse_limit(item, blocks=blocks)
         except ValueError as problem:
             mistakes.append(str(problem))
             continue
@@ -102,7 +110,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
     return tuple(limits.values())
 
 
-def _parse_limit(item: str) -> GuardRailLimit:
+def _parse_limit(item: str, *, blocks: bool) -> GuardRailLimit:
     """Parse one limit, `name:number`.
 
     Raises ValueError with the mistake.
@@ -123,16 +131,16 @@ def _parse_limit(item: str) -> GuardRailLimit:
         raise ValueError(
             f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.'
         )
-    return GuardRailLimit(name, value)
+    return GuardRailLimit(name, value, blocks)
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     """Check the limits set by the user.
 
-    Return the plan with their results, and an error for every limit broken or without a known
-    figure. GUARD_RAILS defines each limit: its measurements of a plan, and a test for broken
-    limits. The limits of a failed plan are not checked, unless its only errors are VMs without
-    machine (STRANDED).
+    Return the plan with their results, and a diagnostic for every limit broken or without a known
+    figure: an error if it blocks, else a warning. GUARD_RAILS defines each limit: its measurements
+    of a plan, and a test for broken limits. The limits of a failed plan are not checked, unless its
+    only errors are VMs without machine (STRANDED).
     """
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
@@ -159,15 +167,15 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
             for entry in measurements
             if entry.value is None or is_broken(entry.value, limit.value)
         ]
-        diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
+        diagnostics += [_build_breach(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
-    """Build the error about a broken limit, or one without a known figure.
+def _build_breach(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
+    """Build the error or warning about a broken limit, or one without a known figure.
 
-    The value of `breach` is None.
+    The value of `breach` is None without a known figure.
     """
     limit_text = format_limit(limit.name, limit.value)
     _, _, number = limit_text.partition(":")
@@ -176,6 +184,9 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     # For example of a site: `lab has capacity for ...`.
     may_start_with_name = breach.value is not None
     text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
+    if not limit.blocks:
+        detail = f"{text}; -warn-on={limit_text} asks for a review: it expects {allowed}."
+        return build_warning(GUARD_RAIL_REVIEW, detail, extra={_LIMIT: limit_text})
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
@@ -186,7 +197,7 @@ def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
     One warning for all replaces errors.
     """
     results = [
-        GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits
+        _build_result(limit, None, GuardRailOutcome.UNKNOWN, _PLAN_FAILED) for limit in limits
     ]
     names = format_list(format_limit(limit.name, limit.value) for limit in limits)
     text = (
@@ -205,7 +216,7 @@ def _summarize_breaches(
     """Return the result of a limit, with the worst known figure.
 
     It is PASSED without breaches, and BLOCKED with some. It is UNKNOWN, and has no figure (None),
-    if all breaches are unknown figures.
+    if all breaches are unknown figures. A limit that does not block is REVIEW in both cases.
     """
     known_values = [
         float(measurement.value) for measurement in measurements if measurement.value is not None
@@ -215,11 +226,26 @@ def _summarize_breaches(
     if GUARD_RAILS[limit.name].is_minimum:
         worst = min(known_values, default=None)
     if not breaches:
-        return GuardRailResult(limit.name, limit.value, worst, PASSED)
+        return _build_result(limit, worst, GuardRailOutcome.PASSED)
     reason = "; ".join(breach.text for breach in breaches)
     if all(breach.value is None for breach in breaches):
-        return GuardRailResult(limit.name, limit.value, value=None, result=UNKNOWN, reason=reason)
-    return GuardRailResult(limit.name, limit.value, worst, BLOCKED, reason)
+        return _build_result(limit, None, GuardRailOutcome.UNKNOWN, reason)
+    return _build_result(limit, worst, GuardRailOutcome.BLOCKED, reason)
+
+
+def _build_result(
+    limit: GuardRailLimit, value: float | None, result: GuardRailOutcome, reason: str = ""
+) -> GuardRailResult:
+    """Build the result of a limit; one that does not block is REVIEW for a breach."""
+    shown_result = result
+    if not limit.blocks and result is not GuardRailOutcome.PASSED:
+        shown_result = GuardRailOutcome.REVIEW
+    return GuardRailResult(limit.name, limit.value, value, shown_result, reason, limit.blocks)
+
+
+def list_limits(plan: Plan) -> list[GuardRailLimit]:
+    """Return the limits with which a plan was checked."""
+    return [GuardRailLimit(result.name, result.limit, result.blocks) for result in plan.guard_rails]
 
 
 def count_unpredicted_resources(plan: Plan) -> int:
@@ -386,6 +412,24 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
         )
 
 
+def _measure_lasting_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
+    """Count the risks of the plan that last."""
+    yield _count_risks(plan, RiskSeverity.LASTING)
+
+
+def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
+    """Count the risks of the plan that end with it."""
+    yield _count_risks(plan, RiskSeverity.TEMPORARY)
+
+
+def _count_risks(plan: Plan, severity: RiskSeverity) -> GuardRailMeasurement:
+    """Count the risks of one severity that the plan causes, and name the first of them."""
+    texts = [risk.text for risk in list_plan_risks(plan) if risk.severity is severity]
+    count = format_count(len(texts), f"{severity.value} risk")
+    names = format_first_items(texts, _MAX_RISKS, "; ")
+    return GuardRailMeasurement(len(texts), enclose(f"{count}: ", names))
+
+
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved_objects, "at most {}"),
     "removed": GuardRail(_measure_removed_objects, "at most {}"),
@@ -395,9 +439,18 @@ GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     ),
     "empty": GuardRail(_measure_empty_plan, "{} such plans"),
     "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}"),
+    "risk": GuardRail(_measure_lasting_risks, "at most {}"),
+    "temporary_risk": GuardRail(_measure_temporary_risks, "at most {}"),
 }
 # Unknown without the current state.
-_LIMITS_OF_WHAT_EXISTS: Final = {"moved", "removed", "certainty", "infeasible"}
+_LIMITS_OF_WHAT_EXISTS: Final = {
+    "moved",
+    "removed",
+    "certainty",
+    "infeasible",
+    "risk",
+    "temporary_risk",
+}
 _EXAMPLES: Final = {
     "moved": "0",
     "removed": "0",
@@ -405,4 +458,6 @@ _EXAMPLES: Final = {
     "certainty": "0.9",
     "empty": "0",
     "infeasible": "0",
+    "risk": "0",
+    "temporary_risk": "2",
 }

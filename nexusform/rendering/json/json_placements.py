@@ -22,6 +22,11 @@ from nexusform.plans.impact.decision_figures import (
     SurgeVerdict,
     build_decision,
 )
+from nexusform.plans.impact.ended_objects import (
+    EndedObject,
+    list_destroyed_objects,
+    list_replaced_objects,
+)
 from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan
 from nexusform.plans.maintenance import (
     EvacuatedVm,
@@ -317,6 +322,7 @@ _GUARD_RAIL_FORM: Final = RecordForm(
 )
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
 _RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
+_ENDED_OBJECT_FORM: Final = RecordForm(EndedObject, "name address vms pods")
 _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
@@ -332,6 +338,8 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
         "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),
+        "destroys": list(map(_ENDED_OBJECT_FORM, list_destroyed_objects(plan))),
+        "replaces": list(map(_ENDED_OBJECT_FORM, list_replaced_objects(plan))),
         "risks": list(map(_RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),

@@ -16,7 +16,7 @@ from nexusform.rendering.notation.markup import Markup, build_svg_element
 from nexusform.rendering.report.finding_entries import (
     PREEXISTING_NOTE,
     Finding,
-    collect_findings,
+    collect_findings_and_risks,
     format_location,
 )
 from nexusform.rendering.report.plan_sentences import describe_assumptions
@@ -43,7 +43,7 @@ _OUTCOMES: Final = {"pass": "", "fail": "failure", "error": "error", "unknown": 
 
 def render_junit(plan: Plan) -> str:
     """Render a plan as JUnit XML, a suite per kind of result."""
-    findings = collect_findings(plan)
+    findings = collect_findings_and_risks(plan)
     by_id = group_by(findings, lambda finding: finding.id)
     limit_errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
     # passed cases with a note: they do not fail the suite.

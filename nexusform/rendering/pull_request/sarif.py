@@ -12,7 +12,11 @@ from nexusform.diagnostics.names import escape_control_characters
 from nexusform.diagnostics.phrases import enclose
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
-from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.finding_entries import (
+    PREEXISTING_NOTE,
+    Finding,
+    collect_findings_and_risks,
+)
 from nexusform.rendering.report.plan_sentences import describe_assumptions
 
 VERSION: Final = "2.1.0"
@@ -35,12 +39,15 @@ _SILENCE_HINT: Final = (
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
     """Build the SARIF document of a plan.
 
-    A finding without a line refers to the block of its resource.
+    Its findings, and the risks that the plan causes. A finding without a line refers to the block
+    of its resource.
     """
     blocks = {
         str(change.address): change.source for change in plan.changes if change.source is not None
     }
-    document = build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
+    document = build_findings_document(
+        collect_findings_and_risks(plan), plan.nexusform_version, blocks
+    )
     if plan.assumptions:
         description = {"text": describe_assumptions(plan)}
         details = {"automationDetails": {"description": description}}

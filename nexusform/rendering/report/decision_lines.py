@@ -37,9 +37,7 @@ from nexusform.plans.impact.ended_objects import (
     list_replaced_objects,
 )
 from nexusform.plans.impact.guard_rails import (
-    BLOCKED,
     GUARD_RAIL,
-    PASSED,
     count_unpredicted_resources,
     format_limit,
     has_enough_samples,
@@ -57,7 +55,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
-from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck
+from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
@@ -492,8 +490,15 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
         yield "exact; the configuration names every removed VM"
 
 
+_GUARD_RAIL_VERBS: Final = {
+    GuardRailOutcome.BLOCKED: "BLOCKED by",
+    GuardRailOutcome.UNKNOWN: "BLOCKED, unknown:",
+    GuardRailOutcome.REVIEW: "REVIEW needed by",
+}
+
+
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield a clause for each limit blocking the plan.
+    """Yield a clause for each limit that blocks the plan or asks for a review.
 
     A limit with an unknown result blocks it, too. Then yield one clause for the others: `passed
     moved:5, capacity:5`. Without limits yield `none set`.
@@ -503,13 +508,18 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
     passed = []
     for result in results:
         limit = format_limit(result.name, result.limit)
-        if result.result == PASSED:
+        if result.result == GuardRailOutcome.PASSED:
             passed.append(limit)
         else:
-            verb = "BLOCKED by" if result.result == BLOCKED else "BLOCKED, unknown:"
-            yield f"{verb} {limit}: {result.reason}"
+            yield f"{_GUARD_RAIL_VERBS[result.result]} {limit}: {result.reason}"
     if passed:
         yield f"passed {', '.join(passed)}"
+    blocking = (GuardRailOutcome.BLOCKED, GuardRailOutcome.UNKNOWN)
+    if any(result.result in blocking for result in results):
+        yield (
+            "to go on: nexusform plan -details lists the objects; whoever sets -fail-on may raise "
+            "the limit"
+        )
 
 
 def _describe_program_check(check: ProgramCheck) -> str:

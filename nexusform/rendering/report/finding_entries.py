@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.phrases import group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
+from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
 
@@ -51,6 +52,22 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
         Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics
     ]
     return tuple(sorted(findings, key=_get_sort_key))
+
+
+def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
+    """Return the findings of a plan, then the risks that it causes, for reports without sentences.
+
+    A lasting risk is a warning, a temporary one a note. Risks that the state had before the plan
+    are findings already.
+    """
+    risks = [
+        Finding(
+            build_warning(risk.risk, f"{risk.text}.", address=risk.address),
+            Level.WARNING if risk.severity is RiskSeverity.LASTING else Level.NOTE,
+        )
+        for risk in list_plan_risks(plan)
+    ]
+    return (*collect_findings(plan), *risks)
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:

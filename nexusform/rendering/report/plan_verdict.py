@@ -47,6 +47,7 @@ from nexusform.plans.plan import (
     SeparationViolation,
     SitePredictionAccuracy,
 )
+from nexusform.plans.plan_checks import GuardRailOutcome
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
@@ -292,6 +293,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
         bool(stopping_actions),
         has_stale_inventory(plan),
         any(verdict.satisfied != "always" for verdict in plan.separation_verdicts),
+        any(limit.result == GuardRailOutcome.REVIEW for limit in plan.guard_rails),
         any(check.status in ("fail", "error") for check in plan.checks),
     )
     if any(losses):

@@ -33,7 +33,6 @@ from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Plan, PlanInputs
-from nexusform.plans.plan_checks import CHECK_ERRORS
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.providers.clock import read_clock
@@ -72,6 +71,8 @@ from nexusform.workflow.runs.run import PlanOptions, Run
 if TYPE_CHECKING:
     from nexusform.configuration.remote_modules.module_packages import PackageFinder
 
+# Ids of errors of `-check-with`: a plan with one is not applied.
+_CHECK_ERRORS: Final = ("program-check-failed", "predicted-decision-differs")
 _LIMIT_HINT: Final = (
     "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 )
@@ -562,7 +563,7 @@ def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
     """
     errors = select_errors(saved.plan.diagnostics)
     if not saved.plan.errored:
-        errors = [error for error in errors if error.id in CHECK_ERRORS]
+        errors = [error for error in errors if error.id in _CHECK_ERRORS]
         if not errors:
             return []
     step = "Planning" if saved.plan.errored else "A check of the plan"

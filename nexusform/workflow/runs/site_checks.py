@@ -18,12 +18,14 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.plans.impact.guard_rails import (
     GUARD_RAIL,
-    UNKNOWN,
-    GuardRailLimit,
+    GUARD_RAIL_REVIEW,
     apply_limits,
     format_limit,
+    get_limit_text,
+    list_limits,
 )
 from nexusform.plans.plan import Mode, Plan, SeparationVerdict
+from nexusform.plans.plan_checks import GuardRailOutcome
 from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import create_providers
@@ -86,22 +88,20 @@ def _observes_machines(run: Run, plan: Plan) -> bool:
 def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
     """Return the errors of a new plan with the limits and separation rules of a plan."""
     problems = list(_list_broken_separation_rules(plan, new_plan))
-    limits = [GuardRailLimit(result.name, result.limit) for result in plan.guard_rails]
+    limits = list_limits(plan)
     checked_plan = apply_limits(new_plan, limits)
-    breaches = [problem for problem in checked_plan.diagnostics if problem.id == GUARD_RAIL]
-    problems += [
-        build_error(
-            "saved-plan-guard-rail",
-            f"The site changed since the plan. {breach.detail} No further changes were made. Plan "
-            "again and review the new plan.",
-        )
-        for breach in breaches
-    ]
-    if problems or not has_conditions(plan) or not new_plan.errored:
+    problems += _list_breaches(plan, checked_plan)
+    if has_errors(problems) or not has_conditions(plan) or not new_plan.errored:
         return problems
+    limits = [limit for limit in limits if limit.blocks]
     names = [format_limit(limit.name, limit.value) for limit in limits]
     names += [str(verdict.address) for verdict in plan.separation_verdicts if _is_denying(verdict)]
-    unchecked = not limits or any(result.result == UNKNOWN for result in checked_plan.guard_rails)
+    if not names:
+        # Only limits of -warn-on.
+        return problems
+    unchecked = not limits or any(
+        result.result == GuardRailOutcome.UNKNOWN for result in checked_plan.guard_rails
+    )
     if not unchecked:
         return []
     detail = (
@@ -109,6 +109,25 @@ def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
         "No further changes were made. Repair the cause, or plan again."
     )
     return [build_error("saved-plan-guard-rail", detail)]
+
+
+def _list_breaches(plan: Plan, checked_plan: Plan) -> Iterator[Diagnostic]:
+    """Yield the limits that the site breaks now: errors, and warnings for those of -warn-on.
+
+    A limit of -warn-on that asked for a review in the plan already was reviewed.
+    """
+    reviewed_limits = {
+        format_limit(result.name, result.limit)
+        for result in plan.guard_rails
+        if result.result == GuardRailOutcome.REVIEW
+    }
+    for breach in checked_plan.diagnostics:
+        changed = f"The site changed since the plan. {breach.detail}"
+        if breach.id == GUARD_RAIL:
+            detail = f"{changed} No further changes were made. Plan again and review the new plan."
+            yield build_error("saved-plan-guard-rail", detail)
+        elif breach.id == GUARD_RAIL_REVIEW and get_limit_text(breach) not in reviewed_limits:
+            yield build_warning("saved-plan-guard-rail", changed)
 
 
 def _is_denying(verdict: SeparationVerdict) -> bool:

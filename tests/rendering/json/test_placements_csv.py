@@ -33,7 +33,7 @@ def test_other_location_kinds_have_additional_columns(
 ) -> None:
     made = plans.added_cluster()
     rows = made.placements
-    sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
+    sliced = replace(rows[0], kind="vm", source=None, target=_Slice("=low", (7, 9)))
     monkeypatch.setattr(placements_csv, "build_location_document", _build_location_document)
     table = list(
         csv.DictReader(

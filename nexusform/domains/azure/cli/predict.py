@@ -17,7 +17,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.plan import PlanDisplay, create_plan_display, get_exit_code, parse_fail_on
+from nexusform.cli.plan import PlanDisplay, create_plan_display, get_exit_code, parse_limit_flags
 from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import build_warning
@@ -80,6 +80,9 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     fail_on: tuple[str, ...] = declare_repeatable_text(
         "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
     )
+    warn_on: tuple[str, ...] = declare_repeatable_text(
+        "Ask for a review if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
+    )
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice(
         "Set the first key of the rack ranking", ("", "pool", "cluster"), metavar="pool|cluster"
@@ -100,7 +103,7 @@ def predict(arguments: PredictArguments) -> int:
     Terraform plan (azapi) and Azure's what-if of a deployment or deployment stack. Bicep and ARM
     templates need the what-if. Writes nothing; needs no configuration and no state.
     -inventory=azure reads the subscription of the provider block azure, else of
-    AZURE_SUBSCRIPTION_ID. Reports, -fail-on and exit codes are those of `plan`.
+    AZURE_SUBSCRIPTION_ID. Reports, -fail-on, -warn-on and exit codes are those of `plan`.
     """
     if arguments.file:
         raise click.UsageError(
@@ -109,7 +112,7 @@ def predict(arguments: PredictArguments) -> int:
             f"For Bicep and ARM: -arm-what-if={arguments.file}"
         )
     path, read_changes = _select_external_plan_reader(arguments)
-    limits = parse_fail_on(arguments.fail_on)
+    limits = parse_limit_flags(arguments.fail_on, arguments.warn_on)
     display = create_plan_display(
         arguments.placement_flags,
         arguments.view,
