@@ -8,7 +8,7 @@ PUBLIC = {
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (
         "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds "
-        "compute_silence_limit "
+        "compute_silence_limit share_deadline "
         "is_caller_waiting"
     ),
     "web_errors": "WebError check_plain_credentials find_free_port is_loopback",

@@ -102,6 +102,25 @@ def is_caller_waiting() -> bool:
     return operation is None or operation.is_caller_waiting
 
 
+_shared_end: ContextVar[float] = ContextVar("shared_end", default=inf)
+# Seconds for the last try of a request: it gets an answer of a server that is back.
+_LAST_TRY_SECONDS: Final = 5.0
+
+
+@contextmanager
+def share_deadline() -> Iterator[None]:
+    """Limit the operations of this thread within a block together, such as tries of a request.
+
+    The last one that starts in time may take some seconds more.
+    """
+    ends_at = time.monotonic() + read_deadline()
+    token = _shared_end.set(min(ends_at, _shared_end.get()))
+    try:
+        yield
+    finally:
+        _shared_end.reset(token)
+
+
 @contextmanager
 def pause_deadline() -> Iterator[None]:
     """Exclude the duration of a block from the time of this thread's operation."""
@@ -142,6 +161,8 @@ class DeadlineRunner:
         # For the whole limit of an earlier operation: this one gets less time.
         if self._has_been_silent:
             seconds = min(seconds, _REPEAT_SECONDS)
+        remaining = _shared_end.get() - time.monotonic()
+        seconds = min(seconds, max(remaining, _LAST_TRY_SECONDS))
         operation = _Operation(seconds)
         operation.extend(size)
         results: list[_Result] = []

@@ -13,6 +13,8 @@ from nexusform.network.deadlines import extend_deadline, read_deadline
 CONNECT_SECONDS: Final = 10.0
 # Bytes of one answer, and of all pages of a list, decoded.
 MAX_ANSWER_BYTES: Final = 1 << 28
+# Memory of one parsed document, and of all pages of a list, as estimated by `estimate_memory`.
+MAX_MEMORY: Final = 1 << 30
 # Pages of one list.
 MAX_PAGES: Final = 20_000
 # Levels of a JSON document.
@@ -21,6 +23,8 @@ MAX_DEPTH: Final = 512
 MAX_ERROR_BYTES: Final = 1 << 20
 _BRACKETS: Final = b"[]{}"
 _OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+# Bytes of memory for a character of a JSON document outside of its strings.
+_MEMORY_OF_MARKS: Final = {b",": 50, b":": 50, b"{": 150, b"[": 60}
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
@@ -76,22 +80,27 @@ class PageLimits:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._reading = ReadByteLimit(MAX_ANSWER_BYTES)
+        self._memory = 0
         # Of the pages so far, to detect a loop.
         self._tokens: set[str] = set()
         # 0: the limit of one operation.
         self._ends_at = time.monotonic() + (seconds or read_deadline())
 
-    def add_page(self, size: int, token: str) -> str:
-        """Count a page of `size` bytes and the token of the next page ("": none).
+    def add_page(self, content: bytes, token: str) -> str:
+        """Count a page and the token of the next page ("": none).
 
         Return the exceeded limit, or "".
         """
+        size = len(content)
         # A second per MiB, as for operations.
         self._ends_at += size / (1 << 20)
         try:
             self._reading.reserve(size)
         except FileTooLarge:
             return f"its pages have more than {MAX_ANSWER_BYTES >> 20} MiB"
+        self._memory += estimate_memory(content)
+        if self._memory > MAX_MEMORY:
+            return f"its pages take more than {MAX_MEMORY >> 20:,} MiB of memory"
         if token and token in self._tokens:
             return "its pages repeat"
         self._tokens.add(token)
@@ -104,7 +113,7 @@ class PageLimits:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse a JSON document in UTF-8, of limited depth.
+    """Parse a JSON document in UTF-8, of limited depth and memory.
 
     Raises ValueError with a message.
     """
@@ -114,12 +123,31 @@ def parse_json(content: bytes) -> Any:
         and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH
     ):
         raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
+    if estimate_memory(content) > MAX_MEMORY:
+        raise ValueError(f"it takes more than {MAX_MEMORY >> 20:,} MiB of memory")
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
+
+
+def estimate_memory(content: bytes) -> int:
+    """Return the memory of a parsed JSON document in bytes, at most three times too much.
+
+    Its text counts once. Small documents, and those far below the limit, count marks in strings.
+    """
+    memory = _count_memory(content)
+    if memory > MAX_MEMORY:
+        memory = _count_memory(_STRING.sub(b'""', content)) + len(content)
+    return memory
+
+
+def _count_memory(content: bytes) -> int:
+    """Return the bytes of a text and of the objects that its marks start."""
+    marks = sum(content.count(mark) * size for mark, size in _MEMORY_OF_MARKS.items())
+    return len(content) + marks
 
 
 def _estimate_json_depth(content: bytes) -> int:

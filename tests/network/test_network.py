@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+import time
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +16,16 @@ import pytest
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network import deadlines, read_limits
+from nexusform.network.deadlines import DeadlineRunner, OperationAbandoned, share_deadline
 from nexusform.network.http_client import WebRequest, send_request
-from nexusform.network.read_limits import MAX_PAGES, PageLimits, ReadByteLimit, parse_json
+from nexusform.network.read_limits import (
+    MAX_PAGES,
+    PageLimits,
+    ReadByteLimit,
+    estimate_memory,
+    parse_json,
+)
 from nexusform.network.web_errors import WebError, check_plain_credentials
 from tests.architecture.network_imports import find_network_imports
 
@@ -42,11 +53,62 @@ def test_brackets_in_text_do_not_count_as_nesting(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
-def test_number_and_size_of_pages_are_limited() -> None:
+def test_number_and_size_of_pages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = PageLimits()
-    assert [budget.add_page(1, f"{number}") for number in range(MAX_PAGES)] == [""] * MAX_PAGES
-    assert budget.add_page(1, "one more") == "it has more than 20,000 pages"
-    assert PageLimits().add_page(1 << 40, "") == "its pages have more than 256 MiB"
+    assert [budget.add_page(b"1", f"{number}") for number in range(MAX_PAGES)] == [""] * MAX_PAGES
+    assert budget.add_page(b"1", "one more") == "it has more than 20,000 pages"
+    monkeypatch.setattr(read_limits, "MAX_ANSWER_BYTES", 1 << 20)
+    assert PageLimits().add_page(b" " * (1 << 21), "") == "its pages have more than 1 MiB"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [
+            {"metadata": {"name": f"pod-{number}", "labels": {"app": "web"}}}
+            for number in range(9_000)
+        ],
+        [[] for _ in range(100_000)],
+        [{} for _ in range(100_000)],
+        [f"{number}" for number in range(100_000)],
+        {f"key{number}": number for number in range(50_000)},
+    ],
+)
+def test_memory_of_documents_is_limited(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = json.dumps(document, separators=(",", ":")).encode()
+    tracemalloc.start()
+    try:
+        json.loads(content)
+        memory = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0.6 * memory < estimate_memory(content) < 3.5 * memory
+    monkeypatch.setattr(read_limits, "MAX_MEMORY", 4 << 20)
+    with pytest.raises(ValueError, match="it takes more than 4 MiB of memory"):
+        parse_json(content)
+    pages = PageLimits()
+    answers = [pages.add_page(content[: 1 << 18], f"{number}") for number in range(20)]
+    assert "its pages take more than 4 MiB of memory" in answers
+
+
+def test_long_text_takes_no_more_memory_than_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_limits, "MAX_MEMORY", 1 << 20)
+    content = json.dumps(["{[,:" * 50_000]).encode()
+    assert parse_json(content) == ["{[,:" * 50_000]
+
+
+def test_tries_of_a_request_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NF_NET_DEADLINE", "2")
+    monkeypatch.setattr(deadlines, "_LAST_TRY_SECONDS", 0.2)
+    ended = threading.Event()
+    started_at = time.monotonic()
+    with share_deadline():
+        for _ in range(3):
+            # A new runner each: an earlier silence shortens the time of the same one.
+            with pytest.raises(OperationAbandoned):
+                DeadlineRunner(lambda: "a server").run("ask the server", lambda: ended.wait(20))
+    ended.set()
+    assert time.monotonic() - started_at < 4
 
 
 @pytest.mark.parametrize(

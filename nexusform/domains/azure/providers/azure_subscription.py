@@ -244,7 +244,14 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
     Raises ProviderProblem for pages of another form or without an end.
     """
     budget = PageLimits(_MAX_LIST_SECONDS)
-    pages = list_items(*names, raw_response_hook=_check_list_page).by_page()
+    # Of the page last read; the SDK keeps its objects alone.
+    content = b""
+
+    def check_page(response: Any) -> None:
+        nonlocal content
+        content = _read_list_page(response)
+
+    pages = list_items(*names, raw_response_hook=check_page).by_page()
     while True:
         try:
             page = list(next(pages, ()))
@@ -253,8 +260,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
             raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")
-        # 0 bytes: the session limits the size of an answer.
-        exceeded = budget.add_page(0, token)
+        exceeded = budget.add_page(content, token)
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:
@@ -262,19 +268,24 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
             return
 
 
-def _check_list_page(response: Any) -> None:
-    """Raise ProviderProblem unless a page is an object with a list of objects."""
+def _read_list_page(response: Any) -> bytes:
+    """Return the text of a page.
+
+    Raises ProviderProblem unless it is an object with a list of objects.
+    """
     answer = response.http_response
     if answer.status_code >= _FIRST_ERROR:
         # The SDK raises an error.
-        return
+        return b""
+    content: bytes = answer.body()
     try:
-        document = parse_json(answer.body())
+        document = parse_json(content)
     except ValueError as problem:
         raise _build_unreadable_response_problem(problem) from None
     items = document.get("value") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise _build_unreadable_response_problem(ValueError("it is not a list of resources"))
+    return content
 
 
 def _build_unreadable_response_problem(problem: Exception) -> ProviderProblem:

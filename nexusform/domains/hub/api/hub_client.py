@@ -30,6 +30,7 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
+from nexusform.network.deadlines import share_deadline
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
 from nexusform.providers.kubeconfig import (
@@ -422,7 +423,7 @@ class HubClient:
             )
             continue_token = get_text(document, "metadata", "continue")
             # The exceeded limit, or "".
-            exceeded = limits.add_page(len(answer.content), continue_token)
+            exceeded = limits.add_page(answer.content, continue_token)
             if exceeded:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
@@ -526,6 +527,7 @@ class HubClient:
                 raise
             return None
 
+    @share_deadline()
     def _request(
         self,
         method: str,

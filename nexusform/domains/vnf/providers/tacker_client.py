@@ -24,6 +24,7 @@ from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
+from nexusform.network.deadlines import share_deadline
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError, check_plain_credentials
 
@@ -90,6 +91,7 @@ class TackerClient:
         answer = self._read_answer(path, query={})
         return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
+    @share_deadline()
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiResponse:
         """Return an answer.
 
@@ -128,7 +130,7 @@ class TackerClient:
                 parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
             )
             # "": not exceeded.
-            limit = budget.add_page(len(answer.content), marker)
+            limit = budget.add_page(answer.content, marker)
             if limit:
                 raise TackerProblem(
                     f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}."
