@@ -78,17 +78,19 @@ class PlanRequest(Struct, frozen=True):
     `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by observing providers (None:
     missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT. `samples` None = the
     default of the certainty rule, `first_sample` is the seed of the first; `split_choice` seeds or
-    names the layout of VMs in unknown NUMA cells. `is_applying` lets timestamp() and uuid() return
+    names the layout of VMs in unknown NUMA cells; with `is_layout_fixed` no other one is tried if
+    VMs do not fit. `is_applying` lets timestamp() and uuid() return
     values, the latter random ones from `new_uuid`. `progress` receives the progress of planning.
     `includes_rejections` adds the reasons of rejected machines, `includes_losses` the pods of
     placements with one machine or rack down, and on rejected clusters. `explain` are (address,
     object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
     others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
     plan: their VMs are re-created elsewhere. With `keeps_objects` every object of the state stays
-    without a block, and only lost nodes that the platform re-creates are placed again.
-    `recorded_machines` (site id, name) exist before the plan (None: those of active racks in
-    `state`). `imports` are the objects to import, by their new address. `data_overrides` replace
-    data sources, `object_overrides` computed values; the first match wins.
+    without a block. Only nodes that the platform re-creates are placed again: lost ones, and those
+    of a cluster with another version. `recorded_machines` (site id, name) exist before the plan
+    (None: those of active racks in `state`). `imports` are the objects to import, by their new
+    address. `data_overrides` replace data sources, `object_overrides` computed values; the first
+    match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `commit` is that of the work tree. `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
@@ -109,6 +111,7 @@ class PlanRequest(Struct, frozen=True):
     samples: int | None = None
     first_sample: int = 0
     split_choice: SplitChoice = 0
+    is_layout_fixed: bool = False
     includes_rejections: bool = False
     includes_losses: bool = False
     explain: tuple[tuple[str, str], ...] = ()

@@ -59,7 +59,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
     """
     try:
         result = _run_planning_stages_once(request)
-        if result.unplaced:
+        if result.unplaced and not request.is_layout_fixed:
             result = _plan_in_fitting_sample(request, result)
     except DiagnosticsError as rejection:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)

@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "availability": (
-        "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "
-        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements"
+        "sample_capacity group_vms_down_by_cluster SampledShortage "
+        "build_pool_availability PoolAvailability list_affected_pools"
     ),
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (

@@ -8,9 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.placements.recreations import RecreatedVm
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -21,40 +19,8 @@ from nexusform.scheduling.racks.uncertainty.splits import (
     SplitChoice,
     format_split_choice,
 )
-from nexusform.scheduling.racks.vms import Interval, NoFitReason
+from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
-
-
-class PlacedReplacements(Struct, frozen=True):
-    """Replacements of a pool's VMs placed by the rule, their handles, and the shortage.
-
-    The handles are the scheduler's, of the placed ones. The shortage is that of the first one
-    without capacity.
-    """
-
-    replacements: tuple[RecreatedVm, ...]
-    handles: tuple[int, ...]
-    shortage: NoFitReason | None
-
-
-def place_replacements(
-    scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]
-) -> PlacedReplacements:
-    """Place a replacement for each of these VMs of a pool, besides the existing ones."""
-    replacements: list[RecreatedVm] = []
-    handles: list[int] = []
-    shortage: NoFitReason | None = None
-    for vm in vms:
-        answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
-        if isinstance(answer, NoFitReason):
-            # The first one counts.
-            shortage = shortage or answer
-            replacements.append(RecreatedVm(vm, placement=None))
-            continue
-        handle, placement = answer
-        handles.append(handle)
-        replacements.append(RecreatedVm(vm, placement))
-    return PlacedReplacements(tuple(replacements), tuple(handles), shortage)
 
 
 class PoolAvailability(Struct, frozen=True):

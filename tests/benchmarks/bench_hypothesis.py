@@ -79,6 +79,8 @@ ASSUMPTIONS: Final = (
     "nexus_kubernetes_cluster.c[1]:agent_pool.p.count=21",
 )
 
+UPGRADE: Final = 'nexus_kubernetes_cluster.c[1]:kubernetes_version="1.31"'
+
 
 def measure(title: str, request: PlanRequest, assumptions: Sequence[str]) -> float:
     """Print processor times of the plan and each hypothesis, and return the largest ratio."""
@@ -118,8 +120,7 @@ def main() -> int:
     start = build_snapshot_request(
         list_state_objects(state), build_all_types(), state.catalogue, NOW
     )
-    # Without a configuration there are no arguments to edit.
-    ratio = max(ratio, measure("plan of the state", start, ASSUMPTIONS[:2]))
+    ratio = max(ratio, measure("plan of the state", start, (*ASSUMPTIONS[:2], UPGRADE)))
     return 1 if ratio > MAXIMUM_RATIO else 0
 
 

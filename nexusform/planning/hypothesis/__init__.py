@@ -7,6 +7,9 @@ The plan without edits is made first: it has the objects that an assumption name
 PUBLIC = {
     "hypothetical_plan": "plan_assumptions plan_hypothesis",
     "losses": "LossKind list_loss_kinds",
-    "recreations": "bound_missing_recreations count_missing_recreations list_recreated_pools",
+    "recreations": (
+        "bound_missing_recreations count_missing_recreations has_capacity_in_layout "
+        "list_recreated_pools"
+    ),
     "start_points": "StartPoint build_snapshot_request",
 }

@@ -51,6 +51,11 @@ def count_missing_recreations(
     return [counts[f"nks:{pool.cluster_id}", pool.pool] for pool in pools]
 
 
+def has_capacity_in_layout(after: PlanResult, site_id: str, split_choice: SplitChoice) -> bool:
+    """Return whether all VMs of a plan that fits also fit in a layout of unknown NUMA cells."""
+    return not any(count_missing_vms(after.sites[site_id], split_choice).values())
+
+
 def bound_missing_recreations(after: PlanResult, site_id: str) -> Interval | None:
     """Return exact bounds of the VMs without capacity over all layouts; None: they are unknown."""
     return bound_missing_vms(after.sites[site_id])

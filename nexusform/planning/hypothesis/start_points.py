@@ -10,16 +10,18 @@ from functools import cached_property
 from typing import NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
 from nexusform.diagnostics.diagnostic import DiagnosticsError, select_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import Edit
+from nexusform.planning.edits import Edit, apply_edits
 from nexusform.planning.hypothesis.hypothetical_plan import plan_hypothesis
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.vm_planning.site_plans import SiteObject
+from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 
@@ -53,6 +55,23 @@ class StartPoint(Struct, frozen=True, dict=True):
         if site_id not in after.sites:
             raise DiagnosticsError(*select_errors(after.diagnostics))
         return after
+
+    def plan_layout(self, edits: Sequence[Edit], split_choice: SplitChoice) -> PlanResult:
+        """Return the hypothetical plan with these edits in one layout of unknown NUMA cells."""
+        request = replace(self.request, split_choice=split_choice, is_layout_fixed=True)
+        return make_plan(apply_edits(request, edits))
+
+    def replace_objects(self, objects: Iterable[SiteObject]) -> StartPoint:
+        """Return the start point with other objects, such as those after a hypothetical plan."""
+        return StartPoint(
+            build_snapshot_request(
+                objects,
+                self.request.registries,
+                self.request.state.catalogue,
+                self.request.now,
+                self.request.recorded_machines,
+            )
+        )
 
 
 def _keep_result(result: PlanResult) -> PlanResult:

@@ -242,27 +242,31 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(
-        self, find_trigger: Callable[[str], str], *, recreates_lost_vms: bool = False
+        self, find_trigger: Callable[[str], str], *, is_maintained: bool = False
     ) -> None:
         """Keep the VMs of an object that -target or -exclude leaves out.
 
         Losses of machines are recorded.
 
         `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "".
-        An evacuated machine still exists, so its VMs stay. With `recreates_lost_vms` the VMs of
-        lost machines are re-created.
+        An evacuated machine still exists, so its VMs stay. The platform re-creates the VMs of an
+        `is_maintained` object: those of lost machines, and with another version all.
         """
+        is_upgraded = is_maintained and self.request.demand.version != self.prior.demand.version
         self.keep_all_vms(self.request.demand)
         losses: dict[VmKey, str] = {}
         recreations: dict[VmKey, str] = {}
         unchanged: list[VmKey] = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
-            if recreates_lost_vms and trigger == MACHINE_LOST:
+            if is_maintained and trigger == MACHINE_LOST:
                 recreations[key] = trigger
                 del self.placements.vms[key]
             elif trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN, MACHINE_LOST):
                 losses[key] = trigger
+            elif is_upgraded:
+                recreations[key] = ROLLING
+                del self.placements.vms[key]
             else:
                 unchanged.append(key)
         actions = replace(

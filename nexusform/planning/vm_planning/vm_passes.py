@@ -284,11 +284,12 @@ class _VmPlanner:
             demand = replace(demand, pools=tuple(pools))
         vm_placement_steps.decide_actions(vm_object, demand, self.context)
         self._new_count += len(vm_object.request.actions.additions)
-        if instance.block is None and instance.action is Action.NO_OP:
-            # Outside the selection: it keeps its VMs at their locations.
+        if instance.block is None and not instance.is_removed:
+            # Outside the selection, or without a configuration: it keeps its VMs at their
+            # locations.
             vm_object.keep_unselected_vms(
                 vm_placement_steps.build_machine_trigger_finder(self.context, vm_object),
-                recreates_lost_vms=(
+                is_maintained=(
                     self.blocks.request.keeps_objects and demand.is_recreated_by_platform
                 ),
             )
@@ -402,7 +403,7 @@ class _VmPlanner:
         for vm_object in self._list_vm_objects(instances):
             instance = vm_object.instance
             if vm_object.request.actions.recreations:
-                attributes = dict(get_mapping(instance.before))
+                attributes = dict(get_mapping(instance.planned))
                 handlers = instance.type.vms
                 assert handlers is not None
                 computed = handlers.build_computed_attributes(

@@ -321,6 +321,22 @@ def _replace_in_batches(
             if vm.key not in vm_object.placements.failures:
                 # If it is not released yet.
                 _release_vm_capacity(vm_object, vm.key)
+            elif not pool.surge_size:
+                _restore_vm_capacity(vm_object, vm.key, context)
+
+
+def _restore_vm_capacity(vm_object: VmObject, key: VmKey, context: VmContext) -> None:
+    """Reserve the capacity of a prior VM again: it keeps its machine."""
+    site = vm_object.request.site
+    assert site is not None, "a demand without its site is invalid"
+    vm = vm_object.prior.existing.get(key)
+    # It waits for a machine, so it had no capacity.
+    if vm is None:
+        return
+    pool = index_pools(vm_object.prior_pools).get(vm.pool)
+    name = site_plans.build_vm_name(vm_object.prior.demand, pool, *key)
+    sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
+    reserve_vm_capacity(vm_object, key, site, name, sku)
 
 
 def place_new_vms(vm_object: VmObject, context: VmContext) -> None:

@@ -99,6 +99,25 @@ def test_lost_vms_outside_a_target_are_no_error_of_their_rack() -> None:
     assert {row.action for row in list_rows(after).values()} == {PlacementAction.LOSE}
 
 
+def test_platform_recreates_all_nodes_of_a_cluster_with_another_version() -> None:
+    """Those of a separate pool, too, but of no other cluster."""
+    state = build_applied_state(FILES + cluster("b", pools=pool("p", 2)))
+    request = build_start(state)
+    [address] = [
+        address
+        for address in state.instances
+        if address.name == "a" and address.type == "nexus_kubernetes_cluster"
+    ]
+    edit = ArgumentAdjustment(address, ("kubernetes_version",), "1.31")
+    after = plan_hypothesis(request, [edit]).after
+    triggers = {row.object: row.trigger for row in after.plan.placements if row.trigger}
+    assert set(triggers.values()) == {"kubernetes_version_changed"}
+    assert {name.rpartition("-")[0] for name in triggers} == {"a-control-plane", "a-p", "a-x"}
+    assert len(triggers) == 10
+    [upgrade] = after.plan.upgrades
+    assert (upgrade.cluster, upgrade.is_feasible) == ("a", True)
+
+
 def test_start_after_a_plan_has_its_vms() -> None:
     result = plan(FILES)
     request = build_snapshot_request(

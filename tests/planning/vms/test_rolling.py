@@ -240,3 +240,22 @@ def test_no_settings_fix_for_control_plane_without_surge_capacity() -> None:
     )
     assert "the control plane adds 1 surge VM" in refused.detail
     assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["suggested_fixes"]]
+
+
+def test_node_without_a_successor_keeps_its_machine() -> None:
+    def build_text(name: str, version: str, pools: str) -> str:
+        text = cluster(name, arguments=f'kubernetes_version = "{version}"', pools=pools)
+        return text.replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n')
+
+    plane = 'resource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
+    in_place = build_upgrade('max_surge = "0"\nmax_unavailable = "1"')
+    whole_machine = pool("p", 1, "NC_E94_448_v1", f'availability_zones = ["r"]\n{in_place}')
+    state = build_state(build_site(1) + plane + build_text("a", "1.30", whole_machine))
+    # The control planes are in the other zone, so no whole machine is free there.
+    moved = whole_machine.replace('["r"]', '["plane"]')
+    other = build_text("b", "1.31", pool("q", 2, BIG, 'availability_zones = ["r"]'))
+    result = plan(build_site(1) + plane + build_text("a", "1.31", moved) + other, state)
+    assert [error.summary for error in list_errors(result)] == [
+        "The upgrade of a/p does not fit: 0 of 1 x NC_E94_448_v1 re-placed",
+        f"2 x {BIG} do not fit: 0 of 2 placed",
+    ]

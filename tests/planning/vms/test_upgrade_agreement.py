@@ -23,6 +23,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import build_all_types, cluster, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks
 
@@ -160,6 +161,7 @@ def get_simulation_verdicts(sample: Sample, version: str) -> Any:
     site = snapshot.sites["s"]
     try:
         [way] = find_upgrade_path(
+            build_start(sample.state),
             site,
             site.clusters,
             version,

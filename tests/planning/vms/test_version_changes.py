@@ -17,6 +17,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     build_site_resources_note,
 )
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import build_all_types, cluster, plan
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
@@ -117,10 +118,9 @@ def test_end_of_extended_availability_is_reported(
 
 
 def test_old_version_has_no_upgrade_path() -> None:
-    old = get_site(
-        build_applied_state(
-            build_racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')
-        )
+    state = build_applied_state(
+        build_racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')
     )
+    old = get_site(state)
     with pytest.raises(DiagnosticsError, match="Azure does not upgrade"):
-        find_upgrade_path(old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")
+        find_upgrade_path(build_start(state), old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")

@@ -23,7 +23,7 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
-from tests.domains.whatif.questions.failures import simulate_rack_failure
+from tests.domains.whatif.questions.failures import build_start, simulate_rack_failure
 from tests.domains.whatif.questions.test_pods_down import (
     ALONE,
     BUDGET,
@@ -51,7 +51,8 @@ def answers(site: SiteSnapshot) -> dict[str, Report]:
             ORIGIN,
         ),
         "kubernetes-upgrade": build_kubernetes_upgrade_report(
-            simulate_kubernetes_upgrade(site, d), ORIGIN
+            simulate_kubernetes_upgrade(build_start(build_document_state("nearly-full")), site, d),
+            ORIGIN,
         ),
     }
 

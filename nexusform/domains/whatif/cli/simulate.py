@@ -289,7 +289,7 @@ def _build_upgrade_answer(
         build_kubernetes_upgrade_report,
     )
 
-    upgrade = simulate_kubernetes_upgrade(site, cluster, inputs.pods.get(cluster.id))
+    upgrade = simulate_kubernetes_upgrade(inputs.start, site, cluster, inputs.pods.get(cluster.id))
     report = build_kubernetes_upgrade_report(upgrade, inputs.origin)
 
     def build_playbacks() -> list[Playback]:
@@ -321,7 +321,7 @@ def _build_upgrade_path_answer(
     [site] = sites.values()
     today = read_clock(os.environ)
     path = find_upgrade_path(
-        site, [cluster for _, cluster in selected], target_version, inputs.pods, today
+        inputs.start, site, [cluster for _, cluster in selected], target_version, inputs.pods, today
     )
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))

@@ -1,10 +1,11 @@
 """Kubernetes upgrade of one cluster, batch by batch, with a capacity check for every surge VM.
 
-Same order as a plan with another kubernetes_version: control plane, then pools, by number. New VMs
-of a batch are placed before the old ones release their capacity.
+It is the hypothetical plan with another kubernetes_version: control plane, then pools, by number.
+New VMs of a batch are placed before the old ones release their capacity.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from typing import Final
 
 from msgspec import Struct
 
@@ -12,21 +13,19 @@ from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.placements.recreations import RecreatedVm
-from nexusform.placements.vm_demands import PlacedVm
-from nexusform.planning.vm_planning.site_plans import build_vm_name
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.hypothesis.recreations import has_capacity_in_layout
+from nexusform.planning.hypothesis.start_points import StartPoint
+from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
-from nexusform.scheduling.racks.vms import NoFitReason
-from nexusform.snapshots.availability import (
-    PlacedReplacements,
-    SampledShortage,
-    place_replacements,
-    sample_capacity,
-)
+from nexusform.snapshots.availability import SampledShortage, sample_capacity
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
+
+# Appended to the running version: another one, with equal placements.
+_ANY_OTHER: Final = "+another"
 
 
 class NodeUpgradeBatch(Struct, frozen=True):
@@ -105,7 +104,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     """Upgrade of one cluster, pools in upgrade order.
 
     `disruptions` are the obstacles to draining its nodes. With unknown NUMA cells `pools` are of
-    one sample, and `samples` summarizes the others.
+    one sample, and `samples` summarizes the others. `after` is the hypothetical plan.
     """
 
     cluster_id: str
@@ -114,6 +113,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     version: str
     pools: tuple[PoolUpgrade, ...]
     address: Address
+    after: PlanResult
     disruptions: DrainObstacles = DrainObstacles()
     samples: SampledShortage | None = None
 
@@ -148,47 +148,58 @@ class KubernetesUpgrade(Struct, frozen=True):
 
 
 def simulate_kubernetes_upgrade(
-    site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: ClusterPods | None = None
+    start: StartPoint,
+    site: SiteSnapshot,
+    cluster: VmOwnerSnapshot,
+    pods: ClusterPods | None = None,
+    version: str = "",
 ) -> KubernetesUpgrade:
-    """Upgrade every pool in turn.
+    """Upgrade a cluster in a hypothetical plan, pool after pool.
 
     A pool without capacity is blocked: it keeps its remaining old VMs, and the next pool continues.
-    `pods` is None if the pods of the cluster are unknown.
+    `pods` is None if the pods of the cluster are unknown. `version` is the new version; "" is any
+    other one. Raises DiagnosticsError if the objects of the site cannot be planned.
     """
-    scheduler = site.scheduler.copy()
+    running_version = get_running_version(cluster)
+    address = cluster.pools[0].address
+    # The capacity needed is the same for every version.
+    edit = ArgumentAdjustment(
+        address, ("kubernetes_version",), version or f"{running_version}{_ANY_OTHER}"
+    )
+    after = start.plan_site(site.id, [edit])
+
+    fits = not any(_find_shortage_reason(after, pool) for pool in cluster.pools)
 
     def count_missing_by_pool(sample: SplitChoice) -> list[int]:
         """Count the VMs without capacity in the blocking batch of each pool.
 
         0 for a pool without one.
         """
-        sampled_scheduler = scheduler.copy(split_choice=sample)
-        counts = []
-        for pool in cluster.pools:
-            max_surge, max_unavailable = _read_surge_settings(pool)
-            surge = compute_amount_of_total(max_surge, len(pool.vms))
-            unavailable = compute_amount_of_total(max_unavailable, len(pool.vms))
-            batches, _ = _upgrade_batches(sampled_scheduler, pool, surge, unavailable)
-            counts.append(sum(len(batch.missing_names) for batch in batches))
-        return counts
+        # A repetition of the plan is faster, and exact if everything fits in both.
+        if fits and has_capacity_in_layout(after, site.id, sample):
+            return [0] * len(cluster.pools)
+        outcome = start.plan_layout([edit], sample)
+        return [
+            sum(len(batch.missing_names) for batch in _list_batches(outcome, site, pool))
+            for pool in cluster.pools
+        ]
 
-    samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
-    pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
+    samples = sample_capacity(after.sites[site.id].base, cluster.vm_count, count_missing_by_pool)
+    pools = tuple([_build_pool_upgrade(start, after, edit, site, pool) for pool in cluster.pools])
     obstacles = DrainObstacles()
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
-    version = get_running_version(cluster)
-    address = cluster.pools[0].address
     return KubernetesUpgrade(
         cluster.id,
         cluster.name,
         site.id,
-        version,
+        running_version,
         pools,
         address=address,
         disruptions=obstacles,
         samples=samples,
+        after=after,
     )
 
 
@@ -197,35 +208,42 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
     return next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
 
 
-def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool.
+def _build_pool_upgrade(
+    start: StartPoint,
+    after: PlanResult,
+    edit: ArgumentAdjustment,
+    site: SiteSnapshot,
+    pool: PoolSnapshot,
+) -> PoolUpgrade:
+    """Build the upgrade of one pool in the plan with the `edit` of the version.
 
     If it is blocked, try smaller surges, and one node at a time without surge.
     """
-    count = len(pool.vms)
+    batches = _list_batches(after, site, pool)
+    reason = _find_shortage_reason(after, pool)
     max_surge, max_unavailable = _read_surge_settings(pool)
+    count = len(pool.vms)
     surge = compute_amount_of_total(max_surge, count)
-    unavailable = compute_amount_of_total(max_unavailable, count)
-    scheduler_before = scheduler.copy()
+    path = (*pool.demand.path, "upgrade_settings")
 
-    def is_feasible(other_surge: int, other_unavailable: int) -> bool:
-        """Return True if every batch fits with these numbers of VMs, from the start of the pool."""
-        _, other_shortage = _upgrade_batches(
-            scheduler_before.copy(), pool, other_surge, other_unavailable
-        )
-        return other_shortage is None
+    def is_feasible(max_surge: int, max_unavailable: int) -> bool:
+        """Return True if every batch of the pool fits with these settings."""
+        settings = [("max_surge", max_surge), ("max_unavailable", max_unavailable)]
+        edits = [
+            ArgumentAdjustment(pool.address, (*path, name), str(value)) for name, value in settings
+        ]
+        return not _find_shortage_reason(start.plan_site(site.id, [edit, *edits]), pool)
 
-    batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge = 0
     fits_in_place = False
     # The surge of a control plane is fixed.
-    if shortage is not None and not pool.is_control_plane:
-        # largest first; 0 is tried in place.
-        smaller_surges = range(min(surge, count) - 1, 0, -1)
-        fitting_surge = next(
-            (smaller for smaller in smaller_surges if is_feasible(smaller, other_unavailable=0)), 0
+    if reason and not pool.is_control_plane:
+        # A smaller surge needs no more capacity. 0 is tried in place.
+        surges = range(1, min(surge, count))
+        fitting_surge = bisect_left(
+            surges, True, key=lambda smaller: not is_feasible(smaller, max_unavailable=0)
         )
-        fits_in_place = is_feasible(other_surge=0, other_unavailable=1)
+        fits_in_place = is_feasible(max_surge=0, max_unavailable=1)
     return PoolUpgrade(
         pool=pool.name,
         is_control_plane=pool.is_control_plane,
@@ -234,10 +252,10 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
         max_surge=max_surge,
         max_unavailable=max_unavailable,
         surge=surge,
-        unavailable=unavailable,
+        unavailable=compute_amount_of_total(max_unavailable, count),
         drain_timeout=pool.drain_timeout,
         batches=batches,
-        reason=shortage.reason if shortage is not None else "",
+        reason=reason,
         fitting_surge=fitting_surge,
         fits_in_place=fits_in_place,
     )
@@ -250,59 +268,42 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
     return pool.demand.max_surge, pool.demand.max_unavailable
 
 
-def _upgrade_batches(
-    scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
-) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until one has no capacity.
+def _find_shortage_reason(after: PlanResult, pool: PoolSnapshot) -> str:
+    """Return why a new VM of a pool has no capacity, "" if all have."""
+    failures = after.objects[pool.address].placements.failures
+    reasons = [
+        failures[pool.name, vm.number].reason
+        for vm in pool.vms
+        if (pool.name, vm.number) in failures
+    ]
+    # The first one counts.
+    return reasons[0] if reasons else ""
 
-    Return the batches, a failed one included, and its shortage or None. With a surge, a batch first
-    creates `surge` new VMs. Without one, `unavailable` VMs are down meanwhile.
-    """
-    size = surge or max(unavailable, 1)
-    is_surging = surge > 0
-    machines_down = {machine.name for machine in scheduler.machines if machine.is_down}
+
+def _list_batches(
+    after: PlanResult, site: SiteSnapshot, pool: PoolSnapshot
+) -> tuple[NodeUpgradeBatch, ...]:
+    """Return the batches of a pool, up to the first one without capacity."""
+    placements = after.objects[pool.address].placements
+    machines_down = site.machines_down
+    size = pool.demand.batch_size
+    is_surging = pool.demand.surge_size > 0
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        placement_result = _replace_vms(scheduler, pool, vms, is_surging=is_surging)
+        keys = [(pool.name, vm.number) for vm in vms]
+        moves = tuple(
+            RecreatedVm(vm, None if key in placements.failures else placements.vms[key].placement)
+            for vm, key in zip(vms, keys, strict=True)
+        )
         # Nodes up meanwhile: without old VMs on machines already down and, without surge, those of
         # this batch.
         old_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]
         up = len(pool.vms) - sum(vm.placement.machine in machines_down for vm in old_vms)
         if not is_surging:
             up -= len(vms)
-        batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
-        if placement_result.shortage is not None:
-            return tuple(batches), placement_result.shortage
-    return tuple(batches), None
-
-
-def _replace_vms(
-    scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
-) -> PlacedReplacements:
-    """Replace the VMs of a batch by new ones.
-
-    With a surge, new VMs are placed before the old ones release their capacity, without it
-    afterwards. If the new VMs do not all fit, the old ones stay as they were.
-    """
-    old_handles = [pool.handles[vm.name] for vm in vms]
-    if not is_surging:
-        _release_vms(scheduler, old_handles)
-    placement_result = place_replacements(scheduler, pool, vms)
-    if placement_result.shortage is not None:
-        # Of the new VMs with capacity.
-        _release_vms(scheduler, placement_result.handles)
-        if not is_surging:
-            # put the old VMs back.
-            for vm in vms:
-                name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
-                scheduler.add_existing(name, pool.sku, vm.placement)
-    elif is_surging:
-        _release_vms(scheduler, old_handles)
-    return placement_result
-
-
-def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:
-    """Release the capacity of VMs."""
-    for handle in handles:
-        scheduler.release(handle)
+        batch = NodeUpgradeBatch(len(batches) + 1, moves, up)
+        batches.append(batch)
+        if not batch.fits:
+            break
+    return tuple(batches)

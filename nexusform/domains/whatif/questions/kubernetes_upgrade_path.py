@@ -3,8 +3,10 @@
 For several clusters of a site, an order with surge capacity for all.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -17,7 +19,6 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     simulate_kubernetes_upgrade,
 )
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_context import rebuild_scheduler
 from nexusform.kubernetes.releases.kubernetes_versions import (
     KubernetesVersion,
     OfferedVersions,
@@ -27,9 +28,14 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     parse_version,
     select_available_versions,
 )
+from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.plans.maintenance import Upgrade
-from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import (
+    SiteSnapshot,
+    VmOwnerSnapshot,
+    build_snapshot,
+    list_planned_objects,
+)
 
 _MAX_PASSES: Final = 120
 
@@ -119,6 +125,7 @@ class SiteUpgradePath(Struct, frozen=True):
 
 
 def find_upgrade_path(
+    start: StartPoint,
     site: SiteSnapshot,
     clusters: Sequence[VmOwnerSnapshot],
     target_text: str,
@@ -146,12 +153,12 @@ def find_upgrade_path(
     if problems:
         raise DiagnosticsError(*problems)
     search = _OrderSearch(versions_by_cluster, pods)
-    order = search.find_order(site, list(clusters))
+    site_before = _SiteStart(start, site)
+    order = search.find_order(site_before, list(clusters))
     if order is not None:
         return SiteUpgradePath(site.id, target, order, search.tried_orders)
     # Upgrade all clusters in the requested order, each on the site left by the previous ones.
     results: list[ClusterHops] = []
-    site_before = site
     for cluster in clusters:
         cluster_hops, site_before = _upgrade_cluster(
             site_before, cluster, versions_by_cluster[cluster.id], pods
@@ -207,7 +214,7 @@ class _OrderSearch:
         self.passes = 0
 
     def find_order(
-        self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]
+        self, start: _SiteStart, remaining: Sequence[VmOwnerSnapshot]
     ) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters.
 
@@ -221,14 +228,14 @@ class _OrderSearch:
             if self.passes == _MAX_PASSES:
                 return None
             self.passes += 1
-            hops, next_site = _upgrade_cluster(
-                site, cluster, self._versions_by_cluster[cluster.id], self._pods
+            hops, next_start = _upgrade_cluster(
+                start, cluster, self._versions_by_cluster[cluster.id], self._pods
             )
             if not hops.fits:
                 self.tried_orders += 1
                 continue
             following = self.find_order(
-                next_site, [candidate for candidate in remaining if candidate.id != cluster.id]
+                next_start, [candidate for candidate in remaining if candidate.id != cluster.id]
             )
             if following is not None:
                 return (hops, *following)
@@ -236,72 +243,53 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot,
+    start: _SiteStart,
     requested: VmOwnerSnapshot,
     path: Sequence[KubernetesVersion],
     pods: Mapping[str, ClusterPods],
-) -> tuple[ClusterHops, SiteSnapshot]:
+) -> tuple[ClusterHops, _SiteStart]:
     """Upgrade a cluster along a path of versions, the running one first.
 
-    Return its hops and the resulting site.
+    Return its hops and the resulting site. A hop without capacity changes nothing: the platform
+    stops it.
     """
     hops: list[ClusterUpgradeHop] = []
-    for start, end in pairwise(path):
+    for version, end in pairwise(path):
+        site = start.site
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
-        upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
+        upgrade = simulate_kubernetes_upgrade(
+            start.point, site, cluster, pods.get(cluster.id), str(end)
+        )
         # etcd may fail without another version bundle in between.
-        needs_bundle = has_etcd_gap(start, end)
+        needs_bundle = has_etcd_gap(version, end)
         # None: not captured.
         available = select_available_versions(end, site.versions)
         supported_until = max(
             (site.supported_until.get(version, "") for version in available or ()), default=""
         )
         hops.append(
-            ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until)
+            ClusterUpgradeHop(str(version), end, upgrade, needs_bundle, available, supported_until)
         )
-        site = _apply_upgrade(site, cluster, upgrade)
-    return ClusterHops(requested.id, requested.name, tuple(hops)), site
+        if not upgrade.blocked_pools:
+            start = start.apply(upgrade)
+    return ClusterHops(requested.id, requested.name, tuple(hops)), start
 
 
-def _apply_upgrade(
-    site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade
-) -> SiteSnapshot:
-    """Return the site after the upgrade of a cluster.
+class _SiteStart(Struct, frozen=True):
+    """Site with the start point of its upgrades."""
 
-    Its VMs have the locations of their replacements; those of a batch without capacity stay. A new
-    scheduler has all VMs, with new handles.
-    """
-    handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
-    # By old handle.
-    new_placements: dict[int, Placement] = {}
-    for pool in upgrade.pools:
-        for move in chain.from_iterable(batch.moves for batch in pool.batches if batch.fits):
-            assert move.placement is not None, "all of its batch fit"
-            new_placements[handles_by_pool[pool.pool][move.vm.name]] = move.placement
-    scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, vms=())
-    # By old handle.
-    new_handles: dict[int, int] = {}
-    for vm in site.scheduler.list_vms():
-        new_handles[vm.handle] = scheduler.add_existing(
-            vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement)
+    point: StartPoint
+    site: SiteSnapshot
+
+    def apply(self, upgrade: KubernetesUpgrade) -> _SiteStart:
+        """Return the site after an upgrade that fits."""
+        request = self.point.request
+        objects = list_planned_objects(upgrade.after.plan, request.state)
+        snapshot = build_snapshot(
+            objects, request.registries, request.state.catalogue, request.recorded_machines
         )
-
-    def update_pool(pool: PoolSnapshot) -> PoolSnapshot:
-        """Return a pool with its new handles and placements."""
-        placements = [new_placements.get(pool.handles[vm.name], vm.placement) for vm in pool.vms]
-        vms = [
-            replace(vm, placement=placement)
-            for vm, placement in zip(pool.vms, placements, strict=True)
-        ]
-        return replace(
-            pool,
-            vms=tuple(vms),
-            handles={name: new_handles[old] for name, old in pool.handles.items()},
-        )
-
-    clusters = [
-        replace(item, pools=tuple(update_pool(pool) for pool in item.pools))
-        for item in site.clusters
-    ]
-    return replace(site, scheduler=scheduler, clusters=tuple(clusters))
+        site = snapshot.sites[self.site.id]
+        # Only the VMs differ.
+        next_site = replace(self.site, clusters=site.clusters, scheduler=site.scheduler)
+        return _SiteStart(self.point.replace_objects(objects), next_site)

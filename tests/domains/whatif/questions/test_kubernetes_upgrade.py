@@ -7,6 +7,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     simulate_kubernetes_upgrade,
 )
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import agent_pool, cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import (
     build_applied_state,
@@ -21,7 +22,8 @@ NEW = 'kubernetes_version = "1.30"'
 
 def simulate_upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:
     site = get_site(state, site_id)
-    return simulate_kubernetes_upgrade(site, next(c for c in site.clusters if c.name == name))
+    [found] = [candidate for candidate in site.clusters if candidate.name == name]
+    return simulate_kubernetes_upgrade(build_start(state), site, found)
 
 
 def build_settings_block(surge: str, unavailable: str = "0") -> str:
@@ -80,6 +82,19 @@ def test_pinned_pool_of_cluster_d_blocks_and_upgrades_in_place() -> None:
     assert "(zones: 7, 8)" in blocked.reason
     assert found.has_findings
     assert not simulate_upgrade(state, "cluster-b", "lab").has_findings
+
+
+def test_pool_after_a_blocked_one_continues_as_in_a_plan() -> None:
+    """One cell is free: it holds the first new node of the batch, and then a node of `q`."""
+    settings = build_settings_block("2")
+    pools = pool("p", 2, "NC_P46_224_v1", settings) + pool("q", 2, "NC_P46_224_v1")
+    files = build_racks(3) + cluster("a", arguments=OLD, pools=pools)
+    _, first, second = simulate_upgrade(build_applied_state(files)).pools
+    assert first.is_blocked
+    assert [move.placement is None for move in first.batches[0].moves] == [False, True]
+    assert not second.is_blocked
+    planned = plan(files.replace(OLD, NEW), build_applied_state(files))
+    assert {shortage.pool.pool for shortage in planned.unplaced} == {"p"}
 
 
 def test_smaller_fitting_surge_is_found() -> None:

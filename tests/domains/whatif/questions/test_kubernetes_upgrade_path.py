@@ -28,6 +28,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
 )
 from nexusform.plans.maintenance import DrainObstacles
 from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site, where
 
@@ -37,7 +38,7 @@ OLD = 'kubernetes_version = "1.29"'
 def find_path(state: State, names: str, to: str) -> SiteUpgradePath:
     site = get_site(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
-    return find_upgrade_path(site, clusters, to, {})
+    return find_upgrade_path(build_start(state), site, clusters, to, {})
 
 
 @pytest.mark.parametrize(
@@ -62,13 +63,13 @@ def test_versions_offered_by_site(asked: str, offered: list[str]) -> None:
 def test_hops_use_versions_offered_by_site() -> None:
     state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
     site = replace(get_site(state), versions=("1.30.2-4.1.0", "1.30.9-4.1.0", "1.31.4-4.5.0"))
-    path = find_upgrade_path(site, site.clusters, "1.31", {})
+    path = find_upgrade_path(build_start(state), site, site.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.9-4.1.0", "1.31"]
     with pytest.raises(DiagnosticsError, match=r"1\.30\.9-4\.1\.0 -> 1\.31\.7: Azure offers"):
-        find_upgrade_path(site, site.clusters, "1.31.7", {})
+        find_upgrade_path(build_start(state), site, site.clusters, "1.31.7", {})
     # For the next hop, the list of the cluster takes precedence over the catalogue of the site.
     narrowed = replace(site, upgrades={"a": ("1.30.2-4.1.0",)})
-    path = find_upgrade_path(narrowed, narrowed.clusters, "1.31", {})
+    path = find_upgrade_path(build_start(state), narrowed, narrowed.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.2-4.1.0", "1.31"]
 
 
@@ -112,6 +113,7 @@ def test_each_hop_starts_from_result_of_previous_plan() -> None:
     path = find_path(state, "a", "1.31")
     [way] = path.clusters
     assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
+    assert [hop.upgrade.version for hop in way.hops] == ["1.29", "1.30"]
     for version in ("1.30", "1.31"):
         files = re.sub(
             r'kubernetes_version = "[0-9.]+"', f'kubernetes_version = "{version}"', files
@@ -169,7 +171,8 @@ def test_infeasible_hop_is_a_finding_and_moves_no_vm() -> None:
     assert path.has_findings
     [hop] = path.clusters[0].hops
     assert not hop.has_surge_capacity
-    assert hop.upgrade == simulate_kubernetes_upgrade(site, site.clusters[0])
+    upgrade = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0])
+    assert hop.upgrade.pools == upgrade.pools
     assert where(get_site(state)) == where(site)
 
 
@@ -248,7 +251,7 @@ def test_end_of_support_of_site_precedes_built_in_list() -> None:
     state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
     site = replace(get_site(state), versions=(*days, "1.31"), supported_until=days)
-    path = find_upgrade_path(site, site.clusters, "1.31", {})
+    path = find_upgrade_path(build_start(state), site, site.clusters, "1.31", {})
     document = build_upgrade_path_document(path)["clusters"][0]["hops"]
     told = [(hop["end_of_support"], hop["end_of_support_source"]) for hop in document]
     assert told == [("2026-10-31", "site"), ("2026-11", "list")]

@@ -30,7 +30,7 @@ from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.failures import simulate_loss
+from tests.domains.whatif.questions.failures import build_start, simulate_loss
 from tests.planning.harness import build_all_types, cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks
 
@@ -289,7 +289,7 @@ def test_budget_without_allowed_disruptions_blocks_drain(least: str, held: tuple
         == ()
     )
     site, pods = build_site_and_pods(state, text)
-    found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
+    found = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0], pods["s/a"])
     assert (found.disruptions.budgets, found.has_findings) == (held, bool(held))
 
 

@@ -22,7 +22,11 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.racks.vms import Interval
-from tests.domains.whatif.questions.failures import simulate_loss, simulate_rack_failure
+from tests.domains.whatif.questions.failures import (
+    build_start,
+    simulate_loss,
+    simulate_rack_failure,
+)
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
@@ -70,9 +74,10 @@ def simulate_rack_loss(text: str) -> Failure:
 
 
 def simulate_upgrade(text: str) -> KubernetesUpgrade:
-    site = get_site(build_applied_state(text))
+    state = build_applied_state(text)
+    site = get_site(state)
     [a] = site.clusters
-    return simulate_kubernetes_upgrade(site, a)
+    return simulate_kubernetes_upgrade(build_start(state), site, a)
 
 
 @pytest.mark.parametrize(("workers", "machines"), [(1, 1), (2, 2), (3, 2)])
