@@ -714,9 +714,14 @@ class Plan(Struct, frozen=True):
         """Assumptions of a hypothetical plan; () for every other plan."""
         return ()
 
+    @property
+    def is_hypothetical(self) -> bool:
+        """Whether it is a HypotheticalPlan."""
+        return isinstance(self, HypotheticalPlan)
+
     def reject_assumptions(self) -> None:
         """Raise TypeError for a hypothetical plan, before it would be saved or applied."""
-        if isinstance(self, HypotheticalPlan):
+        if self.is_hypothetical:
             raise TypeError("A hypothetical plan cannot be saved or applied.")
 
     @property

@@ -9,6 +9,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 # Fields of a request that only edits set.
 FIELDS: Final = frozenset({"adjustments", "first_addresses", "lost_machines"})
+# Modules that build a request for no plan, with their reason.
+EXCEPTIONS: Final = {"simulation_input.py": "reads data blocks"}
 
 
 def test_only_edits_change_a_request_for_a_trial() -> None:
@@ -24,6 +26,20 @@ def test_only_edits_change_a_request_for_a_trial() -> None:
                 if names & FIELDS:
                     writers.add(path.relative_to(ROOT).as_posix())
     assert writers == {"nexusform/planning/edits.py"}
+
+
+def test_questions_add_blocks_by_an_edit() -> None:
+    """A domain plans no other configuration than that of its project, except by AddedBlocks."""
+    writers = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "nexusform" / "domains").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and _get_name(node.func) in ("replace", "PlanRequest")
+        and "configuration" in {keyword.arg for keyword in node.keywords}
+        and path.name not in EXCEPTIONS
+    ]
+    assert writers == []
 
 
 def _get_name(function: ast.expr) -> str:

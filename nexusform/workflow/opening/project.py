@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -64,12 +64,9 @@ class OpenResult(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> OpenResult:
-    """Open all inputs of a plan except the state; None with errors.
-
-    `extra` are texts of the root module.
-    """
-    configuration, problems = load_project_configuration(context, extra)
+def open_project(context: CommandContext) -> OpenResult:
+    """Open all inputs of a plan except the state; None with errors."""
+    configuration, problems = load_project_configuration(context)
     sources = configuration.files
     variables, new_problems = read_project_variables(
         context, configuration, can_ask=not has_errors(problems)

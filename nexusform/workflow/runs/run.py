@@ -71,6 +71,7 @@ from nexusform.workflow.runs.state_locking import (
 )
 
 if TYPE_CHECKING:
+    from nexusform.planning.edits import Edit
     from nexusform.workflow.runs.provider_identity import IdentityCheck, Records
 
 
@@ -99,8 +100,9 @@ class PlanOptions(Struct, frozen=True):
     objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
     to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
     the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
-    `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` make
-    the plan a hypothetical one.
+    `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` as a
+    user wrote them, or `edits` of a question, make the plan a hypothetical one. Questions share
+    the plan without edits, `before`.
     """
 
     mode: Mode = Mode.NORMAL
@@ -122,6 +124,8 @@ class PlanOptions(Struct, frozen=True):
     allows_state_only: bool = False
     allows_older_export: bool = False
     assumptions: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    before: PlanResult | None = None
 
 
 class Run(Struct):
@@ -218,7 +222,7 @@ class Run(Struct):
                 result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
-        if options.assumptions and not result.plan.assumptions:
+        if (options.assumptions or options.edits) and not result.plan.is_hypothetical:
             # A failed plan.
             plan = build_hypothetical_plan(result.plan, options.assumptions)
             result = replace(result, plan=plan)
@@ -249,7 +253,7 @@ class Run(Struct):
             return self.build_failed_plan(options, refresh_diagnostics)
         diagnostics += refresh_diagnostics
         request = replace(request, imports={**request.imports, **imported, **options.imports})
-        if options.assumptions:
+        if options.assumptions or options.edits:
             return self._plan_under_assumptions(request, options, diagnostics)
         # Planning adds the responses of servers that data sources read.
         responses = self.project.servers.answers if self.project.servers is not None else {}
@@ -309,7 +313,10 @@ class Run(Struct):
         self, request: PlanRequest, options: PlanOptions, diagnostics: Sequence[Diagnostic]
     ) -> PlanResult:
         """Make a hypothetical plan: no server validates its changes."""
-        from nexusform.planning.hypothesis.hypothetical_plan import plan_assumptions
+        from nexusform.planning.hypothesis.hypothetical_plan import (
+            plan_assumptions,
+            plan_hypothesis,
+        )
 
         identity_problems = self._compare_identities(options, is_connected=False)
         if has_errors(identity_problems):
@@ -321,6 +328,8 @@ class Run(Struct):
             problems = [*diagnostics, *identity_problems, *check_exports(plan, self.stored.state)]
             return self._complete_plan(replace(result, plan=plan), problems)
 
+        if options.edits:
+            return plan_hypothesis(request, options.edits, options.before, complete).after
         return plan_assumptions(request, options.assumptions, complete)
 
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:

@@ -45,6 +45,8 @@ from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
+from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.edits import AddedBlocks
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
@@ -150,10 +152,11 @@ class _EvictionTrials:
         `members` are the blocks that can get taints, by cluster name.
         """
         self.run = run
-        self.project = run.project
         self.members = members
         # errors of the plan without evictions.
         self.problems: list[Diagnostic] = []
+        # The plan without evictions.
+        self._before: PlanResult | None = None
         # Of the trials planned so far.
         self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
 
@@ -177,22 +180,25 @@ class _EvictionTrials:
             _TAINTS_FILE: render_taints(trial, self.members),
         }
         extra = tuple(SourceFile(name, text) for name, text in omit_empty(texts).items())
-        # The run plans its project: for this trial, one with the evictions and taints.
-        self.run.project = self.project
+        options = PlanOptions(
+            refresh=False,
+            samples=0,
+            includes_remedies=False,
+            verifies_certainty=False,
+            before=self._before,
+        )
         if extra:
-            configuration, problems = load_project_configuration(self.project.context, extra)
+            configuration, problems = load_project_configuration(self.run.project.context, extra)
             errors = _select_errors(problems)
             if errors:
                 return TrialOutcome(error=errors[0].detail)
-            self.run.project = replace(self.project, configuration=configuration)
-        options = PlanOptions(
-            refresh=False, samples=0, includes_remedies=False, verifies_certainty=False
-        )
-        plan = self.run.plan(options).plan
-        errors = _select_errors(plan.diagnostics)
+            options = replace(options, edits=(AddedBlocks(configuration),))
+        result = self.run.plan(options)
+        errors = _select_errors(result.diagnostics)
         if not trial.evictions:
             self.problems = errors
-        return build_trial_outcome(plan, errors[0].detail if errors else "")
+            self._before = result
+        return build_trial_outcome(result.plan, errors[0].detail if errors else "")
 
 
 def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -275,23 +281,28 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
 
     Raises UnreadableInput.
     """
-    with _begin_trial_run(context, build_trial_configuration(trial)) as (run, sources):
-        plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
-    errors = tuple(_select_errors(plan.diagnostics))
+    with _begin_trial_run(context) as (run, _):
+        configuration, problems = load_project_configuration(
+            context, [build_trial_configuration(trial)]
+        )
+        errors = _select_errors(problems)
+        if not errors:
+            edits = (AddedBlocks(configuration),)
+            options = PlanOptions(refresh=False, samples=0, includes_losses=True, edits=edits)
+            plan = run.plan(options).plan
+            errors = _select_errors(plan.diagnostics)
     if errors:
-        raise UnreadableInput(errors, sources)
+        raise UnreadableInput(errors, configuration.files)
     return plan
 
 
 @contextmanager
-def _begin_trial_run(
-    context: CommandContext, *added_files: SourceFile
-) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
-    """Begin a run with additional files, without a lock; yield it and the source files.
+def _begin_trial_run(context: CommandContext) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
+    """Begin a run without a lock; yield it and the source files.
 
     Raises UnreadableInput.
     """
-    opened = open_project(context, added_files)
+    opened = open_project(context)
     if opened.project is None:
         raise UnreadableInput(opened.diagnostics, opened.sources)
     locking = LockOptions(enabled=False, is_exclusive=True)
