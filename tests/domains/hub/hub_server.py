@@ -5,6 +5,7 @@ And a configurable controller. Its reference is the recorded answers of a real o
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import uuid
@@ -503,6 +504,10 @@ def _find_schema_errors(shape: FieldShape, value: Any, path: str) -> Iterator[st
 
 
 def _set_defaults(kind: str, body: Body) -> None:
+    if kind == "Secret":
+        for name, text in (body.pop("stringData", None) or {}).items():
+            encoded = base64.b64encode(text.encode()).decode()
+            body.setdefault("data", {})[name] = encoded
     spec = body.get("spec")
     if kind not in ("ClusterResourcePlacement", "ResourcePlacement") or not isinstance(spec, dict):
         return

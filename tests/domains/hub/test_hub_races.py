@@ -228,3 +228,131 @@ def test_members_of_the_tests_are_those_of_the_requests() -> None:
     paths = set(list_sent_paths(placement.body))
     assert POLICY in paths
     assert ("spec", "resourceSelectors") in paths
+
+
+SECRET = """
+resource "fleet_hub_manifest" "secret" {{
+  provider  = fleet
+  {body}
+  depends_on = [fleet_hub_manifest.web]
+}}
+"""
+TEXT_SECRET = """yaml_body = <<-Y
+    apiVersion: v1
+    kind: Secret
+    metadata: {{name: key, namespace: web}}
+    stringData: {{password: "{value}"}}
+  Y"""
+WRITE_ONLY_SECRET = """yaml_body_wo_version = {version}
+  yaml_body_wo = <<-Y
+    apiVersion: v1
+    kind: Secret
+    metadata: {{name: key, namespace: web}}
+    stringData: {{password: "{value}"}}
+  Y"""
+
+
+def write_secret(value: str, version: int, body: str = TEXT_SECRET) -> None:
+    write_configuration()
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(SECRET.format(body=body.format(value=value, version=version)))
+
+
+def change_secret(hub: Front) -> None:
+    """Write another value with our field manager."""
+    body = hub.get("Secret", "key", "web")
+    assert body is not None
+    named = {name: body[name] for name in ("apiVersion", "kind")}
+    metadata = {name: body["metadata"][name] for name in ("name", "namespace")}
+    hub.put({**named, "metadata": metadata, "data": {"password": "dGhpcmQ="}}, "nexusform")
+
+
+@pytest.mark.parametrize("body", [TEXT_SECRET, WRITE_ONLY_SECRET], ids=["text", "write-only"])
+def test_changed_secret_is_not_overwritten_without_a_read(
+    hub: Front, run_command: CommandRunner, body: str
+) -> None:
+    write_secret("first", 1, body)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_secret("second", 2, body)
+    code, said = run_command("plan", "-refresh=false", "-out=p.nfplan")
+    assert code == 0, said
+    change_secret(hub)
+    existing = hub.get("Secret", "key", "web")
+    code, said = apply_plan(run_command)
+    assert code == 1, said
+    message = "changed on the hub since the plan. Plan again."
+    if body is WRITE_ONLY_SECRET:
+        message = "Secret web/key has write-only values, and the plan did not read it on the hub."
+    assert message in said
+    assert "third" not in said
+    assert hub.get("Secret", "key", "web") == existing
+
+
+def test_unchanged_secret_is_written_without_a_read(hub: Front, run_command: CommandRunner) -> None:
+    write_secret("first", 1)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_secret("second", 2)
+    target = "-target=fleet_hub_manifest.secret"
+    assert run_command("plan", "-refresh=false", target, "-out=p.nfplan")[0] == 0
+    code, said = apply_plan(run_command)
+    assert code == 0, said
+    secret = hub.get("Secret", "key", "web")
+    assert secret is not None
+    assert secret["data"] == {"password": "c2Vjb25k"}
+
+
+def pend_secret(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch, *, is_sent: bool
+) -> None:
+    """Apply the plan until the write of the Secret has no answer."""
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.1)
+
+    def fail(method: str, target: str) -> int | None:
+        if method == "PATCH" and "/secrets/" in target:
+            if not is_sent:
+                return 503
+            hub.faults = lambda *_: 503
+        return None
+
+    hub.faults = fail
+    code, said = apply_plan(run_command)
+    assert (code, "-resume" in said) == (1, True), said
+    hub.faults = lambda *_: None
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["lost", "sent"])
+@pytest.mark.parametrize("body", [TEXT_SECRET, WRITE_ONLY_SECRET], ids=["text", "write-only"])
+def test_secret_changed_before_a_resumed_step_is_not_overwritten(
+    hub: Front,
+    run_command: CommandRunner,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    *,
+    is_sent: bool,
+) -> None:
+    write_secret("first", 1, body)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_secret("second", 2, body)
+    assert run_command("plan", "-out=p.nfplan")[0] == 0
+    pend_secret(hub, run_command, monkeypatch, is_sent=is_sent)
+    change_secret(hub)
+    existing = hub.get("Secret", "key", "web")
+    code, said = run_command("apply", "-resume")
+    assert code == 1, said
+    assert "Secret web/key was changed on the hub since the plan. Plan again." in said
+    assert hub.get("Secret", "key", "web") == existing
+
+
+@pytest.mark.parametrize("body", [TEXT_SECRET, WRITE_ONLY_SECRET], ids=["text", "write-only"])
+def test_own_write_of_a_secret_is_found_on_resume(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    write_secret("first", 1, body)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_secret("second", 2, body)
+    target = "-target=fleet_hub_manifest.secret"
+    assert run_command("plan", target, "-out=p.nfplan")[0] == 0
+    pend_secret(hub, run_command, monkeypatch, is_sent=True)
+    code, said = run_command("apply", "-resume")
+    assert code == 0, said

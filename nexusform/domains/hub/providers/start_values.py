@@ -5,13 +5,14 @@ of other managers; this comparison also protects those overwritten by consent, t
 others, and those written by another configuration with the same field manager.
 """
 
+import base64
+import binascii
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from nexusform.domains.hub.providers.field_ownership import (
     find_body_path,
-    find_own_fields,
     find_released_fields,
     list_sent_paths,
 )
@@ -26,6 +27,7 @@ _FIELDS: Final = "fields"
 _VERSION: Final = "version"
 _SERVER_FIELDS: Final = ("status",)
 _HIDDEN_KINDS: Final = ("Secret",)
+_WRITE_ONLY_VERSION: Final = "yaml_body_wo_version"
 # Characters of a value in a message.
 _MAX_TEXT: Final = 60
 
@@ -78,21 +80,31 @@ def find_start_difference(
     sent_body: Body | None,
     existing: Body,
     manager: str,
+    *,
+    has_sent_values: Callable[[], bool],
 ) -> str:
     """Return the message about the first field changed on the hub since the plan, "" for none.
 
     `sent_body` are the fields to apply, None for a deletion. A field with its start value or the
     value to apply is unchanged. An apply also removes fields: those of `manager` that it does not
     send. Fields of ignore_changes do not count for a deletion. A plan without the hub started from
-    the values in the state.
+    the values in the state. `has_sent_values` returns whether an apply would change nothing.
     """
     record = get_mapping(request.start_values, "/".join(hub_object.identity))
     if _VERSION in record:
-        # A resumed step may have applied the fields of its manager.
-        is_own = request.resumed_operation is not None and bool(find_own_fields(existing, manager))
-        is_changed = _get_version(existing) != record[_VERSION] and not is_own
+        is_changed = _get_version(existing) != record[_VERSION]
+        # An earlier run of the step may have written it: then it has exactly the values to send.
+        is_resumed = request.resumed_operation is not None and sent_body is not None
+        if not is_changed or (is_resumed and has_sent_values()):
+            return ""
         # The values are sensitive.
-        return _describe_difference(hub_object, "", "") if is_changed else ""
+        return _describe_difference(hub_object, "", "")
+    if not record and request.prior is not None and _is_write_only(request):
+        return (
+            f"{hub_object.title} has write-only values, and the plan did not read it on the hub. "
+            "Plan again without -refresh=false."
+        )
+    sent_body = _encode_secret(sent_body) if sent_body is not None else None
     # Of an update, ignored fields are not sent.
     ignored_arguments = request.ignored_paths if sent_body is None else ()
     ignored = [find_body_path(argument, hub_object.body) for argument in ignored_arguments]
@@ -138,18 +150,38 @@ def find_result_difference(
 
 
 def _list_start_fields(request: ChangeRequest, hub_object: HubObject) -> Iterator[tuple[Path, Any]]:
-    """Yield the fields of an object with a start value: as the plan read them, else of the state.
-
-    The hub returns other fields of a hidden kind than those sent, so the state has none of them.
-    """
+    """Yield the fields of an object with a start value: as the plan read them, or of the state."""
     record = request.start_values.get("/".join(hub_object.identity))
     if record is not None:
         yield from ((tuple(steps), start) for steps, start in record.get(_FIELDS, ()))
         return
     prior_object = index_hub_objects(request.key.type, request.prior).get(hub_object.identity)
-    if prior_object is not None and prior_object.body.get("kind") not in _HIDDEN_KINDS:
-        for path in list_sent_paths(prior_object.body):
-            yield path, get_part(prior_object.body, path)
+    if prior_object is not None:
+        prior_body = _encode_secret(prior_object.body)
+        for path in list_sent_paths(prior_body):
+            yield path, get_part(prior_body, path)
+
+
+def _encode_secret(body: Body) -> Body:
+    """Return the body of a Secret as the hub returns it: all values in base64 in `data`.
+
+    Other bodies are returned unchanged.
+    """
+    if body.get("kind") not in _HIDDEN_KINDS:
+        return body
+    texts = get_mapping(body, "stringData")
+    data = {name: _normalize_base64(value) for name, value in get_mapping(body, "data").items()}
+    data |= {name: base64.b64encode(str(text).encode()).decode() for name, text in texts.items()}
+    kept = {name: value for name, value in body.items() if name not in ("data", "stringData")}
+    return {**kept, "data": data} if data else kept
+
+
+def _normalize_base64(value: Any) -> Any:
+    """Return base64 text in the form of an API server; other values are returned unchanged."""
+    try:
+        return base64.b64encode(base64.b64decode(str(value))).decode()
+    except (binascii.Error, ValueError):
+        return value
 
 
 def _is_written(path: Path, sent_body: Body, existing: Body, manager: str) -> bool:
@@ -173,7 +205,14 @@ def _has_prefix(path: Path, prefixes: Iterable[Path]) -> bool:
 
 def _is_hidden(request: ChangeRequest, hub_object: HubObject) -> bool:
     """Return whether values of an object must not be in a message or in a plan."""
-    return request.is_sensitive or hub_object.body.get("kind") in _HIDDEN_KINDS
+    is_hidden_kind = hub_object.body.get("kind") in _HIDDEN_KINDS
+    return request.is_sensitive or is_hidden_kind or _is_write_only(request)
+
+
+def _is_write_only(request: ChangeRequest) -> bool:
+    """Return whether the state has no values of the objects of a change."""
+    sides = (request.prior_attributes, request.planned_attributes)
+    return any(side.get(_WRITE_ONLY_VERSION) is not None for side in sides)
 
 
 def _get_version(body: Body) -> Any:

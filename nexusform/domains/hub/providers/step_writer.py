@@ -595,7 +595,12 @@ class HubStepWriter(Struct, frozen=True):
     ) -> None:
         """Raise ProviderProblem if another client changed a field to send since the plan."""
         difference = find_start_difference(
-            self.request, hub_object, sent_body, existing, self.options.manager
+            self.request,
+            hub_object,
+            sent_body,
+            existing,
+            self.options.manager,
+            has_sent_values=partial(self._has_content, hub_object, existing),
         )
         if difference:
             raise ProviderProblem(difference)
