@@ -509,8 +509,16 @@ def _measure_certainty(
 
     Lowered to the accuracy of earlier predictions.
 
-    Separation rules need the placements of each sample (`keep_outcomes`).
+    Separation rules need the placements of each sample (`keep_outcomes`). A plan with VMs without
+    capacity is not applied, so its certainty is not measured; unknown cells may be the cause, and
+    are sampled.
     """
+    if (
+        not has_separation_rules
+        and any(vm_object.placements.failures for vm_object in outcome.objects.values())
+        and not any(site.base.is_sampled for site in outcome.sites.values())
+    ):
+        return 0, {}
     samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
         request.samples,

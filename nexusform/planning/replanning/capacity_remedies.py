@@ -337,10 +337,12 @@ def _try_equal_shares(
     """
     requested_counts = {key: len(shortage.pool.numbers) for key, shortage in pools.items()}
     requested_total = sum(requested_counts.values())
+    minimum_total = sum(map(_get_minimum_count, pools.values()))
     if len(pools) < 2:
         return
     best: tuple[dict[tuple[Address, str], int], list[ArgumentAdjustment], PlanResult] | None = None
-    lower = 0
+    # A smaller total has the same counts. Without smaller counts nothing is tried.
+    lower = minimum_total
     upper = requested_total - 1
     for _ in range(MAXIMUM_COUNT_TRIALS):
         if lower > upper:

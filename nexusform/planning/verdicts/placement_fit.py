@@ -81,6 +81,14 @@ class PoolShortage(Struct, frozen=True):
         return len(self.pool.numbers) - self.placed_count
 
 
+class _UnplacedPool(Struct, frozen=True):
+    """Pool without capacity, with its object and the reason of its first VM without a location."""
+
+    vm_object: VmObject
+    shortage: PoolShortage
+    reason: NoFitReason
+
+
 class PlacementFitFailures(Struct, frozen=True):
     """Errors, and every failed pool."""
 
@@ -113,7 +121,8 @@ def collect_fit_failures(
     new_hosts = [host for host in outside_targets if has_targets and host.prior is None]
     waiting: list[tuple[VmObject, PoolShortage]] = []
     diagnostics: list[Diagnostic] = []
-    shortages = []
+    unplaced: list[_UnplacedPool] = []
+    objects = list(objects)
     for vm_object in objects:
         for reason in vm_object.placements.pin_rejections:
             text = f"The rule does not allow {vm_object.instance.address} there: {reason}."
@@ -131,12 +140,68 @@ def collect_fit_failures(
                 if any(_may_be_on_site(host, shortage.site_id) for host in new_hosts):
                     waiting.append((vm_object, shortage))
                     continue
-                shortages.append(shortage)
                 # The reason is the one of the first VM.
-                diagnostics.append(_build_capacity_error(vm_object, shortage, failures[0], hint))
+                unplaced.append(_UnplacedPool(vm_object, shortage, failures[0]))
+    diagnostics += _build_capacity_errors(objects, unplaced, hint)
     if waiting:
         diagnostics.insert(0, _build_missing_targets_error(waiting, new_hosts))
-    return PlacementFitFailures(tuple(diagnostics), tuple(shortages))
+    return PlacementFitFailures(tuple(diagnostics), tuple(failed.shortage for failed in unplaced))
+
+
+def _build_capacity_errors(
+    objects: Iterable[VmObject], unplaced: Sequence[_UnplacedPool], hint: str
+) -> Iterator[Diagnostic]:
+    """Yield the errors of pools without capacity, equal ones once.
+
+    The first one of a site also has the totals of the site.
+    """
+    errors = [
+        _build_capacity_error(failed.vm_object, failed.shortage, failed.reason, hint)
+        for failed in unplaced
+    ]
+    # In reverse order, so that the first pool of a site remains.
+    first_by_site = {
+        failed.shortage.site_id: (error, failed.shortage)
+        for failed, error in zip(reversed(unplaced), reversed(errors), strict=True)
+    }
+    totals = {
+        id(error): _format_failed_pools(objects, unplaced, shortage)
+        for error, shortage in first_by_site.values()
+    }
+    unique_errors: dict[tuple[object, ...], Diagnostic] = {}
+    for error in errors:
+        unique_errors.setdefault((error.summary, error.detail, error.subject), error)
+    for error in unique_errors.values():
+        yield replace(error, detail=error.detail + totals.get(id(error), ""))
+
+
+def _format_failed_pools(
+    objects: Iterable[VmObject], unplaced: Iterable[_UnplacedPool], first: PoolShortage
+) -> str:
+    """Format a sentence on the first of several pools without capacity on a site.
+
+    "" for a single one.
+    """
+    failed_count = sum(failed.shortage.site_id == first.site_id for failed in unplaced)
+    if failed_count < 2:
+        return ""
+    placed_count = 0
+    requested_count = 0
+    for vm_object in objects:
+        if vm_object.request.demand.site_id == first.site_id:
+            placed_count += len(vm_object.placements.vms)
+            requested_count += sum(len(pool.numbers) for pool in vm_object.pools)
+    return (
+        f" {_format_pool_name(first)} is the first of {failed_count:,} pools without capacity: "
+        f"{placed_count:,} of {requested_count:,} VMs of the site are placed."
+    )
+
+
+def _format_pool_name(shortage: PoolShortage) -> str:
+    """Format the name of a pool; a plain VM is its own pool."""
+    if shortage.pool.rule_pool:
+        return str(shortage.address)
+    return "/".join(filter(None, (shortage.cluster, shortage.pool.pool)))
 
 
 def _may_be_on_site(host: Instance, site_id: str) -> bool:
@@ -215,12 +280,7 @@ def _build_capacity_error(
     total = len(pool.numbers)
     instance = vm_object.instance
     subject = instance.locate(pool.path)
-    # A plain VM is its own pool.
-    pool_name = (
-        str(instance.address)
-        if pool.rule_pool
-        else "/".join(filter(None, (shortage.cluster, pool.pool)))
-    )
+    pool_name = _format_pool_name(shortage)
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason

@@ -86,6 +86,8 @@ class RackScheduler:
         # The tied machines of the VMs of each pool, by owner and pool; None if they are not
         # collected.
         self.tied_machines: dict[tuple[str, str], set[int]] | None = None
+        # By count key: why no machine fits, valid until capacity is freed.
+        self._shortages: dict[Hashable, NoFitReason] = {}
 
     def copy(
         self, sample: int | None = None, split_choice: SplitChoice | None = None
@@ -126,6 +128,7 @@ class RackScheduler:
     def release(self, handle: int) -> None:
         """Remove the VM."""
         self._close_session()
+        self._shortages.clear()
         self._queues.mark_machine_changed(self._ledger.remove(handle).machine, capacity_freed=True)
 
     def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
@@ -141,9 +144,15 @@ class RackScheduler:
         if session is not None and session.shortage is not None:
             # The reason holds for all later VMs of the pool.
             return session.shortage
-        from nexusform.scheduling.racks.explanation import find_shortage
+        # Equal demands of many pools have the reason of the first: further VMs free no capacity.
+        key = self._build_count_key(demand)
+        shortage = self._shortages.get(key)
+        if shortage is None:
+            from nexusform.scheduling.racks.explanation import find_shortage
 
-        shortage = find_shortage(self._ledger, demand)
+            shortage = find_shortage(self._ledger, demand)
+            if key is not None:
+                self._shortages[key] = shortage
         if session is not None:
             session.shortage = shortage
         return shortage
@@ -550,6 +559,7 @@ class RackScheduler:
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):
             self._queues.mark_machine_changed(machine, capacity_freed=True)
+            self._shortages.clear()
 
     # For successive VMs of a pool; it keeps rankings of the machines.
     def _close_session(self) -> None:

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.replanning import capacity_remedies
+from nexusform.planning.verdicts import placement_fit
 from nexusform.state.objects import EMPTY, State
 from tests.kill_points import scale_count
 from tests.planning.harness import (
@@ -83,6 +85,62 @@ def test_every_failed_pool_is_named_with_its_placed_count() -> None:
     assert get_line(first)[1] == text[: text.index('agent_pool "p"')].count("\n") + 1
     # q fits into the capacity left by p.
     assert "a-q-1" in list_triggers(result)
+
+
+def test_first_of_several_pools_without_capacity_is_named() -> None:
+    """Equal errors are shown once, so the first one has the totals of the site."""
+    arguments = 'count = 4\n  name = "c-${count.index}"'
+    clusters = cluster("c", arguments=arguments, plane=HALF, pools=pool("p", 1, BIG))
+    result = plan(SITE + build_rack("r", 1) + clusters)
+    errors = list_errors(result)
+    totals = [d for d in errors if "pools without capacity" in d.detail]
+    assert totals == errors[:1]
+    assert len(result.unplaced) > len(errors)
+    first = result.unplaced[0]
+    assert f"{first.cluster}/{first.pool.pool} is the first of" in errors[0].detail
+    assert f"{len(result.unplaced)} pools without capacity" in errors[0].detail
+    placed = sum(len(vm_object.placements.vms) for vm_object in result.objects.values())
+    requested = placed + sum(shortage.missing_count for shortage in result.unplaced)
+    assert f": {placed} of {requested} VMs of the site are placed." in errors[0].detail
+
+
+def test_single_pool_without_capacity_is_not_called_the_first() -> None:
+    [error] = list_errors(plan(SITE + build_rack("r", 1) + cluster("a", pools=pool("p", 9, BIG))))
+    assert "pools without capacity" not in error.detail
+
+
+def test_pools_of_one_vm_have_no_smaller_count_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials: list[object] = []
+    plan_trial = capacity_remedies._plan_trial
+
+    def record_trial(*arguments: Any) -> PlanResult:
+        trials.append(arguments[2])
+        return plan_trial(*arguments)
+
+    monkeypatch.setattr(capacity_remedies, "_plan_trial", record_trial)
+    clusters = [cluster(f"c{number}", pools=pool("p", 1, HALF)) for number in range(6)]
+    result = plan(SITE + build_rack("r", 1) + "".join(clusters), suggested_fixes=True)
+    assert len(result.unplaced) > 1
+    assert trials
+    assert len(trials) == len({str(edits) for edits in trials})
+
+
+def test_plan_without_capacity_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    repeat_with_samples = placement_fit.repeat_with_samples
+
+    def record_call(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return repeat_with_samples(*arguments, **options)
+
+    monkeypatch.setattr(placement_fit, "repeat_with_samples", record_call)
+    text = SITE + build_rack("r", 1)
+    assert plan(text + cluster("a", pools=pool("p", 1, BIG)), samples=20).plan.samples == 20
+    assert len(calls) == 1
+    result = plan(text + cluster("a", pools=pool("p", 9, BIG)), samples=20)
+    assert result.plan.errored
+    assert result.plan.samples == 0
+    assert len(calls) == 1
 
 
 def test_capacity_error_is_the_only_error() -> None:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks import explanation, profile
+from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     Demand,
@@ -512,3 +513,35 @@ def test_vm_without_capacity_gets_the_least_used_cells() -> None:
         1,
         2,
     )
+
+
+def test_reason_of_equal_demands_is_computed_once_until_capacity_is_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a thousand pools without capacity, a reason for each takes most of the time."""
+    calls: list[Demand] = []
+    find_shortage = explanation.find_shortage
+
+    def record_call(ledger: Ledger, demand: Demand) -> NoFitReason:
+        calls.append(demand)
+        return find_shortage(ledger, demand)
+
+    monkeypatch.setattr(explanation, "find_shortage", record_call)
+    scheduler = RackScheduler(build_rack("r1", 1))
+    handle, _ = scheduler.place(build_demand("NC_G12_56_v1", owner="small"))
+    scheduler.place(build_demand("NC_P46_224_v1", owner="large"))
+    shortages = [
+        scheduler.place(build_demand("NC_P46_224_v1", owner=f"c{number}")) for number in range(5)
+    ]
+    assert "1 cells are fragmented by small VMs: small/p (1)." in shortages[0].reason
+    assert set(shortages) == {shortages[0]}
+    assert len(calls) == 1
+    # Another size has a reason of its own.
+    assert scheduler.place(build_demand("NC_E94_448_v1", owner="e")) != shortages[0]
+    assert len(calls) == 2
+    scheduler.release(handle)
+    scheduler.place(build_demand("NC_P46_224_v1", owner="c0"))
+    shortage = scheduler.place(build_demand("NC_P46_224_v1", owner="c1"))
+    assert isinstance(shortage, NoFitReason)
+    assert "fragmented" not in shortage.reason
+    assert len(calls) == 3
