@@ -9,7 +9,7 @@ PUBLIC = {
         "RECORD_KEY "
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
-    "recreations": "RecreatedPool RecreatedVm",
+    "recreations": "RecreatedPool RecreatedVm count_nodes_up",
     "unread_ledger": "UnreadLedger PlacedPool build_ledger hides_capacity merge_influences",
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (

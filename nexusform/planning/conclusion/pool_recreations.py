@@ -5,10 +5,11 @@ from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.placements.recreations import count_nodes_up
 from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
-from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
@@ -170,6 +171,9 @@ def _build_pool_upgrade(
     batch_count = min(batch, len(recreated))
     # With surge, new VMs run before old ones stop.
     down_count = other_count + (0 if uses_surge else batch_count)
+    up_counts = count_nodes_up(
+        [_is_node_up(vm_object, key) for key in recreated], batch, surges=uses_surge
+    )
     all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,
@@ -179,7 +183,7 @@ def _build_pool_upgrade(
         concurrent_vms=batch_count if all_stay_up else down_count,
         batches=-(-len(recreated) // batch),  # rounded up
         surges=all_stay_up,
-        minimum_up=len(keys) - down_count,
+        minimum_up=len(keys) - len(recreated) - other_count + min(up_counts),
         failed_batch=failed_batch,
         reason=reason,
         batch=batch,
@@ -188,6 +192,17 @@ def _build_pool_upgrade(
         drain_timeout=pool.drain_timeout,
         scale_in_pools=scale_in_pools,
     )
+
+
+def _is_node_up(vm_object: VmObject, key: VmKey) -> bool:
+    """Return whether a VM runs now: on a machine that is not observed off or not ready."""
+    vm = vm_object.prior.existing.get(key)
+    # It waits for a machine.
+    if vm is None:
+        return False
+    site = vm_object.request.site
+    machine = site.machines.get(vm.placement.machine) if site is not None else None
+    return machine is None or not machine.is_down
 
 
 class _ScaleInPools:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.plans.maintenance import Upgrade
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, describe_upgrades
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import (
     RACKS,
     build_state,
@@ -16,6 +18,7 @@ from tests.planning.harness import (
     pool,
     require_success,
 )
+from tests.worlds.small_worlds import build_applied_state, get_site
 
 OLD = 'kubernetes_version = "1.29.4"'
 NEW = 'kubernetes_version = "1.30.1"'
@@ -260,3 +263,42 @@ def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
         "10 nodes of s1/a are re-created",
         "10 nodes of s2/a are re-created",
     ]
+
+
+@pytest.mark.of_domains("whatif")
+@pytest.mark.parametrize(("off", "minimum"), [("m1", 1), ("m2", 1), ("m3", 0)])
+def test_nodes_on_a_machine_that_is_off_are_not_up(off: str, minimum: int) -> None:
+    """m1, m2 and m3 have a node of the control plane. The last node of `p` is on m3.
+
+    The plan and the simulation agree.
+    """
+    machines = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  for_each      = toset(["r1", "r2", "r3"])
+  site_id       = nexus_site.s.id
+  name          = each.key
+  machine_count = 0
+}
+resource "nexus_bare_metal_machine" "m" {
+  for_each    = toset(["m1", "m2", "m3", "m4"])
+  rack_id     = nexus_rack.r[each.key == "m4" ? "r1" : replace(each.key, "m", "r")].id
+  name        = each.key
+  slot        = tonumber(substr(each.key, 1, 1))
+  machine_sku = "bom-1.7.3"
+  power_state = "On"
+}
+"""
+    one_by_one = IN_PLACE.replace('"2"', '"1"')
+    pools = pool("p", 2, "NC_P46_224_v1", one_by_one)
+    text = machines + cluster("a", arguments=OLD, pools=pools, count=3)
+    broken = text.replace('= "On"', f'= each.key == "{off}" ? "Off" : "On"')
+    state = build_applied_state(broken, build_applied_state(text))
+    (upgrade,) = plan(broken.replace(OLD, NEW), state).plan.upgrades
+    planned = {each.pool: (each.minimum_up, each.is_lost) for each in upgrade.pools}
+    site = get_site(state)
+    simulated = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0])
+    assert planned == {
+        each.pool: (each.course.minimum_up, each.course.is_lost) for each in simulated.pools
+    }
+    assert planned == {"control-plane": (2, False), "p": (minimum, minimum == 0)}

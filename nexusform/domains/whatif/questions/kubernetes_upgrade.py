@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.placements.recreations import RecreatedVm
+from nexusform.placements.recreations import RecreatedVm, count_nodes_up
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.hypothesis.recreations import has_capacity_in_layout
 from nexusform.planning.hypothesis.start_points import StartPoint
@@ -285,9 +285,12 @@ def _list_batches(
 ) -> tuple[NodeUpgradeBatch, ...]:
     """Return the batches of a pool, up to the first one without capacity."""
     placements = after.objects[pool.address].placements
-    machines_down = site.machines_down
     size = pool.demand.batch_size
-    is_surging = pool.demand.surge_size > 0
+    up_counts = count_nodes_up(
+        [vm.placement.machine not in site.machines_down for vm in pool.vms],
+        size,
+        surges=pool.demand.surge_size > 0,
+    )
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
@@ -296,13 +299,7 @@ def _list_batches(
             RecreatedVm(vm, None if key in placements.failures else placements.vms[key].placement)
             for vm, key in zip(vms, keys, strict=True)
         )
-        # Nodes up meanwhile: without old VMs on machines already down and, without surge, those of
-        # this batch.
-        old_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]
-        up = len(pool.vms) - sum(vm.placement.machine in machines_down for vm in old_vms)
-        if not is_surging:
-            up -= len(vms)
-        batch = NodeUpgradeBatch(len(batches) + 1, moves, up)
+        batch = NodeUpgradeBatch(len(batches) + 1, moves, up_counts[len(batches)])
         batches.append(batch)
         if not batch.fits:
             break
