@@ -49,11 +49,11 @@ def record_file_access(path: str, text: str) -> None:
 
 
 def record_server_access(origin: str) -> None:
-    """Record the origin of a server, and allow a sandboxed run to use it."""
+    """Record the origin of a server, and allow a sandboxed run to use this server."""
     # Loaded on first use.
-    from nexusform.files.sandbox import declare_servers
+    from nexusform.files.sandbox import declare_server
 
-    declare_servers()
+    declare_server(origin)
     _ACCESSES.origins.add(origin)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 # Names of variables that more programs get, separated by blanks; a final * is any ending.
@@ -22,16 +22,19 @@ SIGN_IN_VARIABLES: Final = (
 )
 
 
-def build_program_environment(variables: Sequence[str] = ()) -> dict[str, str]:
+def build_program_environment(
+    variables: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the environment of a child program: common variables, `variables` and chosen ones.
 
-    The operator chooses more in NF_PROGRAM_VARIABLES.
+    The operator chooses more in NF_PROGRAM_VARIABLES. Without `environment` it is this process's.
     """
-    patterns = (*_COMMON_VARIABLES, *variables, *os.environ.get(PASSED_VARIABLES, "").split())
+    environment = os.environ if environment is None else environment
+    patterns = (*_COMMON_VARIABLES, *variables, *environment.get(PASSED_VARIABLES, "").split())
     allowed = re.compile(
         "|".join(
             re.escape(pattern.removesuffix("*")) + (".*" if pattern.endswith("*") else "")
             for pattern in patterns
         )
     )
-    return {name: value for name, value in os.environ.items() if allowed.fullmatch(name)}
+    return {name: value for name, value in environment.items() if allowed.fullmatch(name)}

@@ -6,6 +6,7 @@ hook of Python rejects what no argument, variable or reader declared.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -38,7 +40,8 @@ class UndeclaredAccess(OutsideConfinement):
 class Sandbox(Struct):
     """Declared accesses of a sandboxed run, besides those to its work tree.
 
-    `paths` are files and directories, `programs` real paths.
+    `paths` are files and directories, `programs` real paths, `servers` hosts with their ports
+    (0: any). None stands for every server: those of a library's own settings.
     """
 
     confinement: Confinement
@@ -47,7 +50,7 @@ class Sandbox(Struct):
     trusted_directories: tuple[str, ...]
     # Directories around the work tree that this Python imports from.
     code_paths: tuple[str, ...]
-    has_servers: bool = False
+    servers: set[tuple[str, int]] | None
 
 
 class _SandboxState(Struct):
@@ -91,6 +94,8 @@ _TEMPORARY_EVENTS: Final = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp"})
 # Position of the program in the details of an audit event.
 _PROGRAM_POSITIONS: Final = {"os.exec": 0, "os.posix_spawn": 0, "os.spawn": 1}
 _SERVER_EVENTS: Final = frozenset({"socket.bind", "socket.connect", "socket.sendto"})
+_PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 
 @contextmanager
@@ -135,10 +140,18 @@ def declare_program(words: Sequence[str]) -> None:
         sandbox.programs.add(os.path.realpath(program))
 
 
-def declare_servers() -> None:
-    """Allow a sandboxed run to use the servers of a client that checks its own addresses."""
-    if _STATE.sandbox is not None:
-        _STATE.sandbox.has_servers = True
+def declare_server(address: str = "") -> None:
+    """Allow a sandboxed run to use the server of an address, such as https://host:6443.
+
+    Without an address, it may use every server: a library finds its own by the environment.
+    """
+    sandbox = _STATE.sandbox
+    if sandbox is None:
+        return
+    if not address:
+        sandbox.servers = None
+    elif sandbox.servers is not None:
+        sandbox.servers.update(_parse_servers(address))
 
 
 def _create_sandbox(confinement: Confinement, paths: Iterable[str]) -> Sandbox:
@@ -178,7 +191,23 @@ def _create_sandbox(confinement: Confinement, paths: Iterable[str]) -> Sandbox:
             [path for path in python_paths if path not in code_paths]
         ),
         code_paths=(*code_paths,),
+        servers=set(),
     )
+
+
+def _parse_servers(address: str) -> Iterator[tuple[str, int]]:
+    """Yield the host and port of an address, and those of the operator's proxies."""
+    proxies = [
+        os.environ.get(name, "")
+        for variable in _PROXY_VARIABLES
+        for name in (variable, variable.lower())
+    ]
+    for text in (address, *proxies):
+        # The client reports an invalid address.
+        with suppress(ValueError):
+            parts = urlsplit(text if "://" in text else f"http://{text}")
+            if parts.hostname:
+                yield parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
 
 
 def _choose_temporary_directory() -> None:
@@ -231,7 +260,9 @@ def _check_audit_event(event: str, details: tuple[Any, ...]) -> None:
     elif event == "os.system":
         raise UndeclaredAccess(sandbox.confinement.root, "no argument declares a shell")
     elif event in _SERVER_EVENTS:
-        _check_server(sandbox, details[1])
+        _check_address(sandbox, details[1])
+    elif event == "socket.getaddrinfo":
+        _check_host(sandbox, details[0])
 
 
 def _check_path(sandbox: Sandbox, path: object) -> None:
@@ -304,12 +335,35 @@ def _check_program(sandbox: Sandbox, program: str | bytes | os.PathLike[str]) ->
         )
 
 
-def _check_server(sandbox: Sandbox, address: object) -> None:
-    """Raise UndeclaredAccess for a network address before a client declared its server."""
-    # Sockets of this machine have a path.
-    if not isinstance(address, tuple):
+def _check_host(sandbox: Sandbox, host: object) -> None:
+    """Raise UndeclaredAccess for the name or address of a server that no client declared."""
+    # None: this machine.
+    if host is None or sandbox.servers is None:
         return
-    if not sandbox.has_servers:
-        raise UndeclaredAccess(
-            sandbox.confinement.root, f"no client declared the server {address[0]}"
-        )
+    name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+    if name.lower() not in {server for server, _ in sandbox.servers}:
+        raise UndeclaredAccess(sandbox.confinement.root, f"no client declared the server {name}")
+
+
+def _check_address(sandbox: Sandbox, address: object) -> None:
+    """Raise UndeclaredAccess for a network address that belongs to no declared server.
+
+    The address of a declared name is unknown here: its port counts, and `_check_host` saw the name.
+    """
+    # Sockets of this machine have a path.
+    if not isinstance(address, tuple) or sandbox.servers is None:
+        return
+    host, port = str(address[0]), address[1]
+    for server, declared_port in sandbox.servers:
+        if declared_port in (0, port) and (server == host or not _is_network_address(server)):
+            return
+    raise UndeclaredAccess(sandbox.confinement.root, f"no client declared the server {host}")
+
+
+def _is_network_address(host: str) -> bool:
+    """Return whether a host is a number, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
+from nexusform.files.sandbox import declare_server
 from nexusform.network.deadlines import (
     DeadlineRunner,
     OperationAbandoned,
@@ -93,6 +94,9 @@ class ApiClient:
         """
         from httpx2 import Client, Timeout
 
+        # Of the operator's kubeconfig.
+        if settings.get("proxy"):
+            declare_server(str(settings["proxy"]))
         silence = compute_silence_limit()
         timeout = Timeout(silence, connect=min(CONNECT_SECONDS, silence))
         self._client = Client(base_url=address, timeout=timeout, follow_redirects=False, **settings)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
-from nexusform.files.sandbox import declare_servers
+from nexusform.files.sandbox import declare_server
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import DeadlineRunner
 from nexusform.network.http_client import WebRequest, send_request
@@ -30,7 +30,7 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
     of this error is a BackendProblem.
     """
     # The addresses of the sign-in are those of the SDK and of the operator's variables.
-    declare_servers()
+    declare_server()
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import (
         AzureCliCredential,

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.run_log import log_event
-from nexusform.files.sandbox import declare_servers
+from nexusform.files.sandbox import declare_server
 
 _MAX_CONNECTIONS: Final = 32
 # Seconds without a byte, and for a whole request.
@@ -76,7 +76,9 @@ class LocalServer(ThreadingHTTPServer):
         Without a `token`, make one. `hosts` are further names of this machine. Without `tls`, use
         HTTP.
         """
-        declare_servers()
+        # A port that the system chooses is unknown here.
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        declare_server(f"listen://{host}")
         super().__init__(address, handler)
         self.token = token or secrets.token_urlsafe(24)
         self.hosts = frozenset(host.lower() for host in hosts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from nexusform.backends.local_lock import read_process_start
 from nexusform.files.regular_files import Confinement
-from nexusform.files.sandbox import use_sandbox
+from nexusform.files.sandbox import declare_server, use_sandbox
 
 _PROGRAM = """
 import os, tempfile
@@ -73,3 +74,33 @@ def test_only_files_of_a_declared_one_are_read(
         except OSError:
             text = ""
     assert (text == "a") is is_allowed
+
+
+def test_only_declared_servers_are_used(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as declared,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        use_sandbox(Confinement(str(tmp_path)), ()),
+    ):
+        declare_server(f"http://127.0.0.1:{declared.getsockname()[1]}")
+        socket.create_connection(declared.getsockname(), 5).close()
+        with pytest.raises(OSError, match=r"no client declared the server 127\.0\.0\.1"):
+            socket.create_connection(other.getsockname(), 5)
+        for name in ("secrets.example.com", b"secrets.example.com", "10.0.0.1"):
+            with pytest.raises(OSError, match="no client declared the server"):
+                socket.getaddrinfo(name, 443)
+        # An address of another server on the same port.
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+            pytest.raises(OSError, match=r"no client declared the server 127\.0\.0\.2"),
+        ):
+            sender.sendto(b"secret", ("127.0.0.2", declared.getsockname()[1]))
+
+
+def test_proxy_of_the_operator_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        port = proxy.getsockname()[1]
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        with use_sandbox(Confinement(str(tmp_path)), ()):
+            declare_server("https://hub.example.com")
+            socket.create_connection(("127.0.0.1", port), 5).close()

@@ -10,12 +10,13 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, select_word_form
+from nexusform.domains.editor.editor_sandbox import open_editor_sandbox
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
-from nexusform.workflow.opening.command_context import create_editor_context
+from nexusform.workflow.opening.command_context import CommandContext, create_editor_context
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -40,16 +41,23 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
     It is empty if planning fails.
     """
-    project = open_project(create_editor_context(directory, dict(os.environ))).project
+    context = create_editor_context(directory, dict(os.environ))
+    with open_editor_sandbox(context):
+        plan = _plan_saved_files(context)
+    return PlacementPreview() if plan is None else build_preview(plan)
+
+
+def _plan_saved_files(context: CommandContext) -> Plan | None:
+    """Return the plan of a directory's files; None if planning fails."""
+    project = open_project(context).project
     if project is None:
-        return PlacementPreview()
+        return None
     # No lock, and no warning without one.
     locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
-            return PlacementPreview()
-        plan = run.plan(PlanOptions(mode=Mode.NORMAL, refresh=False, samples=0)).plan
-    return build_preview(plan)
+            return None
+        return run.plan(PlanOptions(mode=Mode.NORMAL, refresh=False, samples=0)).plan
 
 
 def build_preview(plan: Plan) -> PlacementPreview:

@@ -24,6 +24,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.editor.cursor_answers import Suggestion, build_hover_text, list_suggestions
+from nexusform.domains.editor.editor_sandbox import open_editor_sandbox
 from nexusform.domains.editor.module_files import (
     FileRange,
     ModuleText,
@@ -90,7 +91,8 @@ class EditorState(Struct):
         """Return the module of a file, with the unsaved texts of the editor."""
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ))
-        return read_module(directory, self.unsaved_texts, location.confinement)
+        with open_editor_sandbox(location):
+            return read_module(directory, self.unsaved_texts, location.confinement)
 
     def update_document(self, uri: str) -> None:
         """Update the text of a document from the editor, and check its module."""
@@ -108,7 +110,8 @@ class EditorState(Struct):
             return
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
-        validation = validate_directory(location)
+        with open_editor_sandbox(location):
+            validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
         # They may have moved the lines of the findings.
         has_changes = self._has_unsaved_changes(directory)

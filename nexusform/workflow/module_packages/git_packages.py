@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
 from nexusform.files.file_trees import TreeEntry, TreeLimits
+from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import read_deadline
 from nexusform.workflow.module_packages.package_download import DownloadError
@@ -33,6 +34,12 @@ _CHECK_SECONDS: Final = 0.1
 _KEPT_VARIABLES: Final = re.compile(
     r"GIT_(SSH|SSH_COMMAND|SSH_VARIANT|ASKPASS|EXEC_PATH|SSL_\w+|HTTP_\w+|PROXY_SSL_\w+"
     r"|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|KEY_\d+|VALUE_\d+))"
+)
+# Keys and agents of ssh, and what credential helpers need to find their stores.
+_GIT_VARIABLES: Final = (
+    *("SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "GCM_*"),
+    *("GNUPGHOME", "KRB5*", "GH_CONFIG_DIR", "GLAB_CONFIG_DIR"),
+    *SIGN_IN_VARIABLES,
 )
 # Overrides every file of settings.
 _SETTINGS: Final = {
@@ -246,15 +253,16 @@ class GitRepository:
         return [self._program, *options]
 
     def _build_environment(self) -> dict[str, str]:
-        """Build the environment of git, without the repository of the caller.
+        """Build the environment of git by an allow-list, without the repository of the caller.
 
         Also a run of nexusform in a hook of git uses the temporary repository only.
         """
-        environment = {
+        settings = {
             name: value
             for name, value in self._environment.items()
-            if not name.startswith("GIT_") or _KEPT_VARIABLES.fullmatch(name)
+            if _KEPT_VARIABLES.fullmatch(name)
         }
+        environment = {**build_program_environment(_GIT_VARIABLES, self._environment), **settings}
         is_plain = urlsplit(self._source.address).scheme == "http"
         return {
             **environment,

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nexusform.cli.shared_flags import create_context
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.remote_state.backends.http import HttpBackend
+from nexusform.domains.sites.engines import local_worker
 from nexusform.domains.sites.types.site_tasks import (
     SiteResult,
     SiteStatus,
@@ -26,6 +29,7 @@ from nexusform.domains.sites.types.site_tasks import (
 from nexusform.domains.sites.workflow import site_project, site_worker
 from nexusform.domains.sites.workflow.fleet_tasks import open_fleet
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
+from nexusform.files.regular_files import OutsideConfinement
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.workflow.opening.command_context import CommandContext
 from tests.contracts.http_state_server import run_state_server
@@ -221,6 +225,33 @@ def test_confined_site_reads_no_files_outside(
     code, out, _ = command("plan", f"-confine={tmp_path}")
     assert code == 1
     assert "-confine does not allow it" in " ".join(out.split())
+
+
+def test_worker_process_of_a_confined_fleet_has_a_wall(
+    fleet: Fleet, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of a worker that checks nothing stops there."""
+    fleet()
+    secret = tmp_path.parent / f"secret-of-{tmp_path.name}"
+    secret.write_text("canary")
+    monkeypatch.setenv("NF_CONFINE", str(tmp_path))
+    os.chdir(tmp_path)
+    opened = open_fleet(create_context(), "2026-01-01T00:00:00Z")
+    assert opened.fleet is not None, opened.diagnostics
+    texts: list[str] = []
+    for confine in (opened.fleet.context.confine, ""):
+        context = msgspec.structs.replace(opened.fleet.context, confine=confine)
+        with ExitStack() as walls:
+            local_worker.open_sandbox(walls, context)
+            with suppress(OutsideConfinement):
+                texts.append(secret.read_text())
+            assert Path("nexusform.sites.hcl").read_text()
+    assert texts == ["canary"]
+    os.chdir(tmp_path)
+    code, out, err = command("plan", "-out=f.nfsites", f"-confine={tmp_path}")
+    assert code == 0, out + err
+    code, out, err = command("apply", "f.nfsites")
+    assert code == 0, out + err
 
 
 def test_fleet_root_runs_after_sites_it_reads(

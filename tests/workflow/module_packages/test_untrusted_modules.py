@@ -298,3 +298,32 @@ def test_large_repository_is_rejected(
         commit_files(server.repositories / "n", {f"f{number}": ""})
     write_root(server.build_git_source("n"))
     assert "It has more than 50 files" in nf("init")[1]
+
+
+def test_git_gets_no_secret(
+    server: ModuleServer, nf: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hostile_repository(server)
+    write_root(server.build_git_source("hostile"))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    wrapper = programs / "git"
+    # The server runs git, too, with the environment of this test.
+    wrapper.write_text(
+        f'#!/bin/sh\n[ -z "$GIT_ALLOW_PROTOCOL" ] || env >> {tmp_path}/environment\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    names = ("NF_TOKEN_REGISTRY", "NF_VAR_password", "GITHUB_TOKEN", "PGPASSWORD", "GIT_INDEX_FILE")
+    for name in (*names, "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GH_TOKEN"):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("NF_PROGRAM_VARIABLES", "GH_TOKEN")
+    code, text = nf("init")
+    assert code == 0, text
+    lines = (tmp_path / "environment").read_text().splitlines()
+    assert {line for line in lines if "canary" in line} == {
+        "SSH_AUTH_SOCK=canary",
+        "GIT_SSH_COMMAND=canary",
+        "GH_TOKEN=canary",
+    }

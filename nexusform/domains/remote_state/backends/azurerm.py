@@ -30,7 +30,7 @@ from nexusform.domains.remote_state.backends.azure_login import (
     create_blob_credential,
 )
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.files.sandbox import declare_servers
+from nexusform.files.sandbox import declare_server
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -598,7 +598,7 @@ def open_azurerm(
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     # The SDK opens its own connections, also with a key or a SAS token.
-    declare_servers()
+    declare_server()
     container = ContainerClient(
         endpoint,
         settings["container_name"],

@@ -33,7 +33,7 @@ from nexusform.backends.registry import (
 )
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.files.sandbox import declare_program, declare_servers
+from nexusform.files.sandbox import declare_program, declare_server
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -587,7 +587,7 @@ def _load_service_models(data_path: str | None) -> Any:
 
 def _declare_sign_in(session: Any) -> None:
     """Allow a sandboxed run to use the servers and programs of the operator's AWS settings."""
-    declare_servers()
+    declare_server()
     for profile in session.full_config.get("profiles", {}).values():
         # botocore reports an invalid command.
         with suppress(ValueError):

@@ -29,7 +29,7 @@ from nexusform.domains.sites.types.site_tasks import (
     encode_task_message,
 )
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
-from nexusform.files.sandbox import declare_servers
+from nexusform.files.sandbox import declare_server
 
 # Options of Dask by their environment variables.
 CERTIFICATES: Final = {
@@ -89,7 +89,7 @@ def load_cluster_library(engine_name: str) -> Any:
     Raises TaskEngineError.
     """
     _parse_address(engine_name)
-    declare_servers()
+    declare_server()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -6,19 +6,23 @@ All else goes to stderr.
 import os
 import signal
 import struct
+from contextlib import ExitStack
 from typing import IO, Final
 
 import click
 
 from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
     SiteResult,
     Task,
     build_lost_result,
     decode_task,
     encode_task_message,
 )
+from nexusform.domains.sites.workflow.site_project import build_fleet_context
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.run_log import start_log
+from nexusform.files.sandbox import use_sandbox
 
 # Before each message.
 LENGTH: Final = struct.Struct("<I")
@@ -63,6 +67,17 @@ def run_task_safely(worker: FleetTaskWorker, task: Task) -> SiteResult:
         )
 
 
+def open_sandbox(walls: ExitStack, fleet: FleetContext) -> None:
+    """Reject undeclared accesses of this process until its end, if the fleet is confined.
+
+    All tasks of the process are of one fleet. Threads renew the leases of its sites between tasks.
+    """
+    confinement = build_fleet_context(fleet, os.environ).confinement
+    paths = (fleet.root, fleet.spool, *fleet.allowed_sources)
+    if confinement.root:
+        walls.enter_context(use_sandbox(confinement, filter(None, paths)))
+
+
 def main() -> None:
     """Run tasks until stdin ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -76,11 +91,15 @@ def main() -> None:
     # The parent process reported errors in NF_LOG.
     start_log(os.environ)
     worker = FleetTaskWorker()
+    is_open = False
     try:
-        while (message := receive_message(tasks)) is not None:
-            send_message(
-                results, encode_task_message(run_task_safely(worker, decode_task(message)))
-            )
+        with ExitStack() as walls:
+            while (message := receive_message(tasks)) is not None:
+                task = decode_task(message)
+                if not is_open:
+                    open_sandbox(walls, task.fleet)
+                    is_open = True
+                send_message(results, encode_task_message(run_task_safely(worker, task)))
     except BrokenPipeError:
         # The parent process was killed; nothing may be flushed to it.
         os._exit(1)
