@@ -301,8 +301,10 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     # A person may decide about changed inputs, but with them the site cannot be checked as planned.
     if not can_prompt or has_conditions(remaining_steps.saved_plan.plan):
         problems += changed_inputs
-    if not changed_inputs and not has_errors(problems):
-        problems += _check_remaining_steps(run, remaining_steps, PlanVerification())
+    if not has_errors(problems):
+        problems += _check_remaining_steps(
+            run, remaining_steps, PlanVerification(), is_site_planned=not changed_inputs
+        )
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
@@ -366,12 +368,17 @@ def _apply_steps_of_earlier_apply(
 
 
 def _check_remaining_steps(
-    run: Run, remaining_steps: RemainingSteps, verification: PlanVerification
+    run: Run,
+    remaining_steps: RemainingSteps,
+    verification: PlanVerification,
+    *,
+    is_site_planned: bool = True,
 ) -> list[Diagnostic]:
     """Check the rest of a plan as a whole plan: withdrawals, place, age, and the observed site.
 
     Its journal is in the state, so the state is the planned one, even after a migration. An end
-    that is only to be recorded changes nothing.
+    that is only to be recorded changes nothing. Without `is_site_planned` the configuration is
+    another one, and the site cannot be checked with it.
     """
     if not remaining_steps.step_count:
         return []
@@ -382,7 +389,7 @@ def _check_remaining_steps(
         origin = replace(identity.origin, backend=current.backend, location=current.location)
         identity = replace(identity, origin=origin)
     problems = check_plan_acceptance(identity, verification, run.project.context, lambda: current)
-    if not has_errors(problems):
+    if is_site_planned and not has_errors(problems):
         problems += check_observed_site(run, plan)
     # A new plan is no way out: its apply finishes the earlier one first.
     way_out = f"{remaining_steps.summary}. `nexusform apply -discard` drops the rest of that apply."

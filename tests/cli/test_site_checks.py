@@ -149,8 +149,21 @@ def kill_apply(*words: str, call: int) -> None:
     assert subprocess.run(command, capture_output=True, check=False).returncode == DIED
 
 
-@pytest.mark.parametrize("words", [("-resume",), ("-auto-approve", "-var=workers=5")])
-def test_guard_rail_is_checked_before_the_remaining_steps(run: Run, words: tuple[str, ...]) -> None:
+class WillingUser(io.StringIO):
+    """User who approves everything."""
+
+    def readline(self, *_arguments: Any) -> str:
+        return "yes\n"
+
+
+# The last one asks whether to finish the earlier apply.
+@pytest.mark.parametrize(
+    "words", [("-resume",), ("-auto-approve", "-var=workers=5"), ("-var=workers=5",)]
+)
+def test_guard_rail_is_checked_before_the_remaining_steps(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("sys.stdin", WillingUser())
     assert run("apply", "-auto-approve")[0] == 0
     write_configuration(SECOND_CLUSTER)
     code, text = run("plan", "-var=workers=5", "-fail-on=moved:0,removed:0", "-out=p")
@@ -170,6 +183,25 @@ def test_guard_rail_is_checked_before_the_remaining_steps(run: Run, words: tuple
     assert code == 0, text
     with change_reality() as objects:
         assert "lab/db" in objects
+
+
+@pytest.mark.parametrize("changed", ["", 'output "more" {\n  value = 1\n}\n'])
+def test_age_is_checked_before_remaining_steps_approved_at_the_prompt(
+    run: Run, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """A person may finish an earlier apply of another configuration, but not of an old plan."""
+    monkeypatch.setattr("sys.stdin", WillingUser())
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    assert run("apply", "-auto-approve")[0] == 0
+    write_configuration(SECOND_CLUSTER)
+    assert run("plan", "-var=workers=5", "-max-age=2h", "-out=p")[0] == 0
+    kill_apply("apply", "p", call=2)
+    write_configuration(SECOND_CLUSTER + changed)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(1800000000 + 3 * 3600))
+    before = REALITY.read_bytes()
+    code, text = run("apply", "-var=workers=5")
+    assert (code, "Its maximum age is 2h." in text) == (1, True), text
+    assert REALITY.read_bytes() == before
 
 
 UNREADABLE = """
