@@ -5,6 +5,7 @@ No data is carried over between sites, and no secrets leave the worker.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -340,3 +341,112 @@ def test_unsent_state_is_written_before_anything_else(
 
 def _reject_write(*_: object) -> None:
     raise BackendProblem("the server answered 500.")
+
+
+SEPARATED = """
+provider "simulated" {
+  reality = "reality.json"
+}
+
+variable "name" {
+  type = string
+}
+
+variable "workers" {
+  type    = number
+  default = 1
+}
+
+resource "nexus_site" "lab" {
+  name = var.name
+}
+
+resource "nexus_rack" "rack" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "rack${count.index}"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "web" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.rack]
+
+  control_plane {
+    count              = 1
+    vm_sku_name        = "NC_G12_56_v1"
+    availability_zones = ["rack0"]
+  }
+
+  agent_pool "upf" {
+    count              = var.workers
+    vm_sku_name        = "NC_P46_224_v1"
+    availability_zones = ["rack0"]
+  }
+}
+
+resource "nexus_kubernetes_cluster" "db" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_kubernetes_cluster.web]
+
+  control_plane {
+    count              = 1
+    vm_sku_name        = "NC_G12_56_v1"
+    availability_zones = ["rack1"]
+  }
+}
+
+resource "nexus_separation_rule" "apart" {
+  name  = "apart"
+  scope = "machine"
+
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.web.id]
+  }
+
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.db.id]
+  }
+}
+"""
+
+
+def test_prepared_site_is_checked_again_after_a_long_wait(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other sites of its wave were applied first, and another person moved a VM meanwhile."""
+    fleet(site=SEPARATED)
+    run_site_task.root = tmp_path  # type: ignore[attr-defined]
+    reality = tmp_path / "site" / "reality.json"
+    reality.write_text("[]")
+    worker = FleetTaskWorker()
+
+    def apply(between: Callable[[], None]) -> SiteResult:
+        planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
+        assert run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned).is_locked
+        between()
+        return run_site_task(worker, SiteTaskKind.APPLY, "par1", planned)
+
+    def share_a_machine() -> None:
+        document = json.loads(reality.read_text())
+        objects = {item["id"]: item["attributes"] for item in document}
+        (node,) = objects["par1/db"]["nodes"].values()
+        other = next(iter(objects["par1/web"]["nodes"].values()))
+        node |= {name: other[name] for name in ("machine", "rack", "availability_zone")}
+        node["numa_cells"] = [1]
+        reality.write_text(json.dumps(document))
+
+    assert apply(lambda: None).status is SiteStatus.APPLIED
+    path = tmp_path / "site" / "main.nf.hcl"
+    path.write_text(path.read_text().replace("default = 1", "default = 2"))
+    monkeypatch.setattr(site_worker, "MAXIMUM_WAIT_SECONDS", -1.0)
+    result = apply(share_a_machine)
+    pools = [
+        node["pool"]
+        for item in json.loads(reality.read_text())
+        for node in item["attributes"].get("nodes", {}).values()
+    ]
+    assert pools.count("upf") == 1
+    assert result.status is SiteStatus.REJECTED
+    assert "nexus_separation_rule.apart holds never" in result.reason
+    assert not (tmp_path / "states" / "par1.nfstate.lock.info").exists()
