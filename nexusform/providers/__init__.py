@@ -12,7 +12,7 @@ PUBLIC = {
     ),
     "optional_provider_interfaces": (
         "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "
-        "RereadingProvider StartValueProvider WorkloadListingProvider"
+        "ReadDependentProvider RereadingProvider StartValueProvider WorkloadListingProvider"
     ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey
 
 
@@ -55,6 +56,17 @@ class StartValueProvider(Protocol):
 
         They may include values without an attribute, such as the creation time. Return one result
         for each request, in the same order; {} for none. Raises ProviderProblem.
+        """
+
+
+@runtime_checkable
+class ReadDependentProvider(Protocol):
+    """Provider with changes that depend on values which only its system has, not the state."""
+
+    def list_unread_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Return errors for the changes that a plan from the state alone must not contain.
+
+        Each has the index of its request.
         """
 
 

@@ -22,6 +22,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.providers.optional_provider_interfaces import (
     IdentifiedProvider,
     IdentityComparison,
+    ReadDependentProvider,
     RereadingProvider,
     StartValueProvider,
     WorkloadListingProvider,
@@ -123,6 +124,12 @@ class _RedactingStartValueProvider(_RedactingProvider):
     collect_start_values = _forward("collect_start_values")
 
 
+class _RedactingReadDependentProvider(_RedactingProvider):
+    def list_unread_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        problems = self._provider.list_unread_changes(requests)
+        return [(index, replace(problem, detail=HIDDEN_MESSAGE)) for index, problem in problems]
+
+
 class _RedactingRereadingProvider(_RedactingProvider):
     discard_reads = _forward("discard_reads")
 
@@ -157,6 +164,7 @@ _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     CaptureProvider: _RedactingCaptureProvider,
     WorkloadListingProvider: _RedactingWorkloadListingProvider,
     RereadingProvider: _RedactingRereadingProvider,
+    ReadDependentProvider: _RedactingReadDependentProvider,
     StartValueProvider: _RedactingStartValueProvider,
     IdentifiedProvider: _RedactingIdentifiedProvider,
 }

@@ -33,7 +33,10 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.replanning.known_after_apply import WriteOnlyValues, evaluate_write_only
 from nexusform.plans.plan import Action, Change, Plan, StepKind
-from nexusform.providers.optional_provider_interfaces import StartValueProvider
+from nexusform.providers.optional_provider_interfaces import (
+    ReadDependentProvider,
+    StartValueProvider,
+)
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
 
@@ -125,7 +128,7 @@ def _build_start_request(change: Change) -> ChangeRequest:
 def build_skipped_checks_diagnostics(
     result: PlanResult, providers: Mapping[str, Provider], reason: str
 ) -> list[Diagnostic]:
-    """Return the diagnostics of providers about their skipped dry run.
+    """Return the diagnostics of providers about their skipped dry run and reads.
 
     `reason` is a clause without a full stop.
     """
@@ -135,6 +138,10 @@ def build_skipped_checks_diagnostics(
             changes = _select_changes(result, name)
             requests = [_build_request(change, skip_reason="", write_only={}) for change in changes]
             diagnostics += _build_diagnostics(changes, provider.list_skipped(requests, reason))
+        if isinstance(provider, ReadDependentProvider):
+            changes = _select_changes(result, name)
+            requests = [_build_start_request(change) for change in changes]
+            diagnostics += _build_diagnostics(changes, provider.list_unread_changes(requests))
     return diagnostics
 
 

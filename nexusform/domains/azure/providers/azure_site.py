@@ -354,6 +354,20 @@ class AzureSiteProvider(ObservedSites):
             results.append(records)
         return results
 
+    def list_unread_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Return an error for each action on a machine, whose state the plan did not read."""
+        problems: list[tuple[int, Problem]] = []
+        for number, request in enumerate(requests):
+            titles = [f"{verb} {machine}" for machine, verb in self._list_machine_actions(request)]
+            if titles:
+                detail = (
+                    f"{format_first_items(titles, _MAX_NAMES)}: an action depends on the state of "
+                    "its machine, which this plan did not read. -refresh=false cannot be used "
+                    "with machine actions. Plan without it."
+                )
+                problems.append((number, Problem((), "unsupported-by-provider", detail)))
+        return problems
+
     def _list_machine_actions(self, request: ChangeRequest) -> list[tuple[str, str]]:
         """List the machine id and the verb of each action of a request that apply sends."""
         is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None

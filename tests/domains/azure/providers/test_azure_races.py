@@ -632,14 +632,31 @@ def test_own_action_of_the_same_kind_is_no_action_of_others() -> None:
     assert not build_machine_start({**record, "own_actions": ["cordon"]}, "cordon", {}).own_actions
 
 
-def test_machine_action_without_refresh_names_the_flag(
+@pytest.mark.parametrize("action", ACTIONS)
+def test_machine_action_without_refresh_is_rejected_by_the_plan(
+    nexusform: CommandRunner, server: ArmServer, action: str
+) -> None:
+    """Not in the middle of an apply: earlier steps, such as a cordon, would be made already."""
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    name = "race_override.nf.hcl" if action == "cordon" else "race.nf.hcl"
+    Path(name).write_text(ACTIONS[action])
+    assert nexusform("plan", "-refresh=false", "-out=p") == 1, nexusform.said
+    assert "-refresh=false cannot be used with machine actions" in nexusform.said, nexusform.said
+    assert nexusform("apply", "-auto-approve", "-refresh=false") == 1, nexusform.said
+    assert server.site.taken == []
+
+
+def test_uncordon_without_refresh_is_rejected_by_the_plan(
     nexusform: CommandRunner, server: ArmServer
 ) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
-    Path("race.nf.hcl").write_text(ACTIONS["PowerOff"])
-    assert nexusform("apply", "-auto-approve", "-refresh=false") == 1, nexusform.said
-    assert server.site.taken == []
-    assert "-refresh=false cannot be used with machine actions" in nexusform.said, nexusform.said
+    Path("race_override.nf.hcl").write_text(ACTIONS["cordon"])
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    Path("race_override.nf.hcl").write_text(ACTIONS["cordon"].replace("true", "false"))
+    assert nexusform("plan", "-refresh=false") == 1, nexusform.said
+    assert "uncordon lab/r2/m6: an action depends on" in nexusform.said, nexusform.said
+    assert nexusform("plan") == 0, nexusform.said
+    assert len(server.site.taken) == 1
 
 
 def test_uncordon_is_not_sent_after_an_action_of_another_client(
