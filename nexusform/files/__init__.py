@@ -9,7 +9,6 @@ PUBLIC = {
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
     ),
-    "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",
     "tree_hash_cache": "TreeHashCache",
     "regular_files": (

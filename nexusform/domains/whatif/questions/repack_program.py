@@ -7,11 +7,12 @@ bound: omitted constraints (order, rules on single VMs) can only add cost.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from math import ceil, isfinite
+from math import isfinite
 from typing import Any, Final, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
+from nexusform.domains.whatif.questions.highs_engine import SolverRequest, SolverResult
 from nexusform.domains.whatif.questions.repack_cells import (
     DEMAND,
     CellCatalogue,
@@ -29,12 +30,19 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackMachine,
     RepackRequest,
 )
-from nexusform.files.native_output import discard_native_output
+from nexusform.files.limited_worker import LimitedWorker, WorkerFailure
 from nexusform.scheduling.racks.vms import VmSku
 
 # Node limit without a time limit, so that the answer is the same on every computer.
 MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
+# The node limit ends a program before: these limits are for one that exceeds the machine.
+_SOLVER: Final = LimitedWorker(
+    "nexusform.domains.whatif.questions.highs_engine",
+    cpu_seconds=900,
+    memory_mib=4096,
+    seconds=1200,
+)
 # In place of the number of a machine type; lower numbers are of types with unknown cells.
 ANY_MACHINE: Final = -1
 _DEMAND_ROW: Final = ("demand",)
@@ -734,15 +742,6 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counte
     )
 
 
-class SolverResult(Struct, frozen=True):
-    """Answer of the solver: whole numbers by column (None: none found), and lower bound."""
-
-    values: Sequence[int] | None
-    objective: float
-    bound: int
-    is_finished: bool
-
-
 def run_solver(
     columns: Sequence[ProgramColumn],
     lower: Sequence[float],
@@ -756,59 +755,23 @@ def run_solver(
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
-    import highspy
-    import numpy as np
+    request = SolverRequest(
+        costs=[column.cost for column in columns],
+        column_upper=[_encode_bound(column.upper) for column in columns],
+        row_lower=[_encode_bound(value) for value in lower],
+        row_upper=[_encode_bound(value) for value in upper],
+        rows=[list(column.entries) for column in columns],
+        coefficients=[list(column.entries.values()) for column in columns],
+        maximum_nodes=MAX_NODES,
+        seconds=seconds,
+    )
+    try:
+        return convert(_SOLVER.send_request(request), SolverResult)
+    except WorkerFailure:
+        # Neither a solution nor a proof, as at the limit of nodes.
+        return SolverResult(values=None, objective=0.0, bound=0, is_finished=False)
 
-    lp = highspy.HighsLp()
-    lp.num_col_ = len(columns)
-    lp.num_row_ = len(lower)
-    lp.col_cost_ = np.array([column.cost for column in columns], dtype=np.double)
-    lp.col_lower_ = np.zeros(len(columns))
-    lp.col_upper_ = np.array([column.upper for column in columns], dtype=np.double)
-    lp.row_lower_ = np.array(lower, dtype=np.double)
-    lp.row_upper_ = np.array(upper, dtype=np.double)
-    # value by row.
-    column_entries = [column.entries for column in columns]
-    # Of each column in the entries of all columns.
-    starts = np.zeros(len(columns) + 1, dtype=np.int32)
-    starts[1:] = np.cumsum(list(map(len, column_entries)))
-    values_in_order = chain.from_iterable(entries.values() for entries in column_entries)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(column_entries)), dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(list(values_in_order), dtype=np.double)
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
-    with discard_native_output():
-        highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    options: dict[str, Any] = {
-        "output_flag": False,
-        "threads": 1,
-        "random_seed": 0,
-        # All costs are whole numbers.
-        "mip_abs_gap": 0.999,
-        "mip_rel_gap": 0.0,
-        "mip_max_nodes": MAX_NODES,
-    }
-    if seconds is not None:
-        options["time_limit"] = max(seconds, 0.1)
-    for name, value in options.items():
-        highs.setOptionValue(name, value)
-    highs.passModel(lp)
-    highs.run()
-    status = highs.getModelStatus()
-    info = highs.getInfo()
-    if status in (
-        highspy.HighsModelStatus.kInfeasible,
-        highspy.HighsModelStatus.kUnboundedOrInfeasible,
-    ):
-        return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
-    # Also if the solver knows no bound: then it is not finite.
-    bound = 0
-    if isfinite(info.mip_dual_bound):
-        # 1e-6: the solver's tolerance.
-        bound = max(ceil(info.mip_dual_bound - 1e-6), 0)
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return SolverResult(values=None, objective=0.0, bound=bound, is_finished=False)
-    values = list(map(round, highs.getSolution().col_value))
-    objective = round(info.objective_function_value)
-    return SolverResult(values, objective, min(objective, bound), is_finished=True)
+
+def _encode_bound(value: float) -> float | None:
+    """Return a bound for JSON, which has no infinite numbers: None."""
+    return value if isfinite(value) else None

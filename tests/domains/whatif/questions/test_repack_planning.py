@@ -14,7 +14,7 @@ from math import ceil
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions import repack_search, repack_windows
+from nexusform.domains.whatif.questions import repack_program, repack_search, repack_windows
 from nexusform.domains.whatif.questions.repack_choice import assign_machines, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
@@ -43,6 +43,7 @@ from nexusform.domains.whatif.questions.repack_separation import (
 )
 from nexusform.domains.whatif.questions.repack_windows import RepackWindow
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
+from nexusform.files.limited_worker import LimitedWorker
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
@@ -807,3 +808,17 @@ resource "nexus_rack" "later" {
     assert found[Constraint.PLANNED_RACK] == 0
     assert found[Constraint.CORDONED] == 0
     assert made.maximum == 1
+
+
+def test_solver_beyond_its_limits_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [
+        repack_program.ProgramColumn(cost=1.0, upper=float(number), entries={0: 1.0})
+        for number in range(2_000)
+    ]
+    exact = repack_program.run_solver(columns, [7.0], [float("inf")])
+    assert (exact.objective, exact.bound, exact.is_finished) == (7.0, 7, True)
+    engine = "nexusform.domains.whatif.questions.highs_engine"
+    small = LimitedWorker(engine, cpu_seconds=900, memory_mib=4096, seconds=0.001)
+    monkeypatch.setattr(repack_program, "_SOLVER", small)
+    stopped = repack_program.run_solver(columns, [7.0], [float("inf")])
+    assert (stopped.values, stopped.bound, stopped.is_finished) == (None, 0, False)
