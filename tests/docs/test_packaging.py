@@ -200,8 +200,8 @@ def test_pinned_versions_satisfy_the_requirements() -> None:
         assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
 
 
-# Published: GHSA-m5vv-6r4h-3vj9, CVE-2024-12797, CVE-2025-67221. azure-identity before 1.20 starts az by a shell, which a
-# sandboxed run rejects.
+# Published: GHSA-m5vv-6r4h-3vj9, CVE-2024-12797, CVE-2025-67221. Before 1.20, azure-identity starts
+# az by a shell, which a sandboxed run rejects.
 SAFE = {"azure-identity": "1.20", "cryptography": "44.0.1", "orjson": "3.11.5"}
 
 
