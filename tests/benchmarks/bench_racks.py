@@ -2,7 +2,7 @@
 
 VMs per second of processor time, tie-break digests per VM, memory, and growth.
 
-Run: python tests/benchmarks/bench_racks.py [--large]
+Run: python tests/benchmarks/bench_racks.py [--large] [--samples]
 
 The site has racks of equal machines (BOM 1.7.3 figures). The VMs belong to clusters with a control
 plane and three pools; their SKUs come from a fixed mix in a fixed recurrence. Peers, on a smaller
@@ -28,7 +28,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rules import tie_break
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
+from nexusform.scheduling.racks.uncertainty import certainty
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PlaceOperation,
+    SamplingResult,
+    repeat_with_samples,
+)
 from nexusform.scheduling.racks.vms import (
     Demand,
     Machine,
@@ -251,13 +256,46 @@ def measure_repetitions() -> None:
     print(f"100 repetitions of 200 VMs on 128 machines: {time.process_time() - start:.2f} s")
 
 
+def measure_small_pools(pool_size: int) -> None:
+    """Compare the samples of many small clusters in sessions, and in tables for all samples.
+
+    The results must agree.
+    """
+    sku = SKUS["NC_P22_112_v1"]
+    operations = [
+        PlaceOperation((cluster, number), Demand(VmName(cluster, cluster, "p", number), sku))
+        for cluster in (f"c-{number}" for number in range(800 // pool_size))
+        for number in range(pool_size)
+    ]
+    machines = build_site(8, 128)
+    seconds: list[float] = []
+    results: list[SamplingResult] = []
+    for minimum in (len(operations) + 1, 0):
+        certainty.MIN_PLAIN_PLACEMENTS = minimum
+        start = time.process_time()
+        results.append(repeat_with_samples(RackScheduler(machines), operations, 100))
+        seconds.append(time.process_time() - start)
+    assert results[0] == results[1], "results differ"
+    sessions, tables = seconds
+    print(
+        f"100 samples of 800 VMs in pools of {pool_size}: sessions {sessions:.2f} s, tables "
+        f"{tables:.2f} s; ratio {tables / sessions:.2f}"
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
         "--large", action="store_true", help="also 1,000,000 VMs on 100,000 machines"
     )
-    large = parser.parse_args().large
+    parser.add_argument("--samples", action="store_true", help="only samples of small clusters")
+    arguments = parser.parse_args()
+    large = arguments.large
+    if arguments.samples:
+        for pool_size in (1, 4, 16):
+            measure_small_pools(pool_size)
+        return
     print(f"one tie-break digest: {measure_digest_time():.0f} ns")
     print(
         f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}"

@@ -112,6 +112,11 @@ class RackScheduler:
             ledger=ledger,
         )
 
+    def copy_ledger(self) -> Ledger:
+        """Return an independent copy of the VMs with their capacities and counts."""
+        self._close_session()
+        return self._ledger.copy()
+
     def add_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
         """Record an existing VM, whether it fits or not, and return its handle.
 

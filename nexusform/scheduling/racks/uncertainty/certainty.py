@@ -19,6 +19,7 @@ from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 if TYPE_CHECKING:
+    from nexusform.scheduling.racks.uncertainty.plain_samples import PlainSamples
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 Token = Hashable
@@ -101,6 +102,10 @@ MIN_RUNS = 10
 MIN_RUNS_FOR_TIES = 50
 MAX_RUNS = 100
 MAX_PLACEMENTS = 200_000
+# Fewer take less time in sessions than the import of other code.
+MIN_PLAIN_PLACEMENTS = 64
+# Larger pools are faster in sessions, which rank the machines once per pool.
+MAX_PLAIN_POOL_SIZE = 32
 
 
 def compute_default_runs(vms: int) -> int:
@@ -180,9 +185,15 @@ def repeat_with_samples(
     fits: list[bool] = []
     # Fewer runs report no ties, so none are collected.
     tied_machines: dict[PoolId, set[int]] | None = {} if runs >= MIN_RUNS_FOR_TIES else None
+    # Their outcomes have no cells.
+    plain_samples = None if keep_outcomes else _build_plain_samples(base, operations, demands)
     for seed in range(first, first + runs):
-        outcome = run_operations(
-            base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
+        outcome = (
+            run_operations(
+                base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
+            )
+            if plain_samples is None
+            else plain_samples.run(seed)
         )
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
@@ -192,6 +203,8 @@ def repeat_with_samples(
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
     if tied_machines is not None:
+        if plain_samples is not None:
+            tied_machines = plain_samples.list_tied_machines()
         pools_with_ties: list[PoolCertainty] = []
         for pool in pools:
             numbers = sorted(tied_machines.get((pool.owner, pool.pool), ()))
@@ -205,6 +218,21 @@ def repeat_with_samples(
         fits=tuple(fits),
         uncertain_machines=unknown_cells.list_uncertain_machines(),
     )
+
+
+def _build_plain_samples(
+    base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
+) -> PlainSamples | None:
+    """Return tables for all samples, None if the operations need sessions or are faster there."""
+    # Other operations place no VM by the rule, or release one.
+    if len(operations) != len(demands) or len(demands) < MIN_PLAIN_PLACEMENTS:
+        return None
+    pools = {(demand.vm.owner, demand.vm.pool) for demand in demands.values()}
+    if len(demands) > MAX_PLAIN_POOL_SIZE * len(pools):
+        return None
+    from nexusform.scheduling.racks.uncertainty.plain_samples import build_plain_samples
+
+    return build_plain_samples(base, demands)
 
 
 class _UnknownCells:

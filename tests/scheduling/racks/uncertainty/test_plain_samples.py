@@ -1,0 +1,141 @@
+"""Samples of plain placements have the results of sessions, byte for byte."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.scheduling.racks.profile import NEXUS
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.uncertainty import certainty, plain_samples
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PlaceOperation,
+    ReleaseOperation,
+    SamplingResult,
+    repeat_with_samples,
+)
+from nexusform.scheduling.racks.uncertainty.plain_samples import build_plain_samples
+from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, VmName
+from nexusform.scheduling.sku_catalogue import CATALOGUES
+from tests.kill_points import scale_count
+from tests.scheduling.racks.samples import build_rack, draw_site
+
+SITES = scale_count(200)
+RUNS = certainty.MIN_RUNS_FOR_TIES
+SKUS = CATALOGUES["2026-03"].vm_skus
+
+
+def draw_operations(seed: int) -> tuple[RackScheduler, list[PlaceOperation]]:
+    """Return a site with VMs, some of them released again, and VMs to place there."""
+    draw = Random(seed)
+    site = draw_site(seed)
+    demands = [
+        replace(demand, constraints=replace(demand.constraints, hints=()))
+        for demand in site.demands
+    ]
+    base = RackScheduler(site.machines, site.spread, 8)
+    existing_count = draw.randint(0, len(demands) // 2)
+    for demand in demands[:existing_count]:
+        placed = base.place(demand)
+        if isinstance(placed, tuple) and draw.random() < 0.3:
+            base.release(placed[0])
+    operations = [
+        PlaceOperation(number, demand) for number, demand in enumerate(demands[existing_count:])
+    ]
+    return base, operations
+
+
+def sample(
+    monkeypatch: pytest.MonkeyPatch, seed: int, minimum: int
+) -> tuple[SamplingResult, list[int]]:
+    """Return the result of samples with tables from this number of VMs on, and the progress."""
+    monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", minimum)
+    monkeypatch.setattr(certainty, "MAX_PLAIN_POOL_SIZE", 1000)
+    base, operations = draw_operations(seed)
+    progress: list[int] = []
+    first = seed % 3
+    result = repeat_with_samples(base, operations, RUNS, first=first, on_progress=progress.append)
+    return result, progress
+
+
+@pytest.mark.parametrize("seed", range(SITES))
+def test_results_are_those_of_sessions(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    base, operations = draw_operations(seed)
+    demands = {number: operation.demand for number, operation in enumerate(operations)}
+    assert build_plain_samples(base, demands) is not None
+    assert sample(monkeypatch, seed, 0) == sample(monkeypatch, seed, 1000)
+
+
+def test_random_sites_have_ties_and_vms_without_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [sample(monkeypatch, seed, 0)[0] for seed in range(min(SITES, 25))]
+    assert any(len(pool.tied_machines) > 1 for result in results for pool in result.pools)
+    assert any(not all(result.fits) for result in results)
+    assert any(0 < vm.rack < 1 for result in results for vm in result.vms.values())
+
+
+def test_many_small_clusters_have_the_results_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = [machine for rack in range(8) for machine in build_rack(f"r{rack}", 12)]
+    sizes = (SKUS["NC_G12_56_v1"], SKUS["NC_P22_112_v1"])
+    operations = [
+        PlaceOperation((cluster, size.name), Demand(VmName(cluster, cluster, size.name, 1), size))
+        for cluster in (f"c-{number}" for number in range(200))
+        for size in sizes
+    ]
+    results = []
+    for minimum in (0, 1000):
+        monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", minimum)
+        results.append(repeat_with_samples(RackScheduler(machines), operations, RUNS))
+    assert results[0] == results[1]
+
+
+def test_tables_are_used_for_many_small_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions rank the machines once per pool, which takes most of the time for small ones."""
+    calls: list[int] = []
+    monkeypatch.setattr(
+        plain_samples, "build_plain_samples", lambda _base, demands: calls.append(len(demands))
+    )
+    for cluster_count, pool_size in ((90, 1), (10, 9), (1, 90), (20, 1)):
+        operations = [
+            PlaceOperation(
+                (cluster, number),
+                Demand(VmName(cluster, cluster, "p", number), SKUS["NC_G12_56_v1"]),
+            )
+            for cluster in (f"c-{number}" for number in range(cluster_count))
+            for number in range(pool_size)
+        ]
+        repeat_with_samples(RackScheduler(build_rack("r1", 30)), operations, 10)
+    assert calls == [90, 90]
+
+
+def test_other_demands_need_sessions() -> None:
+    machines = build_rack("r1", 2)
+    base = RackScheduler(machines)
+    demand = Demand(VmName("c", "c", "p", 1), SKUS["NC_G12_56_v1"])
+    base.place(demand)
+    assert build_plain_samples(base, {"a": demand}) is not None
+    last_resort = replace(demand, last_resort=machines[0].name)
+    assert build_plain_samples(base, {"a": demand, "b": last_resort}) is None
+    hint = Hint(True, False, HintScope.RACK, frozenset(), frozenset({"r1"}), "x")
+    hinted = replace(demand, constraints=replace(demand.constraints, hints=(hint,)))
+    assert build_plain_samples(base, {"a": hinted}) is None
+    other_profile = replace(NEXUS, platform="other")
+    assert (
+        build_plain_samples(RackScheduler(machines, profile=other_profile), {"a": demand}) is None
+    )
+    unknown_cells = Placement(machines[0].name, "r1", "1", ())
+    base.add_existing(VmName("c", "c", "p", 2), SKUS["NC_G12_56_v1"], unknown_cells)
+    assert build_plain_samples(base, {"a": demand}) is None
+
+
+def test_released_vms_need_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certainty, "MIN_PLAIN_PLACEMENTS", 0)
+    base = RackScheduler(build_rack("r1", 1))
+    size = SKUS["NC_P46_224_v1"]
+    handles = [
+        handle for handle, _ in (base.place(Demand(VmName("c", "c", "p", n), size)) for n in (1, 2))
+    ]
+    place = PlaceOperation("new", Demand(VmName("c", "c", "p", 3), size))
+    assert not any(repeat_with_samples(base, [place], RUNS).fits)
+    assert all(repeat_with_samples(base, [ReleaseOperation(handles[0]), place], RUNS).fits)
