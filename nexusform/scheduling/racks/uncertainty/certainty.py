@@ -203,11 +203,15 @@ def repeat_with_samples(
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
     if tied_machines is not None:
-        if plain_samples is not None:
-            tied_machines = plain_samples.list_tied_machines()
         pools_with_ties: list[PoolCertainty] = []
         for pool in pools:
-            numbers = sorted(tied_machines.get((pool.owner, pool.pool), ()))
+            key = (pool.owner, pool.pool)
+            # One pool after the other: the numbers of all pools need many times the memory.
+            numbers = (
+                sorted(tied_machines.get(key, ()))
+                if plain_samples is None
+                else plain_samples.list_tied_machines(key)
+            )
             names = tuple(base.machines[number].name for number in numbers)
             pools_with_ties.append(replace(pool, tied_machines=names))
         pools = tuple(pools_with_ties)

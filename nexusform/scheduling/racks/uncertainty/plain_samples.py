@@ -194,7 +194,7 @@ class PlainSamples:
         self.pools = [self._build_pool_counts(pool) for pool in pools]
         # The tied machines of all samples, by pool and rack, as bits.
         self.ties = [[0] * len(site.rack_name) for _ in pools]
-        self._pool_ids = tuple(pools)
+        self._pool_numbers = pools
         # By machine; samples compare no cells.
         self._placements = [site.get_placement(machine, 0) for machine in range(len(self.bits))]
 
@@ -271,17 +271,16 @@ class PlainSamples:
             outcome[row.token] = None if machine == _NOWHERE else self._placements[machine]
         return outcome
 
-    def list_tied_machines(self) -> dict[_PoolId, set[int]]:
-        """Return the numbers of the machines tied for a pool in any sample so far."""
-        return {
-            pool: {
-                machine
-                for machines, bits in zip(self.site.machines_by_rack, ties, strict=True)
-                for machine in machines
-                if bits & self.bits[machine]
-            }
-            for pool, ties in zip(self._pool_ids, self.ties, strict=True)
-        }
+    def list_tied_machines(self, pool: _PoolId) -> list[int]:
+        """Return the numbers of the machines tied for a pool in any sample so far, ascending."""
+        ties = self.ties[self._pool_numbers[pool]]
+        return sorted(
+            machine
+            for machines, bits in zip(self.site.machines_by_rack, ties, strict=True)
+            if bits
+            for machine in machines
+            if bits & self.bits[machine]
+        )
 
 
 class _Sample:
