@@ -23,7 +23,7 @@ from nexusform.command_entry import CommandEntry, CommandSection
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import collect_commands
 from nexusform.files.access_record import start_access_record
-from nexusform.files.run_log import log_event, start_log
+from nexusform.files.run_log import format_traceback, log_event, start_log
 
 _MAIN: Final = CommandSection.MAIN
 _ANALYSIS: Final = CommandSection.ANALYSIS
@@ -372,10 +372,8 @@ def _report_internal_error(bug: Exception) -> int:
     if _is_out_of_memory(bug):
         _print_to_stderr(f"Error: Out of memory. {_NOTHING_LOST}")
         return 1
-    from traceback import format_exception
-
     # Its addresses (URLs) may have passwords.
-    text = "".join(format_exception(bug))
+    text = format_traceback(bug)
     traceback_text = re.sub(
         r"\w+://[^\s'\"]+", lambda match: _ADDRESS_SECRETS.sub("...", match[0]), text
     )

@@ -9,7 +9,7 @@ PUBLIC = {
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
     ),
-    "run_log": "log_duration log_event start_log",
+    "run_log": "format_traceback log_duration log_event start_log",
     "tree_hash_cache": "TreeHashCache",
     "regular_files": (
         "Confinement create_file is_path_below NotRegularFile open_regular_file "

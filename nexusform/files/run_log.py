@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _TRACE: Final = 5
 _LEVELS: Final = {"trace": _TRACE, "debug": 10, "info": 20, "warn": 30, "error": 40}
 LEVELS: Final = (*_LEVELS, "json", "off")
+_MAX_CAUSES: Final = 10
+# Python's own messages, with names and types.
+_SAFE_EXCEPTIONS: Final = (AssertionError, AttributeError, ImportError, NameError, TypeError)
 # The logger, after the start.
 _ACTIVE: list[logging.Logger] = []
 
@@ -106,3 +109,23 @@ def _format_as_json(record: logging.LogRecord, time_text: str, facts: Mapping[st
         "@timestamp": time_text,
     }
     return json.dumps({**head, **facts}, default=str)
+
+
+def format_traceback(bug: BaseException) -> str:
+    """Return the calls and classes of an exception and of its causes, first cause first.
+
+    A message may quote a value of the configuration, so only those of Python are kept.
+    """
+    from traceback import format_tb
+
+    parts: list[str] = []
+    cause: BaseException | None = bug
+    while cause is not None and len(parts) < _MAX_CAUSES:
+        message = str(cause) if isinstance(cause, _SAFE_EXCEPTIONS) else "..."
+        calls = "".join(format_tb(cause.__traceback__))
+        parts.append(
+            f"Traceback (most recent call last):\n{calls}{type(cause).__name__}: {message}\n"
+        )
+        context = None if cause.__suppress_context__ else cause.__context__
+        cause = cause.__cause__ or context
+    return "\nAfter this exception:\n\n".join(reversed(parts))

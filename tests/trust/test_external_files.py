@@ -30,8 +30,10 @@ from tests.trust import untrusted_files
 from tests.trust.hostile_arguments import (
     SECRET,
     DeclaredArgument,
+    list_arguments,
     list_declared_arguments,
-    write_secrets,
+    summarize_trace,
+    trace_arguments,
 )
 from tests.trust.untrusted_files import BACKEND_CASES, KUBECONFIG_CASES, build_environment
 
@@ -357,38 +359,37 @@ def test_undeclared_access_of_a_command_is_rejected(
     assert reason in read_errors(capsys)
 
 
-def run_hostile_arguments(tmp_path: Path, *numbers: str) -> str:
-    """Run commands with hostile arguments under strace, and return its log."""
-    log = tmp_path / "kernel.log"
-    calls = ["strace", "--seccomp-bpf", "-f", "-qq", "-y", "-o", str(log)]
-    calls += ["-e", "trace=open,openat,execve,connect"]
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(SOURCE.parent),
-        "HOME": str(tmp_path / "home"),
-    }
-    write_secrets(tmp_path / "trees")
-    words = [sys.executable, "-m", "tests.trust.hostile_arguments", str(tmp_path / "trees")]
-    subprocess.run(
-        [*calls, *words, *numbers],
-        env=environment,
-        cwd=SOURCE.parent,
-        check=True,
-        timeout=1500,
-        capture_output=True,
-    )
-    return log.read_text(errors="replace")
-
-
 @pytest.mark.of_domains("azure", "conformance", "fleet", "hub", "sites", "testing", "vnf", "whatif")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.parametrize("part", select_cases(range(PARTS)))
 def test_kernel_reports_nothing_outside_for_any_argument(part: int, tmp_path: Path) -> None:
-    kernel = run_hostile_arguments(tmp_path, str(part), str(PARTS))
-    programs = [line for line in kernel.splitlines() if "execve(" in line and " = 0" in line]
-    assert [line for line in programs if Path(sys.executable).name not in line] == []
+    kernel = trace_arguments(tmp_path, tmp_path / "home", str(part), str(PARTS))
+    rows = summarize_trace(kernel, tmp_path)
+    expected = [item for item in list_arguments()[part::PARTS] if item.name != "-confine"]
+    assert [row.argument for row in rows] == expected
+    assert [row for row in rows if row.files or row.programs or row.connections] == []
     assert "AF_INET" not in kernel
     assert [line for line in kernel.splitlines() if f"/{SECRET}>" in line] == []
+
+
+def test_trace_names_the_argument_of_each_access(tmp_path: Path) -> None:
+    kernel = "\n".join(
+        [
+            '7 openat(AT_FDCWD, "/nonexistent/argument/3", O_RDONLY) = -1 ENOENT (No such file)',
+            f'7 openat(AT_FDCWD, "a", O_RDONLY) = 3<{tmp_path}/trees/work/a>',
+            f'7 openat(AT_FDCWD, "link", O_RDONLY) = 3<{tmp_path}/trees/{SECRET}>',
+            '7 openat(AT_FDCWD, "/nonexistent/argument/5", O_RDONLY) = -1 ENOENT (No such file)',
+            '8 execve("/bin/sh", ["sh"], 0x1 /* 3 vars */) = 0',
+            "7 connect(3<socket:[1]>, {sa_family=AF_INET, sin_port=htons(80)}, 16) = 0",
+        ]
+    )
+    first, second = summarize_trace(kernel, tmp_path)
+    assert first.argument == list_arguments()[3]
+    assert first.files == {f"{tmp_path}/trees/{SECRET}"}
+    assert (first.programs, first.connections) == (set(), set())
+    assert second.argument == list_arguments()[5]
+    assert (second.files, second.programs) == (set(), {"/bin/sh"})
+    assert len(second.connections) == 1
 
 
 def test_documentation_page_has_the_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from nexusform.domains.vnf.providers import tacker_client
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.json_data.secret_paths import SECRET_FIELDS, find_secret_fields
 from nexusform.workflow.plan_files.saved_plans import FORMATS as EXPORTS
+from nexusform.workflow.runs import run as run_module
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import VNFD
 
@@ -179,6 +181,62 @@ def test_no_output_contains_a_secret_of_the_schema(
     assert outputs["plan"].count("(sensitive value)") >= VALUES
     shown = run(capfd, "show", "-show-sensitive")
     assert len(set(find_canaries(shown))) == VALUES
+
+
+def test_crash_file_and_programs_get_no_secret(
+    capfd: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug whose message quotes the configuration, and a program of the operator."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    dot = programs / "dot"
+    dot.write_text(f"#!/bin/sh\n(env; cat) > {tmp_path}/dot.txt\necho '<svg></svg>'\n")
+    dot.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("NF_VAR_password", f"{CANARY}-variable")
+    monkeypatch.setenv("NF_LOG", "debug")
+    output = run(capfd, "graph", "-format=svg")
+    assert "<svg>" in output
+    check_hidden("program", (tmp_path / "dot.txt").read_text())
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        text = Path("main.nf.hcl").read_text()
+        try:
+            {}[text]
+        except KeyError as problem:
+            raise ValueError(f"no quantity: {text}") from problem
+
+    monkeypatch.setattr(run_module.Run, "plan", fail)
+    output += run(capfd, "plan", code=1)
+    assert "Internal error (ValueError)" in output
+    (crash,) = tmp_path.glob("nexusform-crash-*.log")
+    text = crash.read_text()
+    assert "in fail" in text
+    assert text.index("KeyError: ...") < text.index("ValueError: ...")
+    check_hidden("crash", text)
+    check_hidden("output", output)
+
+
+def test_request_to_a_server_has_its_own_secrets_alone(
+    capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    send = MemoryTacker._send
+
+    def record(self: MemoryTacker, method: str, path: str, *more: Any, **options: Any) -> Any:
+        sent.append(json.dumps([method, path, more, options], default=str))
+        return send(self, method, path, *more, **options)
+
+    monkeypatch.setattr(MemoryTacker, "_send", record)
+    provider = 'provider "tacker" {\n  endpoint = "http://127.0.0.1:1"\n  auth     = "none"\n}\n'
+    managed = CONFIGURATION.replace(
+        'resource "tacker_vnf" "v" {', 'resource "tacker_vnf" "v" {\n  provider = tacker'
+    )
+    Path("main.nf.hcl").write_text(provider + managed)
+    run(capfd, "apply", "-auto-approve")
+    secrets = set(find_canaries("\n".join(sent).replace("\\", "")))
+    assert secrets == {"-vim", "-request", "-plain", "-parameter"}
 
 
 def run_any(capfd: Capture, *arguments: str) -> str:

@@ -21,7 +21,7 @@ from nexusform.domains.sites.types.site_tasks import (
 )
 from nexusform.domains.sites.workflow.site_project import build_fleet_context
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
-from nexusform.files.run_log import start_log
+from nexusform.files.run_log import format_traceback, start_log
 from nexusform.files.sandbox import use_sandbox
 
 # Before each message.
@@ -49,15 +49,10 @@ def run_task_safely(worker: FleetTaskWorker, task: Task) -> SiteResult:
     try:
         return worker.run_task(task)
     except Exception as bug:  # noqa: BLE001 - one site's bug must not stop the others
-        from traceback import format_exception
-
         if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
-            click.echo("".join(format_exception(bug)), err=True)
-        cause = (
-            "memory was exhausted"
-            if isinstance(bug, MemoryError)
-            else f"{type(bug).__name__}: {bug}"
-        )
+            click.echo(format_traceback(bug), err=True)
+        # Its message may quote a value of the configuration.
+        cause = "memory was exhausted" if isinstance(bug, MemoryError) else type(bug).__name__
         return build_lost_result(
             task,
             (
