@@ -70,6 +70,13 @@ VALID_EXPRESSIONS = {
     'cel.bind(d, device.attributes["gpu.example.com"], d.cell in [0, 1])',
     'device.attributes["gpu.example.com"].all(name, name.matches("^[a-z]*$"))',
     '["a", "b"].exists(x, x == device.driver) || "device" != ""',
+    # Their cost needs the sizes of results.
+    '(device.driver + "-x").contains("gpu")',
+    '(device.driver == "x" ? "long" : "short").contains("or")',
+    'device.driver.lowerAscii().replace("gpu", "cpu").contains("cpu")',
+    '["gpu", device.driver].join(".").substring(0, 3).contains("gpu")',
+    'device.driver.split(".").exists(part, part == "example")',
+    "[[1, 2], [3]].all(items, items.all(item, item > 0))",
 }
 DEVICE = Device(name="d", attributes={"cell": ("int", 0)})
 
