@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from tests.domains.vnf.tacker.packages import PackageSpec, VduSpec
 from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Scenario, TackerBed
 from tests.kill_points import long_case
@@ -120,6 +122,62 @@ def test_vnf_of_another_workspace_is_not_taken_over(
     assert story.apply(story.plan("-destroy")) == 0
     assert run_command_line(["workspace", "select", "default"]) == 0
     assert check_equal(story, capfd) == before
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@contextmanager
+def lose_answer(monkeypatch: pytest.MonkeyPatch, *, is_sent: bool) -> Iterator[None]:
+    """Lose the answer of the next creation of an instance, or the whole request."""
+    send = TackerClient._send
+
+    def fail(client: TackerClient, method: str, path: str, *rest: Any, **options: Any) -> Any:
+        if (method, path) != ("POST", "/vnf_instances"):
+            return send(client, method, path, *rest, **options)
+        if is_sent:
+            send(client, method, path, *rest, **options)
+        raise TackerProblem("Tacker does not answer.", is_unreachable=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TackerClient, "_send", fail)
+        yield
+
+
+def test_lost_creation_does_not_take_over_the_vnf_of_another_workspace(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other workspace makes the equal VNF while the creation of this one has no answer."""
+    story = Scenario(bed, PackageSpec("lost", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    with lose_answer(monkeypatch, is_sent=False):
+        assert story.run(worker_scale=0) == 1
+    assert run_command_line(["workspace", "new", "other"]) == 0
+    assert story.run(worker_scale=0) == 0
+    before = check_equal(story, capfd)
+    operations = bed.get("/vnf_lcm_op_occs")
+    assert run_command_line(["workspace", "select", "default"]) == 0
+    assert story.apply(story.plan()) == 1
+    captured = capfd.readouterr()
+    assert "already exists in Tacker" in " ".join((captured.out + captured.err).split())
+    assert story.apply(story.plan("-destroy")) == 0
+    assert bed.get("/vnf_lcm_op_occs") == operations
+    assert run_command_line(["workspace", "select", "other"]) == 0
+    assert check_equal(story, capfd) == before
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+def test_creation_without_an_answer_is_found_by_its_owner_alone(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Scenario(bed, PackageSpec("sent", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    with lose_answer(monkeypatch, is_sent=True):
+        assert story.run(worker_scale=0) == 1
+    (instance,) = [i for i in bed.list_instances() if i["vnfInstanceName"] == "sent"]
+    assert run_command_line(["workspace", "new", "foreign"]) == 0
+    assert story.run(worker_scale=0) == 1
+    captured = capfd.readouterr()
+    assert "already exists in Tacker" in " ".join((captured.out + captured.err).split())
+    assert run_command_line(["workspace", "select", "default"]) == 0
+    assert story.apply(story.plan()) == 0
+    assert check_equal(story, capfd)["vnf_instance_id"] == instance["id"]
     assert story.apply(story.plan("-destroy")) == 0
 
 
