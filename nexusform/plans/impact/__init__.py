@@ -20,7 +20,8 @@ PUBLIC = {
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "
         "get_limit_text list_limits parse_guard_rail_limits "
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED "
-        "count_unpredicted_resources format_limit has_enough_samples"
+        "count_unpredicted_resources format_limit has_enough_samples "
+        "has_default_of_fewer_samples"
     ),
     "previous_plan": "compare_plans compare_with_previous warn_about_previous",
 }

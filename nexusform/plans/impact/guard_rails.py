@@ -33,7 +33,11 @@ from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Mode, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
-from nexusform.scheduling.racks.uncertainty.certainty import MIN_RUNS
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    MAX_RUNS,
+    MIN_RUNS,
+    compute_default_runs,
+)
 
 GUARD_RAIL: Final = "guard-rail"
 GUARD_RAIL_REVIEW: Final = "guard-rail-review"
@@ -351,6 +355,11 @@ def _describe_missing_data(plan: Plan) -> str:
 def has_enough_samples(plan: Plan) -> bool:
     """Return whether the samples of a plan suffice for a statement about certainty."""
     return plan.samples >= MIN_RUNS
+
+
+def has_default_of_fewer_samples(plan: Plan) -> bool:
+    """Return whether plans with so many VMs have fewer samples than others, or none."""
+    return plan.placed_vms > 0 and compute_default_runs(plan.placed_vms) < MAX_RUNS
 
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:

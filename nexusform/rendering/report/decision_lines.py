@@ -40,6 +40,7 @@ from nexusform.plans.impact.guard_rails import (
     GUARD_RAIL,
     count_unpredicted_resources,
     format_limit,
+    has_default_of_fewer_samples,
     has_enough_samples,
 )
 from nexusform.plans.impact.object_effects import (
@@ -417,10 +418,19 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     if is_fully_decided(plan.placement_tables):
         share = "" if machine_known == placed else f" for {machine_known:,} of {placed:,} VMs"
         yield f"exact{share}; nexusform decides every location"
-    elif not has_enough_samples(plan):
-        yield f"not computed (-samples={plan.samples})"
-    elif not rack_known:
-        yield f"low; {chooser} rack and machine"
+        return
+    if not has_enough_samples(plan):
+        is_default = not plan.samples and has_default_of_fewer_samples(plan)
+        yield (
+            "not computed for so many VMs; -samples=100 computes it"
+            if is_default
+            else f"not computed (-samples={plan.samples})"
+        )
+        return
+    # Fewer samples may miss a rack or machine.
+    drawn = f"; {plan.samples:,} samples" if has_default_of_fewer_samples(plan) else ""
+    if not rack_known:
+        yield f"low; {chooser} rack and machine{drawn}"
     else:
         # Never `all 1` or `all 2`.
         is_all = rack_known == placed and placed > 2
@@ -428,11 +438,11 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         rule = _describe_rule_verification(plan)
         if not machine_known:
-            yield f"{counts}{rule}; {chooser} the machines"
+            yield f"{counts}{rule}; {chooser} the machines{drawn}"
         elif machine_known == placed:
-            yield f"{counts}, machines too{rule}"
+            yield f"{counts}, machines too{rule}{drawn}"
         else:
-            yield f"{counts}, machines for {machine_known:,}{rule}; {chooser} the others"
+            yield f"{counts}, machines for {machine_known:,}{rule}; {chooser} the others{drawn}"
 
 
 def _describe_rule_verification(plan: Plan) -> str:

@@ -362,6 +362,32 @@ def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace, samples: in
     assert " of 53" not in text
 
 
+@pytest.mark.parametrize(
+    ("placed", "samples", "text"),
+    [
+        (53, 100, ""),
+        (2_000, 100, ""),
+        (4_000, 50, "; 50 samples"),
+        (30_000, 0, "not computed for so many VMs; -samples=100 computes it"),
+        (30_000, 5, "not computed (-samples=5)"),
+    ],
+)
+def test_confidence_of_large_plans_names_their_fewer_samples(
+    plans: SimpleNamespace, placed: int, samples: int, text: str
+) -> None:
+    plan = plans.added_cluster()
+    first, *others = [table for table in plan.placement_tables if table.placed]
+    added = placed - sum(table.placed for table in (first, *others))
+    tables = (replace(first, placed=first.placed + added), *others)
+    output = render_short(replace(plan, placement_tables=tables, samples=samples), plans)
+    [line] = re.findall(r"Confidence: +(.*(?:\n {13}.*)*)", output)
+    line = " ".join(line.split())
+    if text:
+        assert line.endswith(text)
+    else:
+        assert "samples" not in line
+
+
 def test_conditions_are_marked_as_predicted(plans: SimpleNamespace) -> None:
     checks = (
         CheckResult("resource", "a.b", "pass"),
