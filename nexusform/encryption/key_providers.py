@@ -19,7 +19,8 @@ from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable
-from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
+from nexusform.files.limited_program import run_program
+from nexusform.files.program_environment import build_program_environment
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.deadlines import DeadlineRunner
@@ -225,14 +226,14 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     if not command:
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
-        result = subprocess.run(  # noqa: S603 - the operator's own program
+        result = run_program(
             command,
-            env=build_program_environment(SIGN_IN_VARIABLES),
-            input=json.dumps(meta).encode(),
-            stdout=subprocess.PIPE,
-            timeout=_COMMAND_SECONDS,
-            check=True,
+            build_program_environment(signs_in=True),
+            _COMMAND_SECONDS,
+            json.dumps(meta).encode(),
+            captures_errors=False,
         )
+        result.check_returncode()
         header, _, answer = result.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
             raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")

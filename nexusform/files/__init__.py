@@ -9,6 +9,7 @@ PUBLIC = {
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
     ),
+    "limited_program": "run_program",
     "run_log": "format_traceback log_duration log_event start_log",
     "tree_hash_cache": "TreeHashCache",
     "regular_files": (
@@ -17,7 +18,7 @@ PUBLIC = {
         "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
         "write_file_atomically remove_abandoned_temporary_files"
     ),
-    "program_environment": "build_program_environment SIGN_IN_VARIABLES",
+    "program_environment": "build_program_environment",
     "limited_worker": "LimitedWorker serve_requests WorkerFailure",
     "sandbox": "declare_path declare_program declare_server use_sandbox",
     "access_record": (

@@ -16,19 +16,25 @@ _COMMON_VARIABLES: Final = (
     *("TEMP", "TMP", "COMSPEC", "PROGRAMDATA", "PROGRAMFILES"),
 )
 # Of programs that sign in to a cloud, for kubeconfigs and keys. A job signs in by its own token.
-SIGN_IN_VARIABLES: Final = (
+_SIGN_IN_VARIABLES: Final = (
     *("AAD_*", "ARM_*", "AZURE_*", "AWS_*", "CLOUDSDK_*", "GOOGLE_*", "KUBE*", "OS_*", "VAULT_*"),
     *("ACTIONS_ID_TOKEN_REQUEST_*", "IDENTITY_*", "MSI_*"),
 )
 
 
 def build_program_environment(
-    variables: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    variables: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    *,
+    signs_in: bool = False,
 ) -> dict[str, str]:
     """Return the environment of a child program: common variables, `variables` and chosen ones.
 
-    The operator chooses more in NF_PROGRAM_VARIABLES. Without `environment` it is this process's.
+    The operator chooses more in NF_PROGRAM_VARIABLES. A program that `signs_in` gets those of
+    clouds. Without `environment` it is this process's.
     """
+    if signs_in:
+        variables = (*variables, *_SIGN_IN_VARIABLES)
     environment = os.environ if environment is None else environment
     patterns = (*_COMMON_VARIABLES, *variables, *environment.get(PASSED_VARIABLES, "").split())
     allowed = re.compile(

@@ -24,7 +24,8 @@ from nexusform.files.external_files import (
     is_untrusted_path,
     list_command_files,
 )
-from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
+from nexusform.files.limited_program import run_program
+from nexusform.files.program_environment import build_program_environment
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.files.sandbox import declare_path, declare_program
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
@@ -64,20 +65,13 @@ class ExecPlugin(Struct, frozen=True):
             spec["cluster"] = self.cluster
         exec_info = json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
         environment = {
-            **build_program_environment(SIGN_IN_VARIABLES),
+            **build_program_environment(signs_in=True),
             **self.environment,
             "KUBERNETES_EXEC_INFO": exec_info,
         }
         try:
             declare_program(self.command)
-            result = subprocess.run(  # noqa: S603
-                self.command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=_SECONDS,
-            )
+            result = run_program(self.command, environment, _SECONDS)
         except subprocess.TimeoutExpired:
             raise ExecPluginProblem(
                 f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for "

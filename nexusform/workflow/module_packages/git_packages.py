@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
 from nexusform.files.file_trees import TreeEntry, TreeLimits
-from nexusform.files.program_environment import SIGN_IN_VARIABLES, build_program_environment
+from nexusform.files.program_environment import build_program_environment
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import read_deadline
 from nexusform.workflow.module_packages.package_download import DownloadError
@@ -39,7 +39,6 @@ _KEPT_VARIABLES: Final = re.compile(
 _GIT_VARIABLES: Final = (
     *("SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "GCM_*"),
     *("GNUPGHOME", "KRB5*", "GH_CONFIG_DIR", "GLAB_CONFIG_DIR"),
-    *SIGN_IN_VARIABLES,
 )
 # Overrides every file of settings.
 _SETTINGS: Final = {
@@ -262,7 +261,10 @@ class GitRepository:
             for name, value in self._environment.items()
             if _KEPT_VARIABLES.fullmatch(name)
         }
-        environment = {**build_program_environment(_GIT_VARIABLES, self._environment), **settings}
+        environment = {
+            **build_program_environment(_GIT_VARIABLES, self._environment, signs_in=True),
+            **settings,
+        }
         is_plain = urlsplit(self._source.address).scheme == "http"
         return {
             **environment,

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.files.limited_program import run_program
 from nexusform.files.program_environment import build_program_environment
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.plans.plan import Plan
@@ -106,17 +107,11 @@ def render_dot_svg(dot: str) -> str:
     if program is None:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")
     try:
-        result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
-            [program, "-Tsvg"],
-            env=build_program_environment(),
-            input=dot,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
+        command = [program, "-Tsvg"]
+        environment = build_program_environment()
+        result = run_program(command, environment, _TIMEOUT_SECONDS, dot.encode())
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise OSError(f"dot did not draw it: {problem}") from None
     if result.returncode != 0:
-        raise OSError(f"dot did not draw it: {result.stderr.strip()}")
-    return result.stdout.rstrip("\n") + "\n"
+        raise OSError(f"dot did not draw it: {result.stderr.decode(errors='replace').strip()}")
+    return result.stdout.decode(errors="replace").rstrip("\n") + "\n"

@@ -28,6 +28,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error
 from nexusform.domains.fleet.planning.recorded_case_prediction import decide_placement
 from nexusform.domains.openstack.scheduling.recorded_case_prediction import decide_host
 from nexusform.domains.vnf.serving.recorded_case_prediction import decide_operation
+from nexusform.files.limited_program import run_program
 from nexusform.files.program_environment import build_program_environment
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
@@ -184,13 +185,8 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
         "request": case.request,
     }
     try:
-        result = subprocess.run(  # noqa: S603 - the operator's own command
-            words,
-            env=build_program_environment(),
-            input=json.encode(question),
-            capture_output=True,
-            timeout=_PROGRAM_SECONDS,
-            check=False,
+        result = run_program(
+            words, build_program_environment(), _PROGRAM_SECONDS, json.encode(question)
         )
     except subprocess.TimeoutExpired:
         raise UnansweredCaseError(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
