@@ -340,7 +340,7 @@ def _run_plan(
         if run.stored.remaining is not None:
             from nexusform.workflow.plan_files.remaining_steps import check_interrupted_apply
 
-            warnings = check_interrupted_apply(run.stored, run.project.context)
+            warnings = check_interrupted_apply(run)
         display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)

@@ -69,7 +69,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "no-sites-file": "No file of sites",
     "no-state-file-was-found": "No state file was found!",
     "no-surge-capacity": "no-surge-capacity: no capacity for the surge VMs of an upgrade",
-    "nothing-to-target": "Nothing has this address",
+    "nothing-to-target": "Unknown address",
     "reference-to-count-in-non-counted-context": 'Reference to "count" in non-counted context',
     "reference-to-each-in-context-without-for-each": (
         'Reference to "each" in context without for_each'

@@ -159,7 +159,7 @@ def test_unmatched_target_address_is_an_error(
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", f"{option}={address}")
     assert code == 1
-    assert f"{option}={address} names nothing in the configuration or the state." in text
+    assert f"{option}={address} is in neither configuration nor state." in text
 
 
 def test_missing_instance_is_an_error_and_existing_one_is_accepted(

@@ -27,11 +27,7 @@ from nexusform.cli.main import run_command_line
 
 _STEPS = 4
 # Errors about addresses of -target, -exclude and -replace, in the table of differences.
-_REJECTED_OPTIONS = (
-    "Nothing has this address",
-    "Nothing to replace",
-    "Instance to replace required",
-)
+_REJECTED_OPTIONS = ("Unknown address", "Nothing to replace", "Instance to replace required")
 _RUN = re.compile(r'run "(\w+)"\.\.\. (pass|fail|skip|error)')
 
 

@@ -182,7 +182,7 @@ def test_environment_variable_does_not_replace_the_flag(monkeypatch: pytest.Monk
 
 def test_sign_writes_the_provenance_and_apply_checks_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(SIGN) == 0
-    assert "Evaluation: sandboxed, 2 files" in capsys.readouterr().out
+    assert "Evaluation: 2 files read; sandbox on" in capsys.readouterr().out
     envelope = json.loads(Path("p.nfplan.intoto.jsonl").read_text())
     statement = json.loads(base64.b64decode(envelope["payload"]))
     subject = {
@@ -196,7 +196,7 @@ def test_sign_writes_the_provenance_and_apply_checks_it(capsys: pytest.CaptureFi
         "file:text.txt",
     ]
     assert run_command_line(["apply", "-verify=key:../team.pub", "p.nfplan"]) == 0
-    assert "Signature verified. Evaluation: sandboxed, 2 files." in capsys.readouterr().out
+    assert "Signature verified. Evaluation: 2 files read; sandbox on." in capsys.readouterr().out
 
 
 def _forge_payload(envelope: dict[str, str]) -> dict[str, str]:
@@ -241,7 +241,7 @@ def test_json_and_comment_name_the_evaluation(capsys: pytest.CaptureFixture[str]
         [],
     )
     assert run_command_line(["show", "-report=markdown:-", "p.nfplan"]) == 0
-    assert "\nsandboxed, 2 files\n" in capsys.readouterr().out
+    assert "\n2 files read; sandbox on\n" in capsys.readouterr().out
 
 
 def test_operator_file_counts_as_outside_the_work_tree(
@@ -257,7 +257,8 @@ def test_operator_file_counts_as_outside_the_work_tree(
     capsys.readouterr()
     assert run_command_line(["show", "p.nfplan"]) == 0
     assert (
-        "Evaluation: not sandboxed, 4 files, 1 outside of the work tree" in capsys.readouterr().out
+        "Evaluation: 4 files read, 1 outside of the work tree; sandbox off"
+        in capsys.readouterr().out
     )
 
 

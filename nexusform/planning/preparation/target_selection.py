@@ -345,7 +345,7 @@ def _check_pattern_matches(
             continue
         known_addresses = [*(str(block.address) for block in order.blocks), *map(str, addresses)]
         hint = suggest_name(str(pattern), known_addresses)
-        detail = f"{option}={pattern} names nothing in the configuration or the state.{hint}"
+        detail = f"{option}={pattern} is in neither configuration nor state.{hint}"
         problems.append(build_error("nothing-to-target", detail))
     return problems
 

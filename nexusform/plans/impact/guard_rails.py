@@ -433,6 +433,8 @@ def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _count_risks(plan: Plan, severity: RiskSeverity) -> GuardRailMeasurement:
     """Count the risks of one severity that the plan causes, and name the first of them."""
+    if plan.errored:
+        return GuardRailMeasurement(None, f"risks are unknown: {_PLAN_FAILED}")
     texts = [risk.text for risk in list_plan_risks(plan) if risk.severity is severity]
     count = format_count(len(texts), f"{severity.value} risk")
     names = format_first_items(texts, _MAX_RISKS, "; ")

@@ -357,7 +357,9 @@ def format_effect_verb(effect: Effect, state: str, count: int) -> str:
         return f"{select_word_form(count, 'stays', 'stay')} {state}"
     if state == PREDICTED:
         return select_word_form(
-            count, "is re-created, predicted in place", "are re-created, predicted in place"
+            count,
+            "is re-created, probably on the same machine",
+            "are re-created, probably on the same machine",
         )
     return select_word_form(count, *_VERBS[effect])
 

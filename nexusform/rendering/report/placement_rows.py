@@ -206,7 +206,7 @@ def describe_placement_effect(effect: Effect, state: str) -> str:
     """
     # The only state of re-created objects is `predicted`.
     if effect is Effect.RECREATED and state:
-        return "re-created, predicted in place"
+        return "re-created, probably on the same machine"
     return OUTCOMES.get(effect) or state
 
 

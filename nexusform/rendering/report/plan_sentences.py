@@ -212,7 +212,7 @@ _NO_CHANGES_WITHOUT_REFRESH: Final = (
 )
 _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configuration."
 _MISSING_DATA: Final = (
-    "Data of the infrastructure is missing (see the warnings): changes there are unknown."
+    "The data read is incomplete (see the warnings); changes there are not detected."
 )
 _NO_CHANGES_OF_LISTED_SITE: Final = (
     "No changes. Azure lists differences that no apply changes.",
@@ -487,12 +487,11 @@ def describe_plan_evaluation(plan: Plan) -> str:
     server_noun = select_word_form(len(evaluation.origins), "server")
     program_noun = select_word_form(len(evaluation.programs), "program")
     facts = (
-        "sandboxed" if evaluation.confined else "not sandboxed",
-        format_count(len(evaluation.files), "file"),
+        f"{format_count(len(evaluation.files), 'file')} read",
         enclose(
             "", sum(not file.in_root for file in evaluation.files), " outside of the work tree"
         ),
         enclose(f"{server_noun} ", format_list(evaluation.origins, _MAX_NAMES)),
         enclose(f"{program_noun} ", format_list(evaluation.programs, _MAX_NAMES)),
     )
-    return join_texts(facts)
+    return f"{join_texts(facts)}; sandbox {'on' if evaluation.confined else 'off'}"

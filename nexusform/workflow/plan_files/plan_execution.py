@@ -433,9 +433,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
         # All steps left were skipped.
         clauses.append("It was interrupted")
     if skipped:
-        clauses.append(
-            f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
-        )
+        clauses.append(f"{format_count(skipped, 'step')} not started")
     text = ", ".join(clauses)
     command = "run `nexusform apply -resume`"
     if waiting:
@@ -462,10 +460,7 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     headline = f"Waiting for {format_count(count, 'change')} on the site"
     if not skipped:
         return build_warning("waiting-for-site-changes", detail, headline=headline)
-    later = (
-        f"{format_count(skipped, 'later step')} {select_word_form(skipped, 'was', 'were')} not "
-        "begun"
-    )
+    later = f"{format_count(skipped, 'later step')} not started"
     return build_error("waiting-for-site-changes", f"{later}. {detail}", headline=headline)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.applying.provider_calls import get_provider_name
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -95,12 +96,12 @@ def find_remaining_steps(
     return remaining_steps, []
 
 
-def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
+def check_interrupted_apply(run: Run) -> list[Diagnostic]:
     """Return warnings for a new plan about an unfinished apply.
 
     Also if its own plan is unreadable.
     """
-    remaining_steps, problems = find_remaining_steps(stored, context)
+    remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
         return [build_warning("steps-not-applied", problem.detail) for problem in problems]
     if remaining_steps.was_interrupted:
@@ -108,6 +109,9 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
     # The apply is complete.
     if not remaining_steps.step_count:
         return []
+    manual_count = _count_manual_changes(run, remaining_steps.plan)
+    if manual_count:
+        return [_build_manual_warning(manual_count)]
     detail = (
         f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the "
         "current state and "
@@ -115,6 +119,35 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
         "instead."
     )
     return [build_warning("steps-not-applied", detail)]
+
+
+def _count_manual_changes(run: Run, plan: Plan) -> int:
+    """Return the number of changed objects if people make all changes of a plan; otherwise 0.
+
+    Their providers observe a site and send nothing to it.
+    """
+    changes = {
+        plan.changes[step.change].address: plan.changes[step.change]
+        for step in plan.steps
+        if step.kind is not StepKind.GATE
+    }
+    for change in changes.values():
+        provider = run.providers.get(get_provider_name(change))
+        if provider is None or provider.sends_changes or not provider.observes_objects:
+            return 0
+    return len(changes)
+
+
+def _build_manual_warning(count: int) -> Diagnostic:
+    """Build the warning about changes of the last apply that people make on the site."""
+    subject = f"{format_count(count, 'change')} {select_word_form(count, 'waits', 'wait')}"
+    pronoun = select_word_form(count, "it", "them")
+    detail = (
+        f"{subject} for the site. Make {pronoun} there. If the plan reads an export, export the "
+        f"site again. This plan includes the changes that it still needs."
+    )
+    headline = f"Waiting for {format_count(count, 'change')} on the site"
+    return build_warning("waiting-for-site-changes", detail, headline=headline)
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:

@@ -227,7 +227,7 @@ def test_wrong_certain_prediction_is_an_alarm(
     assert "1 prediction wrong, 1 correct" in said
     assert "bindings.lon1 was predicted but does not exist" in said
     assert "lon1 was predicted as picked, but is not picked: no figure changed" in said
-    assert "web: lon1 was sure to be picked, and is not picked" in said
+    assert "web: lon1 was predicted (certain) as picked, is not picked" in said
     assert "No changes." in run_command("plan")[1]
     write_configuration(number=3)
     said = run_command("plan")[1]

@@ -154,7 +154,12 @@ def test_vms_of_forgotten_cluster_keep_running(state: State) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "limits", "broken"),
     [
-        (remove_third_rack(TEXT), {"targets": ("nexus_rack.r",)}, "moved:0", ("moved:0",)),
+        (
+            remove_third_rack(TEXT),
+            {"targets": ("nexus_rack.r",)},
+            "moved:0,risk:0",
+            ("moved:0", "risk:0"),
+        ),
         (TEXT, {"mode": Mode.DESTROY}, "moved:0,removed:0", ("removed:0",)),
         (SITE, {}, "moved:0,removed:2", ("removed:2",)),
         (SITE, {}, "moved:0,removed:3", ()),

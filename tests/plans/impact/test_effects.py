@@ -67,8 +67,8 @@ def test_lost_vms_are_reported_with_their_machine() -> None:
 @pytest.mark.parametrize(
     ("trigger", "said"),
     [
-        ("requested", "1 VM is re-created, predicted in place"),
-        ("cluster_replaced", "1 VM is re-created, predicted in place"),
+        ("requested", "1 VM is re-created, probably on the same machine"),
+        ("cluster_replaced", "1 VM is re-created, probably on the same machine"),
         ("machine_replaced", "1 VM is re-created in place"),
     ],
 )

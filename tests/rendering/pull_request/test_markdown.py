@@ -509,7 +509,9 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     recreated = require_success(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
     comment = render_markdown(recreated.plan, build_all_types())
     assert re.search(
-        r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE
+        r"^\| `a-p-0` \| re-created, probably on the same machine: \*\*r\S+\*\*",
+        comment,
+        re.MULTILINE,
     )
     rebuilt = require_success(
         plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]"))

@@ -220,7 +220,7 @@ class ArmItem:
 
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
-        self.report(key, SHAPE, f"{expected} is needed here, not {describe_type(value)}.")
+        self.report(key, SHAPE, f"expected {expected}, not {describe_type(value)}.")
 
 
 def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[str, ArmItem]]:
@@ -282,7 +282,7 @@ def read_arm_resources(
             resources = list(resources.values())
         if isinstance(resources, list):
             return _flatten_paged_list(file, (*path, key), resources, findings)
-        detail = f"a list is needed here, not {describe_type(resources)}."
+        detail = f"expected a list, not {describe_type(resources)}."
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
@@ -370,7 +370,7 @@ def _wrap_objects(
         if isinstance(value, Mapping):
             items.append(ArmItem(file, entry_path, value, findings))
         else:
-            detail = f"an object is needed here, not {describe_type(value)}."
+            detail = f"expected an object, not {describe_type(value)}."
             findings.append(Problem(entry_path, SHAPE, detail, file=file))
     return items
 

@@ -187,7 +187,7 @@ class _WhatIfChangeReader:
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
             if not isinstance(value, Mapping):
-                self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
+                self._report(path, SHAPE, f"expected an object, not {describe_type(value)}.")
                 continue
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             type_name, names = _parse_id(arm_id)

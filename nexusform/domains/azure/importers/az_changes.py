@@ -386,15 +386,13 @@ class _ChangedSite:
             self._report(
                 change,
                 SHAPE,
-                f"an object is needed here, not {describe_type(properties)}.",
+                f"expected an object, not {describe_type(properties)}.",
                 ("properties",),
             )
             return False
         count_path = ("controlPlaneNodeConfiguration", "count")
         if change.kind == CLUSTERS and get_value_at_path(properties, *count_path) == 0:
-            self._report(
-                change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path)
-            )
+            self._report(change, SHAPE, "expected 1 or more, not 0.", ("properties", *count_path))
         if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
         if is_update:

@@ -61,7 +61,7 @@ class WrongKind(Struct, frozen=True):
     def build_problem(self, line: int) -> Problem:
         """Build the warning about the value, at a line of its file (0: unknown)."""
         detail = (
-            f"{self.expected} is needed here, not {describe_type(self.value)}"
+            f"expected {self.expected}, not {describe_type(self.value)}"
             f"{enclose(' (line ', str(line or ''), ')')}."
         )
         return Problem(self.path, SHAPE, detail, Severity.WARNING, file=self.file)

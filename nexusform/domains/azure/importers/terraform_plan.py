@@ -410,7 +410,7 @@ def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
 def _explain_malformed(value: Any) -> str:
     """Explain why a resource change is unreadable; "" if it is readable or of another provider."""
     if not isinstance(value, Mapping):
-        return f"an object is needed here, not {describe_type(value)}."
+        return f"expected an object, not {describe_type(value)}."
     if not isinstance(value.get("type"), str):
         return _describe_wrong_field("type", "a string", value.get("type"))
     if value["type"] not in _TYPES:
@@ -564,7 +564,7 @@ class _ReferenceIndex:
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
-        self.malformed.append((path, f"{expected} is needed here, not {describe_type(part)}."))
+        self.malformed.append((path, f"expected {expected}, not {describe_type(part)}."))
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:

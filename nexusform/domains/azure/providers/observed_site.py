@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, select_word_form
 from nexusform.domains.azure.importers.azure_request_bodies import (
     omit_members,
     read_hugepages,
@@ -550,7 +550,7 @@ class ObservedSites(FixedIdentity):
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
-                raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
+                raise ManualStepPending(self._describe_not_done(request, participle, missing=names))
             # Other missing nodes may be those of a later step: leave them out.
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
@@ -612,17 +612,23 @@ class ObservedSites(FixedIdentity):
         ]
 
     def _describe_not_done(
-        self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
+        self,
+        request: ChangeRequest,
+        participle: str,
+        differing: Sequence[str] = (),
+        missing: str = "",
     ) -> str:
         """Describe why a change does not count as done.
 
-        `participle` is "made", "changed" or "removed".
+        `participle` is "made", "changed", "re-created" or "removed". `missing` are parts that the
+        site lacks.
         """
-        differences = enclose(
-            " (", ", ".join(differing), f" {select_word_form(len(differing), 'differs', 'differ')})"
-        )
+        relation = "has another" if participle == "made" else "still has the old"
+        observed = enclose(f"{relation} ", format_list(differing)) or "does not show it"
+        if missing:
+            observed = f"lacks {missing}"
         if "machine_count" in differing:
-            differences += (
+            observed += (
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
                 "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
@@ -642,7 +648,7 @@ class ObservedSites(FixedIdentity):
                 f"the site {site_name}"
             )
         elif participle != "removed":
-            fact = f"{subject} is not {participle} yet: {self.source} does not show it{differences}"
+            fact = f"{subject} is not {participle} yet: {self.source} {observed}"
         elif (request.key.type, request.key.id) in self._build_objects([request.prior_attributes]):
             fact = f"{subject} is not removed yet: {self.source} still contains it"
         else:

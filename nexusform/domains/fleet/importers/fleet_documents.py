@@ -57,7 +57,7 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
     for correction in (
         Correction(
             "left-out-condition",
-            '"..." in a policy or a selector counts as absent, so one condition is ignored.',
+            '"..." (placeholder) in a policy or a selector is ignored, so a condition is missing.',
             widens=True,
         ),
         Correction(
@@ -73,11 +73,10 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
             ),
             widens=True,
         ),
-        Correction("left-out", '"..." elsewhere counts as absent.'),
-        Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
+        Correction("left-out", '"..." (placeholder) elsewhere is ignored.'),
+        Correction("mapping-for-a-list", "A mapping in place of a list is used as its only item."),
         Correction(
-            "list-for-a-mapping",
-            "A list with one item in place of a mapping is read as that mapping.",
+            "list-for-a-mapping", "A list with one item in place of a mapping: the item is used."
         ),
         Correction(
             "unquoted-text", "A number or a boolean in place of a string is read as written."
@@ -377,7 +376,7 @@ class _FleetObjectReader:
         # Without a condition, more is selected.
         correction = "left-out-condition" if is_condition else "left-out"
         self._apply_correction(
-            correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.'
+            correction, part, wrong, f'{part.display_path}: ignored "{ELISION}" (placeholder).'
         )
         return True
 
@@ -528,7 +527,7 @@ class _FleetObjectReader:
             error = (
                 f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
             )
-            notice = f"{part.display_path}: the mapping is read as the only item of a list."
+            notice = f"{part.display_path}: expected a list; used the mapping as its only item."
             # read it even if it is an error.
             self._apply_correction("mapping-for-a-list", part, error, notice)
             item_part = replace(part, path=(*part.path, 0))

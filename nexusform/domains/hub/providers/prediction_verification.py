@@ -298,7 +298,7 @@ class PredictionVerifier(Struct, frozen=True):
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = (
-                f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is "
+                f"{name}: {cluster} was predicted (certain) as {_PICK_TEXTS[was_picked]}, is "
                 f"{_PICK_TEXTS[is_picked]}"
             )
             if cluster in self.open_clusters or not is_correct:

@@ -105,7 +105,7 @@ def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
-        # "..." counts as absent.
+        # "..." is ignored.
         return None
     if isinstance(data, list):
         return [resolve_intrinsic_functions(part, template, depth + 1) for part in data]

@@ -83,7 +83,7 @@ POOL = "azapi_resource.agentpool1: "
         (
             (*CHANGE, "after", "body", "properties"),
             True,
-            f"{POOL[:-2]}.properties: an object is needed here",
+            f"{POOL[:-2]}.properties: expected an object",
         ),
         ((*CHANGE, "before", "id"), "x", f'{POOL}its id "x" is not that of an agent pool'),
         (("resource_changes", 2, "address"), True, 'resource_changes[2]: its "address" must be'),
@@ -92,13 +92,13 @@ POOL = "azapi_resource.agentpool1: "
             {},
             f'{POOL}its "type" must be a string and is an object',
         ),
-        (("resource_changes", 2), [], "resource_changes[2]: an object is needed here, not a list"),
+        (("resource_changes", 2), [], "resource_changes[2]: expected an object, not a list"),
         (("resource_changes",), True, 'its "resource_changes" must be a list, not true'),
         (("configuration",), [], 'its "configuration" must be an object, not a list'),
         (
             ("configuration", "root_module", "resources"),
             True,
-            "configuration.root_module.resources: a list is needed here, not true",
+            "configuration.root_module.resources: expected a list, not true",
         ),
         (
             ("configuration", "root_module", "module_calls", "cluster", "depends_on"),

@@ -253,8 +253,7 @@ def test_plain_vm_to_move_waits_until_it_runs_elsewhere(
     code, out = run_command(capsys, "apply", "-auto-approve", "-input=false")
     assert code == 0, out
     assert (
-        "lon1/probe01 is not re-created yet: the export in export does not show it (machine "
-        "differs)"
+        "lon1/probe01 is not re-created yet: the export in export still has the old machine"
     ) in out
     assert "prediction" not in out.split("Releasing", 1)[1]
     exported = Path("export/virtual_machines.json")

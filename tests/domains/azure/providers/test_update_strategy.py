@@ -107,7 +107,7 @@ def test_changed_strategy_is_drift_and_is_used(
     assert "update_strategy threshold_value 80 -> 60" in unimported_site.said, unimported_site.said
     assert unimported_site("apply", "-auto-approve") == 0
     assert "nexus_site lab is not changed yet" in unimported_site.said
-    assert "(update_strategy differ" in unimported_site.said
+    assert "still has the old update_strategy" in unimported_site.said
     assert not server.site.taken
     written = Path("site.nf.hcl").read_text().replace("= 60", "= 80")
     Path("site.nf.hcl").write_text(written)

@@ -244,10 +244,10 @@ def test_unread_objects_are_no_proof_of_no_changes(
     import_site(capsys)
     arguments = ("plan", "-refresh-only", "-detailed-exitcode", "-samples=0")
     code, out = run_command(capsys, *arguments)
-    assert (code, "Data of the infrastructure is missing" in out) == (0, False), out
+    assert (code, "The data read is incomplete" in out) == (0, False), out
     path.unlink()
     code, out = run_command(capsys, *arguments)
-    assert (code, "Data of the infrastructure is missing" in out) == (1, True), out
+    assert (code, "The data read is incomplete" in out) == (1, True), out
 
 
 def test_export_without_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,7 +148,7 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
         ),
         ((build_change(NEW, "Create", 3),), {}, '"after" must be an object'),
         ((build_change(NEW, "Perhaps", {}),), {}, '"perhaps" is unknown'),
-        ((7,), {}, "an object is needed here"),
+        ((7,), {}, "expected an object"),
         (
             (
                 build_change(
