@@ -213,6 +213,8 @@ def _build_unknown_flag_error(
     hint = hints.get(f"{command} {name}", "")
     if command in ("apply", "destroy", "sites apply") and name in ("y", "yes", "approve", "force"):
         hint = "Use -auto-approve."
+    if command.partition(" ")[0] in ("simulate", "explore") and name in ("out", "sign"):
+        hint = "A hypothetical plan cannot be saved or signed."
     visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
     advice = f" {hint}" if hint else suggest_name(f"-{name}", visible_flags)
     return click.UsageError(f"Unknown flag -{name}.{advice}", ctx)

@@ -69,12 +69,14 @@ def test_every_format_begins_with_hypothetical_plan(question: str, capsys: Captu
 
 
 @pytest.mark.parametrize("flag", ["-out=saved.nfplan", "-sign=key"])
-@pytest.mark.parametrize("question", WORDS)
+@pytest.mark.parametrize("question", [*WORDS, "explore"])
 @pytest.mark.usefixtures("lab")
 def test_answer_cannot_be_saved_or_signed_as_a_plan(
     question: str, flag: str, capsys: Capture
 ) -> None:
     before = sorted(Path().rglob("*"))
-    assert run_command_line(["simulate", question, *WORDS[question], flag]) == 1
-    assert f"Unknown flag {flag.partition('=')[0]}." in capsys.readouterr().err
+    words = ["explore"] if question == "explore" else ["simulate", question, *WORDS[question]]
+    assert run_command_line([*words, flag]) == 1
+    reason = "A hypothetical plan cannot be saved or signed."
+    assert f"Unknown flag {flag.partition('=')[0]}. {reason}" in capsys.readouterr().err
     assert sorted(Path().rglob("*")) == before
