@@ -688,8 +688,7 @@ def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str
     code, _, err = run_predict(capsys)
     assert code == 1
     assert (
-        "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: 1 or more is needed "
-        "here, not 0"
+        "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: expected 1 or more, not 0"
     ) in err
 
 
