@@ -422,13 +422,23 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_lasting_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count the risks of the plan that last."""
+    """Count the risks of the plan that last; they depend on hosts that may not be known."""
     yield _count_risks(plan, RiskSeverity.LASTING)
+    yield from _find_unknown_hosts(plan)
 
 
 def _measure_temporary_risks(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Count the risks of the plan that end with it."""
+    """Count the risks of the plan that end with it; they depend on hosts, too."""
     yield _count_risks(plan, RiskSeverity.TEMPORARY)
+    yield from _find_unknown_hosts(plan)
+
+
+def _find_unknown_hosts(plan: Plan) -> Iterator[GuardRailMeasurement]:
+    """Yield an unknown figure if an unread fact may change the host of a VM."""
+    if not all(plan.ledger.has_certain_hosts(table.placed_pool) for table in plan.placement_tables):
+        yield GuardRailMeasurement(
+            None, f"risks are unknown because {_describe_missing_data(plan)}"
+        )
 
 
 def _count_risks(plan: Plan, severity: RiskSeverity) -> GuardRailMeasurement:

@@ -103,7 +103,7 @@ def _list_broken_conditions(plan: Plan, new_plan: Plan) -> list[Diagnostic]:
         result.result == GuardRailOutcome.UNKNOWN for result in checked_plan.guard_rails
     )
     if not unchecked:
-        return []
+        return problems
     detail = (
         f"{format_list(names)} cannot be checked against the site: {_describe_failure(new_plan)}. "
         "No further changes were made. Repair the cause, or plan again."

@@ -154,6 +154,21 @@ def test_guard_rails_count_unread_facts(
     assert "not read: availability_zone_hint of server a (base_hot:7)" in text
 
 
+@pytest.mark.parametrize("limit", ["risk", "temporary_risk"])
+def test_risks_are_unknown_if_a_host_is(limit: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Which VMs share a rack or a machine decides about risks."""
+    Path("main.nf.hcl").write_text(NEXUS)
+    write_hot()
+    assert run_command_line(["plan", f"-fail-on={limit}:9", "-samples=20"]) == 0
+    capfd.readouterr()
+    write_hot("availability_zone_hint: z")
+    assert run_command_line(["plan", f"-fail-on={limit}:9", "-samples=20"]) == 1
+    text = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert "Risks are unknown because a fact is not read" in text
+    assert run_command_line(["plan", f"-warn-on={limit}:9", "-samples=20"]) == 0
+    assert f"REVIEW needed by {limit}:9: risks are unknown" in capfd.readouterr().out
+
+
 def test_guard_rail_of_capacity_needs_the_number_of_vms(capfd: pytest.CaptureFixture[str]) -> None:
     write_hot(resources="resources:\n  other: {type: OS::Senlin::Cluster}")
     assert run_command_line(["plan", "-fail-on=capacity:0"]) == 1
