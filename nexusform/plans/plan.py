@@ -400,8 +400,10 @@ class PlacementTable(Struct, frozen=True):
     are the machines allowed by the rule for VMs of the pool: classes of `SiteTies`, as a
     hexadecimal number with a bit per class. `tied_machines` are their names in a plan that was
     not saved, and in plan files of earlier versions. Placements with provenance `decided` (VNFs)
-    depend on no sample. `drain_timeout` is the maximum drain time of a node in seconds; 0 for a
-    control plane and for VMs that are no nodes. `platform` chooses the machines, "" for Azure.
+    depend on no sample. `possible_vms_per_rack` has the fewest and the most VMs of each rack after
+    a scale-in, if the platform chooses the VMs to remove. `drain_timeout` is the maximum drain time
+    of a node in seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses
+    the machines, "" for Azure.
     """
 
     address: Address
@@ -422,6 +424,7 @@ class PlacementTable(Struct, frozen=True):
     tied_machines: tuple[str, ...] = ()
     is_tie_certain: bool = False
     minimum_remaining_on_rack: int | None = None
+    possible_vms_per_rack: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     provenance: str = "predicted"
     drain_timeout: int = 0
     platform: str = ""

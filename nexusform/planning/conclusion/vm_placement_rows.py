@@ -403,6 +403,7 @@ def _build_table_row(
         tied_machines=sampled.tied_machines,
         is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_on_rack(vm_object, pool),
+        possible_vms_per_rack=_compute_possible_counts(vm_object, pool),
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
@@ -412,23 +413,41 @@ def _build_table_row(
     )
 
 
-def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the platform chooses the VMs that a scale-in removes, and it matters.
+def _compute_possible_counts(vm_object: VmObject, pool: PoolDemand) -> dict[str, tuple[int, int]]:
+    """Return the fewest and the most VMs of each rack after a scale-in; {} without a choice."""
+    removed_count = _count_chosen_removals(vm_object, pool)
+    if not removed_count:
+        return {}
+    vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
+    remaining_count = vms_per_rack.total() - removed_count
+    return {
+        rack: (max(vms_per_rack[rack] - removed_count, 0), min(vms_per_rack[rack], remaining_count))
+        for rack in sorted(vms_per_rack)
+    }
 
-    It matters if other VMs stay and some VMs share a rack.
 
-    The manager of a VNF ("decided") removes the newest.
+def _count_chosen_removals(vm_object: VmObject, pool: PoolDemand) -> int:
+    """Return how many VMs of a pool a scale-in removes by the choice of the platform.
+
+    0 if no VM of the pool stays. The manager of a VNF ("decided") removes the newest.
     """
     if vm_object.request.demand.provenance == "decided":
-        return False
+        return 0
     actions = vm_object.request.actions
-    removal_triggers = [
-        trigger for (name, _), trigger in actions.removals.items() if name == pool.pool
-    ]
-    if "scale_in" not in removal_triggers:
-        return False
-    # No VM of the pool stays.
     if not any(name == pool.pool for name, _ in actions.unchanged):
+        return 0
+    return sum(
+        name == pool.pool and trigger == "scale_in"
+        for (name, _), trigger in actions.removals.items()
+    )
+
+
+def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
+    """Return whether the platform chooses the VMs that a scale-in removes, and a rack may empty.
+
+    Some VMs of the pool share a rack.
+    """
+    if not _count_chosen_removals(vm_object, pool):
         return False
     vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
     return max(vms_per_rack.values()) > 1

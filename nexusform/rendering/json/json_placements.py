@@ -128,7 +128,7 @@ TABLE_FORM: Final = RecordForm(
     PlacementTable,
     (
         "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack "
-        "actual_vms_per_rack"
+        "actual_vms_per_rack [possible_vms_per_rack]"
     ),
 )
 

@@ -481,20 +481,25 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
     A plan that only removes other VMs is exact.
     """
     removed = select_vm_rows(plan, PlacementAction.REMOVE)
+    # Of a pool that ends, every VM is removed.
+    remaining_pools = {
+        (table.address, table.pool) for table in plan.placement_tables if table.total_count
+    }
     chosen_by_azure = [
         row
         for row in removed
         if row.trigger == _SCALE_IN
         and row.provenance != "decided"
         and row.address.type.startswith("nexus_")
+        and (row.address, row.pool) in remaining_pools
     ]
     if chosen_by_azure:
         count = len(chosen_by_azure)
         subject = select_word_form(count, "VM it removes", "VMs it removes")
         pools = format_names(dict.fromkeys(f"{row.cluster}/{row.pool}" for row in chosen_by_azure))
         yield (
-            f"Azure chooses which {count:,} {subject} ({pools}): racks, machines and capacity "
-            "after it are one possibility"
+            f"Azure chooses which {count:,} {subject} ({pools}): the capacity after it is one "
+            "possibility"
         )
     elif removed and not plan.placed_vms:
         yield "exact; the configuration names every removed VM"

@@ -532,9 +532,11 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """
     first_table = tables[0]
     # Of each rack.
-    vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)
+    vm_counts = chain.from_iterable(map(_list_vm_counts, tables))
     racks = dict.fromkeys(
-        chain.from_iterable(table.actual_vms_per_rack for table in tables)
+        chain.from_iterable(
+            table.possible_vms_per_rack or table.actual_vms_per_rack for table in tables
+        )
     )  # names
     row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
@@ -552,6 +554,8 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         pools=len(tables),
         rack_count=len(racks),
     )
+    if len(tables) == 1 and first_table.possible_vms_per_rack:
+        return replace(row, spread=f"{row.per_rack} on {row.racks}")
     if len(tables) == 1:
         # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
         by_count = group_by(
@@ -584,6 +588,13 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     )
 
 
+def _list_vm_counts(table: PlacementTable) -> list[int]:
+    """Return the numbers of VMs of the racks; all possible ones after a scale-in."""
+    if not table.possible_vms_per_rack:
+        return list(table.actual_vms_per_rack.values())
+    return [number for bounds in table.possible_vms_per_rack.values() for number in bounds]
+
+
 def _format_certain_count(
     tables: Iterable[PlacementTable], certain: Iterable[int], samples: int
 ) -> str:
@@ -612,6 +623,9 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
 
     It is on more or fewer racks, or a rack has another number of its VMs.
     """
+    if table.possible_vms_per_rack:
+        # The spread is not known.
+        return False
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(
         table.expected_vms_per_rack

@@ -12,6 +12,7 @@ from nexusform.diagnostics.phrases import (
     enclose,
     format_count,
     format_counts,
+    format_first_items,
     format_ranges,
     group_by,
     join_texts,
@@ -389,6 +390,8 @@ def _build_pool_group(
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
             lines.append(_build_recreation_line(run, simultaneous_pools))
+        elif table and table.possible_vms_per_rack and _is_scale_in(run[0]):
+            lines.append(_build_choice_line(run, table))
         elif detail is ShownPlacements.ALL or len(run) <= max_single_lines:
             lines += [_build_single_line(row, location_formatter) for row in run]
         else:
@@ -499,6 +502,27 @@ def _build_recreation_line(
         state=AT_ONCE
         if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools
         else "",
+    )
+
+
+def _is_scale_in(row: PlacementChange) -> bool:
+    """Return whether a VM leaves because the count of its pool was lowered."""
+    return row.trigger == "scale_in" and compute_effect(row) is Effect.REMOVED
+
+
+def _build_choice_line(run: Sequence[PlacementChange], table: PlacementTable) -> PlacementLine:
+    """Build the line of VMs that the platform chooses: their number, and the racks of the pool."""
+    platform = table.platform or "Azure"
+    before_count = table.total_count + len(run)
+    return PlacementLine(
+        symbol=_SYMBOLS[PlacementAction.REMOVE],
+        action=PlacementAction.REMOVE,
+        effect=Effect.REMOVED,
+        label=f"{table.cluster}/{table.pool}: {len(run):,} of {before_count:,} VMs",
+        origin=format_first_items(list(table.possible_vms_per_rack), MAXIMUM_NAMES),
+        target="",
+        trigger=f"scale_in; {platform} chooses which",
+        count=len(run),
     )
 
 

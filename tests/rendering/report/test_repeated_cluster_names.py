@@ -87,7 +87,7 @@ def test_equal_rows_of_several_sites_name_none(capsys: pytest.CaptureFixture[str
 
 def test_losses_name_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     text = plan_sites(capsys, "-var=planes={lon=1,par=3}", "-report=markdown:plan.md")
-    assert "- lon/core-control-plane-1..2 leave" in text
+    assert "- lon/core/control-plane: 2 of 3 VMs leave" in text
     assert (
         "lon/core keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum"
         in Path("plan.md").read_text()
