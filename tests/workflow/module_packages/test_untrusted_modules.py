@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.workflow.module_packages.module_server import (
     commit_files,
     run_git,
 )
+from tests.workflow.module_packages.ssh_server import run_sshd
 
 Run = Callable[..., tuple[int, str]]
 SOURCES = (
@@ -130,13 +132,44 @@ def test_hostile_repository_runs_nothing(server: ModuleServer, nf: Run, tmp_path
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize("transport", ["http", "ssh"])
 def test_kernel_reports_git_programs_only(
-    server: ModuleServer, project: Path, tmp_path: Path
+    server: ModuleServer,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transport: str,
 ) -> None:
     write_hostile_repository(server)
     write_operator_settings(tmp_path / "home")
-    write_root(server.build_git_source("hostile"))
-    log = tmp_path / "calls"
+    with run_transport(server, tmp_path, monkeypatch, transport) as source:
+        write_root(source)
+        programs = trace_programs(tmp_path / "calls", project)
+    # git starts the program of the operator for ssh by a shell.
+    transport_programs = {"git-remote-http"} if transport == "http" else {"sh", "ssh"}
+    names = {Path(program).name for program in programs}
+    assert names <= {Path(sys.executable).name, "git", "python3", *transport_programs}, names
+    assert "git" in names
+    assert transport_programs & names
+    assert not [*tmp_path.rglob("ran")]
+    assert not Path("/tmp/ran").exists()
+
+
+@contextmanager
+def run_transport(
+    server: ModuleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> Iterator[str]:
+    """Yield the source of the hostile repository by http, or by a running sshd."""
+    if transport == "http":
+        yield server.build_git_source("hostile")
+        return
+    with run_sshd(tmp_path / "ssh") as ssh:
+        monkeypatch.setenv("GIT_SSH_COMMAND", ssh.command)
+        yield f"git::ssh://{ssh.address}{server.repositories}/hostile"
+
+
+def trace_programs(log: Path, project: Path) -> list[str]:
+    """Run `init` under strace; return the paths of all programs that were started."""
     calls = ["strace", "-f", "-qq", "-e", "trace=execve", "-e", "status=successful", "-o", str(log)]
     command = [*calls, sys.executable, "-m", "nexusform", "init"]
     root = Path(__file__).parents[3]
@@ -145,12 +178,10 @@ def test_kernel_reports_git_programs_only(
         command, cwd=project, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    programs = [
+    paths = [
         line.partition('execve("')[2].partition('"')[0] for line in log.read_text().splitlines()
     ]
-    names = {Path(program).name for program in programs if program}
-    assert names <= {Path(sys.executable).name, "git", "git-remote-http", "python3"}, names
-    assert "git" in names
+    return [path for path in paths if path]
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../../x", "sub/../../x", ".git/config"])
