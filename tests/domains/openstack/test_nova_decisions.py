@@ -456,6 +456,33 @@ def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> d
 
 
 @pytest.mark.skipif(NOVA is None, reason=MISSING)
+def test_emulator_threads_are_no_vcpus_of_a_server() -> None:
+    """Nova weighs hosts by the vCPUs of flavors; the CPU of emulator threads is not one of them."""
+    resources = {
+        name: build_resource(Random(0), total, (1.0,), (0,))
+        for name, total in (("VCPU", 16), ("PCPU", 16), ("MEMORY_MB", 65536), ("DISK_GB", 100))
+    }
+    host = {"availability_zone": "az0", "resources": resources, "hypervisor_version": 8000000}
+    size = {"memory_mib": 1024, "disk_gib": 1}
+    site = {
+        "hosts": {"compute00": host, "compute01": host},
+        "servers": {
+            "plain": {"host": "compute00", "vcpus": 4, **size},
+            "pinned": {
+                "host": "compute01",
+                "vcpus": 0,
+                "dedicated_vcpus": 5,
+                "emulator_vcpus": 1,
+                **size,
+            },
+        },
+        "settings": {"enabled_filters": list(DEFAULT_FILTERS)},
+        "requests": [{"flavor": {"vcpus": 2, **size, "properties": {}}, "group": None, "host": ""}],
+    }
+    assert decide_sites([site]) == [[["compute00", "compute01"]]]
+
+
+@pytest.mark.skipif(NOVA is None, reason=MISSING)
 def test_predictions_match_nova() -> None:
     ends_at = time.monotonic() + 60 * MINUTES
     compared = placed = 0
