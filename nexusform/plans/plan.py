@@ -244,13 +244,15 @@ class RolloutStep(Struct, frozen=True):
 class Rollout(Struct, frozen=True):
     """Distribution of a resource snapshot to the clusters of a placement.
 
-    `cause` describes the trigger.
+    `cause` describes the trigger. `previous_snapshot`: the hub may distribute this one instead;
+    None if the snapshot is certain.
     """
 
     address: Address
     cause: str
     resource_snapshot: int | None
     steps: tuple[RolloutStep, ...]
+    previous_snapshot: int | None = None
 
 
 class FeasibilityResult(StrEnum):

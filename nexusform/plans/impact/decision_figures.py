@@ -79,6 +79,7 @@ class PlacementConfidenceSummary(Struct, frozen=True):
     """Numbers of placed VMs and pods, and of those with a certain location.
 
     `doubts` counts the other pods by the assumption behind their location, most frequent first.
+    `uncertain_rollouts` are the causes of rollouts with uncertain content.
     """
 
     vms: int = 0
@@ -87,6 +88,7 @@ class PlacementConfidenceSummary(Struct, frozen=True):
     pods: int = 0
     certain_pods: int = 0
     doubts: Mapping[str, int] = field(default_factory=dict)
+    uncertain_rollouts: tuple[str, ...] = ()
 
 
 class SurgeVerdict(Struct, frozen=True):
@@ -266,4 +268,7 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
         pods=pod_count,
         certain_pods=pod_count - causes.total(),
         doubts=dict(causes.most_common()),
+        uncertain_rollouts=tuple(
+            rollout.cause for rollout in plan.rollouts if rollout.previous_snapshot is not None
+        ),
     )

@@ -150,7 +150,7 @@ _STEP_FORM: Final = RecordForm(
     RolloutStep, "kind stage? group? clusters start_seconds wait_seconds waits_for? status"
 )
 _ROLLOUT_FORM: Final = RecordForm(
-    Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM
+    Rollout, "address cause resource_snapshot [previous_snapshot] steps", steps=_STEP_FORM
 )
 
 _VIOLATION_FORM: Final = RecordForm(
@@ -305,7 +305,8 @@ _IMPACT_FORM: Final = RecordForm(
 )
 _CONFIDENCE_FORM: Final = RecordForm(
     PlacementConfidenceSummary,
-    "vms exact_rack_counts exact_machines pods certain_pods [uncertainty_reasons=doubts]",
+    "vms exact_rack_counts exact_machines pods certain_pods [uncertainty_reasons=doubts] "
+    "[uncertain_rollouts]",
 )
 
 

@@ -397,6 +397,13 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
             verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
             doubts.append(f"{count:,}{verb} on {assumption}")
         yield join_texts((text, ", ".join(doubts)), "; ")
+    if figures.uncertain_rollouts:
+        count = len(figures.uncertain_rollouts)
+        yield (
+            f"content of {format_names(figures.uncertain_rollouts)} uncertain: new, or the "
+            f"previous one if the hub collects changes when {select_word_form(count, 'it', 'they')}"
+            f" {select_word_form(count, 'starts', 'start')}"
+        )
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:

@@ -330,7 +330,12 @@ def build_rollout_section(view: PlanReportData) -> Section:
             if rollout.resource_snapshot is None
             else f", resource snapshot {rollout.resource_snapshot}"
         )
-        caption = f"{rollout.address}: {rollout.cause}{snapshot}"
+        doubt = (
+            ""
+            if rollout.previous_snapshot is None
+            else f" (or {rollout.previous_snapshot}, if the hub collects changes)"
+        )
+        caption = f"{rollout.address}: {rollout.cause}{snapshot}{doubt}"
         tables.append(
             Table(
                 ("from", "stage", "what"),

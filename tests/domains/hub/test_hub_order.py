@@ -147,7 +147,7 @@ def test_run_with_older_content_fails(controller: Controller, run_command: Comma
     assert code == 1, said
     assert (
         "The run second succeeded with other resources than planned: it used resource "
-        "snapshot 0; planned: 1."
+        "snapshot 0; planned: 1 (the hub takes new content about 30 seconds after this run)."
     ) in said
 
 

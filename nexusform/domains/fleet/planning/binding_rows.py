@@ -222,6 +222,11 @@ def _build_current_binding_row(
     # Other reasons do not name the step.
     if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
         reason = _format_binding_reason(reason, rollout_step)
+        previous_snapshot = placement.rollout.previous_snapshots.get(binding.cluster)
+        if previous_snapshot is not None:
+            reason += (
+                f"; uncertain: resource snapshot {binding.resource_snapshot} or {previous_snapshot}"
+            )
     return PlacementChange(
         address=placement.spec.instance.address,
         kind=KIND,
@@ -421,10 +426,12 @@ def build_run_timeline(
     resource_snapshot: int,
     steps: Sequence[RunStep],
     outcome: StagedRunOutcome,
+    previous_snapshot: int | None,
 ) -> Rollout:
     """Build the timeline of a staged run with its `outcome`.
 
-    `placement` still has the bindings before the run.
+    `placement` still has the bindings before the run. `previous_snapshot`: the hub may distribute
+    this one instead.
     """
     updated_clusters = {
         binding.cluster
@@ -433,7 +440,11 @@ def build_run_timeline(
     }
     timeline_steps = tuple(_build_run_steps(steps, frozenset(updated_clusters), outcome))
     return Rollout(
-        placement.spec.instance.address, f"staged run {run}", resource_snapshot, timeline_steps
+        placement.spec.instance.address,
+        f"staged run {run}",
+        resource_snapshot,
+        timeline_steps,
+        previous_snapshot,
     )
 
 

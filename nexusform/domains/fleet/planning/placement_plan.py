@@ -135,12 +135,14 @@ class ObjectOwnership(Struct, frozen=True):
 class RolloutResult(Struct, frozen=True):
     """Clusters reached by rollouts and runs.
 
-    `run_by_cluster` names the run that changed a cluster; `waves` are those of a rolling update,
+    `run_by_cluster` names the run that changed a cluster; `previous_snapshots` are those that a run
+    may use instead of the planned one, by cluster. `waves` are those of a rolling update,
     `blocked_clusters` the clusters it cannot reach.
     """
 
     clusters: frozenset[str] = frozenset()
     run_by_cluster: Mapping[str, str] = field(default_factory=dict)
+    previous_snapshots: Mapping[str, int] = field(default_factory=dict)
     waves: tuple[RolloutWave, ...] = ()
     blocked_clusters: tuple[str, ...] = ()
     timelines: tuple[Rollout, ...] = ()

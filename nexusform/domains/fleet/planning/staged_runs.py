@@ -4,6 +4,7 @@ Values fixed at their start and recorded in their note, and their progress.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from msgspec import Struct, convert
@@ -41,9 +42,12 @@ def execute_runs(
 ) -> Iterator[Diagnostic]:
     """Execute the staged runs of this plan in planning order; yield their errors and warnings."""
     by_key = {placement.key: placement for placement in placements}
+    # Runs of this plan add further ones, which a hub may not have.
+    existing = {key: placement.snapshot_store.snapshots for key, placement in by_key.items()}
     for instance, run in hub.runs:
+        key = run.build_key(run.placement)
         yield from _execute_staged_run(
-            instance, run, by_key.get(run.build_key(run.placement)), hub, member_list
+            instance, run, by_key.get(key), hub, member_list, existing.get(key, ())
         )
 
 
@@ -66,11 +70,12 @@ def _execute_staged_run(
     placement: PlacementPlan | None,
     hub: PlannedHub,
     member_list: MemberList,
+    existing_snapshots: Sequence[ResourceSnapshot],
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible.
 
     Update the placement's bindings, rollout and timelines, and record the progress in `private` of
-    the instance. Yield warnings about the run.
+    the instance. Yield warnings about the run. `existing_snapshots` are those before all runs.
     """
     if placement is None or not placement.spec.is_external:
         obstacle = "no such placement" if placement is None else "its strategy is not External"
@@ -80,13 +85,17 @@ def _execute_staged_run(
     record = _read_run_record(instance, run, hub)
     if record.ended:
         return
-    earlier_snapshots = placement.snapshot_store.snapshots
     context = _build_run_context(run, placement, hub, member_list, record)
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
         return
-    if earlier_snapshots and context.snapshot not in earlier_snapshots:
-        yield instance.build_diagnostic(_build_collection_problem(placement, earlier_snapshots[-1]))
+    # The hub may use this one instead.
+    previous_snapshot: int | None = None
+    if existing_snapshots and context.snapshot not in existing_snapshots:
+        previous_snapshot = existing_snapshots[-1].index
+        yield instance.build_diagnostic(
+            _build_collection_problem(placement, run, context.snapshot.index, previous_snapshot)
+        )
     # The values fixed at the start.
     instance.private = context.record.build_note()
     yield from _warn_unused_approvals(instance, run, context)
@@ -121,7 +130,9 @@ def _execute_staged_run(
     # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated
     # by this plan.
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
-    timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, outcome)
+    timeline = build_run_timeline(
+        placement, run.name, context.snapshot.index, steps, outcome, previous_snapshot
+    )
     placement.bindings = outcome.bindings
     updates = [step.clusters for step in outcome.steps if step.kind is RunStepKind.UPDATE]
     # Not before this plan.
@@ -134,26 +145,59 @@ def _execute_staged_run(
         timelines=(*rollout.timelines, timeline),
         clusters=rollout.clusters | newly_updated,
         run_by_cluster={**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)},
+        previous_snapshots=_update_previous_snapshots(placement, newly_updated, previous_snapshot),
     )
     for problem in _build_blocked_run_problems(outcome, failures):
         yield instance.build_diagnostic(problem)
 
 
-def _build_collection_problem(placement: PlacementPlan, previous: ResourceSnapshot) -> Problem:
-    """Build the warning about a run that needs a new resource snapshot.
+def _update_previous_snapshots(
+    placement: PlacementPlan, clusters: AbstractSet[str], previous_snapshot: int | None
+) -> Mapping[str, int]:
+    """Return the snapshots that runs may use instead of the planned ones, by cluster.
 
-    A hub collects changes of content for a time, and a run does not wait for it: seen on a running
-    hub with the settings of KubeFleet e160c1cd.
+    A run updated `clusters`, with `previous_snapshot` as its other possible snapshot (None: its
+    snapshot is certain).
     """
-    fact = (
-        f"the run needs a new resource snapshot of {placement.key}. A hub that collects changes "
-        f"(default: 15 seconds) uses snapshot {previous.index} once more"
-    )
-    text = (
-        f"{fact[0].upper()}{fact[1:]}, and a further run uses the new content. Start another run "
-        "after the first, or set --resource-changes-collection-duration and "
-        "--resource-snapshot-creation-minimum-interval of the hub agent to 0s."
-    )
+    snapshots = {
+        cluster: index
+        for cluster, index in placement.rollout.previous_snapshots.items()
+        if cluster not in clusters
+    }
+    if previous_snapshot is not None:
+        snapshots |= dict.fromkeys(clusters, previous_snapshot)
+    return snapshots
+
+
+def _build_collection_problem(
+    placement: PlacementPlan, run: FleetUpdateRun, index: int, previous_index: int
+) -> Problem:
+    """Build the warning about a run that needs a new resource snapshot (`index`).
+
+    A hub collects changes of content for a time that no object shows, and a run does not wait for
+    it. Source: seen on a running hub with KubeFleet e160c1cd.
+    """
+    if run.resource_index is None:
+        fact = (
+            f"uncertain content: the run uses resource snapshot {previous_index} of "
+            f"{placement.key} instead of the new {index} if the hub collects changes"
+        )
+        advice = (
+            "KubeFleet does by default, and no object on the hub shows it. Check "
+            "resourceSnapshotIndexUsed in the status of the run. If it is "
+            f"{previous_index}, wait 30 seconds and start another run. Once snapshot {index} "
+            f'exists, a run with resource_snapshot_index = "{index}" is certain.'
+        )
+    else:
+        fact = (
+            f"uncertain content: the hub rejects the run if resource snapshot {index} of "
+            f"{placement.key} does not exist when it starts"
+        )
+        advice = (
+            "An earlier run of this plan adds it, unless the hub collects changes, as KubeFleet "
+            "does by default. Apply the earlier run first. Start this one once the snapshot exists."
+        )
+    text = f"{fact[0].upper()}{fact[1:]}. {advice}"
     return Problem((), "run-with-previous-content", text, Severity.WARNING, brief=fact)
 
 

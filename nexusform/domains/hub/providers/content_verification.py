@@ -393,7 +393,11 @@ def find_wrong_run_resources(
     if planned_index is None or used_index is None:
         return ""
     if used_index != planned_index:
-        return f"it used resource snapshot {used_index}; planned: {planned_index}"
+        difference = f"it used resource snapshot {used_index}; planned: {planned_index}"
+        # The hub collects changes.
+        if used_index < planned_index:
+            return f"{difference} (the hub takes new content about 30 seconds after this run)"
+        return difference
     return find_wrong_objects(used_index, set(get_list(note, "objects")), snapshots, applied)
 
 
