@@ -22,7 +22,7 @@ PUBLIC = {
     "settings_block": "decode_encryption_block UNENCRYPTED",
     "version_constraints": "sort_versions",
     "reference_graph": "find_dependent_outputs list_modules",
-    "value_blocks": "decode_condition_blocks",
+    "value_blocks": "decode_condition_blocks decode_variable_block",
     "variable_values": "Assignment VariableValueSource parse_variable_file",
     "static_arguments": (
         "describe_duplicate check_name evaluate_constant evaluate_bool evaluate_string "

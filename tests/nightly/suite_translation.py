@@ -46,7 +46,7 @@ _META = ("count", "for_each", "depends_on", "lifecycle")
 _DROPPED = ("provider", "provisioner", "connection", "timeouts")
 _ROOT_BLOCKS = frozenset(
     ("variable", "locals", "output", "module", "resource", "terraform", "moved", "import",
-     "removed", "check", "run", "variables")
+     "removed", "check", "run", "variables", "test")
 )  # fmt: skip
 _UNSAYABLE_BLOCKS = frozenset(
     (("removed", "provisioner"), ("check", "data"), ("run", "override_resource"),

@@ -9,6 +9,7 @@ from msgspec import Struct
 import nexusform
 from nexusform.cli.arguments import (
     declare_flag_group,
+    declare_number,
     declare_output_path_flag,
     declare_repeatable_text,
     declare_switch_flag,
@@ -24,7 +25,7 @@ from nexusform.domains.testing.workflow.test_execution import (
     FileResult,
     ProgressListener,
     RunResult,
-    TestFilter,
+    TestOptions,
     find_tests,
     run_tests,
 )
@@ -51,6 +52,11 @@ class TestArguments(Struct, frozen=True, kw_only=True):
         default=DEFAULT_DIRECTORY,
         file=ArgumentFile("tests"),
     )
+    parallelism: int = declare_number("Limit the number of concurrent steps", default=10, minimum=1)
+    # Run blocks are executed one after another, also those with `parallel = true`.
+    run_parallelism: int | None = declare_number(
+        "Accepted for compatibility, ignored", default=None
+    )
     verbose: bool = declare_switch_flag("Show the plan or the state of every run")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     junit_xml: str = declare_output_path_flag("Write the results as JUnit XML")
@@ -66,7 +72,7 @@ def test(arguments: TestArguments) -> int:
     1 if a run fails.
     """
     context = create_context(variables=arguments.variables)
-    options = TestFilter(arguments.filter, arguments.test_directory)
+    options = TestOptions(arguments.filter, arguments.test_directory, arguments.parallelism)
     tests = find_tests(context, options)
     screen = arguments.view.create_screen()
     reporter: _Reporter = _JsonReporter() if arguments.as_json else _TextReporter(screen)

@@ -6,7 +6,12 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
+from nexusform.configuration.declarations.configuration import (
+    AnyBody,
+    Condition,
+    ProviderBlock,
+    Variable,
+)
 from nexusform.configuration.module_blocks import decode_module_source, decode_provider_block
 from nexusform.configuration.refactoring_blocks import build_address_pattern
 from nexusform.configuration.remote_modules.module_sources import hide_server_parameters
@@ -21,7 +26,7 @@ from nexusform.configuration.static_arguments import (
     parse_reference,
     parse_references,
 )
-from nexusform.configuration.value_blocks import decode_condition_blocks
+from nexusform.configuration.value_blocks import decode_condition_blocks, decode_variable_block
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_attributes, decode_body
 from nexusform.language.references import list_traversals
@@ -38,6 +43,7 @@ from nexusform.resources.address import AddressPattern
 _OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}
 FILE_SCHEMA = BodySchema(
     blocks={
+        "variable": ("name",),
         "variables": (),
         "provider": ("name",),
         "mock_provider": ("name",),
@@ -46,8 +52,11 @@ FILE_SCHEMA = BodySchema(
         **_OVERRIDES,
     }
 )
+_TEST_SCHEMA = BodySchema(attributes={"parallel": False})
 RUN_SCHEMA = BodySchema(
-    attributes={"command": False, "expect_failures": False, "providers": False, "state_key": False},
+    attributes=dict.fromkeys(
+        ("command", "expect_failures", "parallel", "providers", "state_key"), False
+    ),
     blocks={"variables": (), "plan_options": (), "module": (), "assert": (), **_OVERRIDES},
 )
 _OPTIONS_SCHEMA = BodySchema(
@@ -164,9 +173,14 @@ def _list_variable_names(expressions: Iterable[Expression]) -> set[str]:
 
 
 class TestFile(Struct, frozen=True):
-    """Test file."""
+    """Test file.
+
+    `declared_variables` are its `variable` blocks: types, and defaults for variables that have no
+    value from outside. `variables` are the values of its `variables` blocks.
+    """
 
     name: str
+    declared_variables: Mapping[str, Variable]
     variables: Expressions
     providers: Mapping[str, ProviderBlock]
     mocks: Mapping[str, Mock]
@@ -186,6 +200,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
     providers: dict[str, ProviderBlock] = {}
     mocks: dict[str, Mock] = {}
     runs: dict[str, RunBlock] = {}
+    declared_variables: dict[str, Variable] = {}
     for block in parts.blocks:
         if block.type == "provider":
             provider = decode_provider_block(block, problems)
@@ -195,19 +210,19 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
             mock = _decode_mock(block, problems)
             if mock is not None:
                 mocks[mock.key] = mock
+        elif block.type == "variable":
+            _add_variable(block, declared_variables, problems)
         elif block.type == "run":
-            run = _decode_run(block, problems)
-            if run is None:
-                continue  # reported
-            existing_run = runs.setdefault(run.name, run)
-            if existing_run is not run:
-                rule = "The names of run blocks must differ: later run blocks refer to them."
-                detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
-                problems.append(build_error("duplicate-run-block", detail, run.span))
+            _add_run(block, runs, problems)
+    test_block = find_single_block(parts.blocks, "test", problems)
+    if test_block is not None:
+        options = _decode_content(test_block.body, _TEST_SCHEMA, problems).attributes
+        _check_parallel(options, problems)
     variables = _decode_variables(parts, problems)
     overrides = _decode_overrides(parts, problems)
     return TestFile(
         name=name,
+        declared_variables=declared_variables,
         variables=variables,
         providers=providers,
         mocks=mocks,
@@ -232,6 +247,47 @@ def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Express
     return {name: attribute.expression for name, attribute in attributes.items()}
 
 
+def _add_variable(block: Block, variables: dict[str, Variable], problems: list[Diagnostic]) -> None:
+    """Decode a `variable` block, and add it to `variables`; report a second one of the same name.
+
+    The tested configuration has the validations.
+    """
+    variable = decode_variable_block(block, problems)
+    if variable is None:
+        return
+    if variable.validations:
+        detail = (
+            f'The variable "{variable.name}" of a test file cannot have validations. Declare them '
+            "in the tested configuration."
+        )
+        problems.append(build_error("unsupported-block-type", detail, variable.span))
+    existing = variables.setdefault(variable.name, variable)
+    if existing is not variable:
+        rule = "The names of variables must differ."
+        detail = describe_duplicate("A variable named", variable.name, existing.span, rule)
+        problems.append(build_error("duplicate-variable-declaration", detail, variable.span))
+
+
+def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
+    """Decode a run block, and add it to `runs`; report a second one of the same name."""
+    run = _decode_run(block, problems)
+    if run is None:
+        return
+    existing = runs.setdefault(run.name, run)
+    if existing is not run:
+        rule = "The names of run blocks must differ: later run blocks refer to them."
+        detail = describe_duplicate("A run block named", run.name, existing.span, rule)
+        problems.append(build_error("duplicate-run-block", detail, run.span))
+
+
+def _check_parallel(arguments: Mapping[str, Attribute], problems: list[Diagnostic]) -> None:
+    """Report a `parallel` argument that is no boolean.
+
+    Its value changes no result: runs are executed one after another.
+    """
+    evaluate_bool(arguments.get("parallel"), problems, default=False)
+
+
 def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     """Decode a run block; None, with a problem, if its name is invalid."""
     label = block.labels[0]
@@ -249,6 +305,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         problems.append(
             build_error("incompatible-plan-options", detail, options["refresh"].expression.span)
         )
+    _check_parallel(parts.attributes, problems)
     source, version, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,

@@ -30,6 +30,7 @@ from nexusform.workflow.opening.command_context import (
     load_project_configuration,
 )
 from nexusform.workflow.opening.system_io import SystemClock
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions
 
 
 class TestStatus(StrEnum):
@@ -80,14 +81,19 @@ class FileResult(Struct):
         )
 
 
-class TestFilter(Struct, frozen=True):
-    """Selection of test files: `files` (all if empty), here and below `directory`."""
+class TestOptions(Struct, frozen=True):
+    """Options of a test run.
+
+    `files` are the test files to run, all if empty, here and in `directory`. At most `parallelism`
+    steps of an apply run at a time.
+    """
 
     # Not a case for test collectors.
     __test__ = False
 
     files: tuple[str, ...] = ()
     directory: str = DEFAULT_DIRECTORY
+    parallelism: int = 10
 
 
 class Tests(Struct):
@@ -101,7 +107,7 @@ class Tests(Struct):
     sources: dict[str, SourceFile] = field(default_factory=dict)
 
 
-def find_tests(context: CommandContext, options: TestFilter) -> Tests:
+def find_tests(context: CommandContext, options: TestOptions) -> Tests:
     """Load the configuration and its test files.
 
     Problems are among the diagnostics of the result.
@@ -109,6 +115,13 @@ def find_tests(context: CommandContext, options: TestFilter) -> Tests:
     configuration, problems = load_project_configuration(context)
     tests = Tests(configuration, diagnostics=problems, sources=dict(configuration.files))
     paths = find_test_files(context, options.directory, options.files, tests.diagnostics)
+    if paths:
+        # Runs may test modules of other directories only.
+        tests.diagnostics = [
+            problem
+            for problem in tests.diagnostics
+            if problem.id != "no-configuration-files" or problem.subject is not None
+        ]
     for path in paths:
         file, new_problems = read_test_file(path, context, tests.sources)
         tests.diagnostics += new_problems
@@ -137,7 +150,7 @@ class ProgressListener:
 
 
 def run_tests(
-    context: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener
+    context: CommandContext, tests: Tests, options: TestOptions, listener: ProgressListener
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
     for file in tests.files:
@@ -149,7 +162,7 @@ class _TestFileRunner:
         self,
         context: CommandContext,
         tests: Tests,
-        options: TestFilter,
+        options: TestOptions,
         file: TestFile,
         clock: Clock,
     ) -> None:
@@ -169,6 +182,7 @@ class _TestFileRunner:
             var_options=(*file_options, *context.variables),
             sources=self.result.sources,
             clock=clock,
+            apply_options=PlanApplyOptions(parallelism=options.parallelism),
         )
         # loaded modules by source and version.
         self._modules: dict[tuple[str, str], Configuration] = {("", ""): tests.configuration}

@@ -32,11 +32,14 @@ from nexusform.domains.testing.workflow.tested_configuration import (
     AssertionScope,
     TestFileScope,
     ValueOverrides,
+    allow_destruction,
+    apply_declared_defaults,
     build_tested_configuration,
     build_untyped_variable,
     collect_value_overrides,
     evaluate_test_variable,
     evaluate_text,
+    remove_ephemeral_outputs,
 )
 from nexusform.interfaces.plugins import Clock
 from nexusform.language.evaluator import evaluate_expression
@@ -118,6 +121,7 @@ class RunBlockExecutor(Struct):
     var_options: Sequence[tuple[str, str]]
     sources: dict[str, SourceFile]
     clock: Clock
+    apply_options: PlanApplyOptions
     outputs: dict[str, Value] = field(default_factory=dict)
     # Variables of the current run that its configuration does not declare.
     _test_variables: dict[str, Value] = field(default_factory=dict)
@@ -129,12 +133,18 @@ class RunBlockExecutor(Struct):
 
         Raises RunBlockError.
         """
+        own_configuration, problems = apply_declared_defaults(self.configuration, self.file)
+        configuration, new_problems = apply_declared_defaults(configuration, self.file)
+        problems += [problem for problem in new_problems if problem not in problems]
         # The scope of expressions in the test file: its variables replace those from outside.
-        variables, problems = self._read_external_variables(self.configuration)
+        variables, new_problems = self._read_external_variables(own_configuration)
+        problems += new_problems
         functions = build_state_evaluation(
             self._build_request(self.configuration)
         ).settings.functions()
-        variables |= self._read_undeclared_variables()
+        undeclared_variables, new_problems = self._read_undeclared_variables()
+        variables |= undeclared_variables
+        problems += new_problems
         scope = TestFileScope(functions, variables, self.outputs)
         used_names = block.list_used_variables() | (
             configuration.root.variables.keys() - block.variables.keys()
@@ -172,7 +182,7 @@ class RunBlockExecutor(Struct):
         project = Project(
             # The state is in memory.
             context=replace(self.context, state_path=""),
-            configuration=tested_configuration,
+            configuration=remove_ephemeral_outputs(tested_configuration),
             variables=values,
             sources=self.sources,
             registries=build_registries(),
@@ -184,7 +194,7 @@ class RunBlockExecutor(Struct):
             servers=ServerResponseCache(self.context),
         )
         with self._open_session(project, overrides) as session:
-            outcome = self._execute_run(block, session, problems)
+            outcome = self._execute_run(block, session, tested_configuration, problems)
         if block.command == "apply":
             # The latest apply comes last, and is destroyed first.
             self._applied_modules.pop(key, None)
@@ -217,29 +227,41 @@ class RunBlockExecutor(Struct):
             problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
         ]
 
-    def _read_undeclared_variables(self) -> dict[str, Value]:
-        """Return the values from outside that only the test file uses.
+    def _read_undeclared_variables(self) -> tuple[dict[str, Value], list[Diagnostic]]:
+        """Return the values from outside that only the test file uses, and the problems.
 
-        Text of the command line or the environment is an expression if it can be one.
+        Without a `variable` block in the file, text of the command line or the environment is an
+        expression if it can be one.
         """
         declared = self.configuration.root.variables
+        file_variables = self.file.declared_variables
         span = self.file.runs[0].span if self.file.runs else None
-        used_names = self.file.list_used_variables() - declared.keys()
+        used_names = (self.file.list_used_variables() | file_variables.keys()) - declared.keys()
         if span is None or not used_names:
-            return {}
-        variables = {name: build_untyped_variable(name, span) for name in sorted(used_names)}
-        found, _ = read_given_variables(
+            return {}, []
+        variables = {
+            name: file_variables.get(name) or build_untyped_variable(name, span)
+            for name in sorted(used_names)
+        }
+        found, problems = read_given_variables(
             variables,
             environment=self.context.environment,
             var_options=self.var_options,
             directory=self.context.directory,
             confinement=self.context.confinement,
         )
-        return {
-            name: value if origin.span is not None else evaluate_text(value)
+        values = {
+            name: value
+            if origin.span is not None or name in file_variables
+            else evaluate_text(value)
             for name, (value, origin) in found.items()
-            if not origin.is_default
+            # Else it has no value.
+            if not origin.is_default or variables[name].default is not None
         }
+        # A value that only other files use has no declaration here.
+        return values, [
+            problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
+        ]
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
@@ -327,11 +349,18 @@ class RunBlockExecutor(Struct):
             session.providers = overrides.wrap_providers(session.providers)
             yield session
 
-    def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
+    def _execute_run(
+        self,
+        block: RunBlock,
+        session: Run,
+        configuration: Configuration,
+        problems: list[Diagnostic],
+    ) -> RunOutcome:
         """Plan, apply if requested, and evaluate the assertions.
 
-        `problems` has the warnings so far and gets those of the plan. Raises RunBlockError for an
-        unexpected error, and if an expected failure is missing.
+        Assertions read all outputs of `configuration`. `problems` has the warnings so far and gets
+        those of the plan. Raises RunBlockError for an unexpected error, and if an expected failure
+        is missing.
         """
         options = PlanOptions(
             mode=Mode(block.mode),
@@ -350,10 +379,12 @@ class RunBlockExecutor(Struct):
         )
         problems += unexpected_problems
         if plan.errored:
-            return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
+            return self._handle_failed_plan(
+                block, session, configuration, plan, [*problems, *missing_failures]
+            )
         state = _build_planned_state(session, plan)
         if block.command == "apply":
-            outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
+            outcome = apply_plan(session, plan, StepListener(), self.apply_options)
             new_problems = _build_apply_failure_errors(outcome)
             problems += new_problems
             if has_errors(new_problems):
@@ -362,11 +393,16 @@ class RunBlockExecutor(Struct):
         problems += missing_failures
         if missing_failures or has_errors(unexpected_problems):
             raise RunBlockError(problems, plan)
-        has_failed = self._evaluate_assertions(block, session, state, problems)
+        has_failed = self._evaluate_assertions(block, session, configuration, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(
-        self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]
+        self,
+        block: RunBlock,
+        session: Run,
+        configuration: Configuration,
+        plan: Plan,
+        problems: list[Diagnostic],
     ) -> RunOutcome:
         """Evaluate the assertions after expected errors.
 
@@ -394,7 +430,7 @@ class RunBlockExecutor(Struct):
                 failed_outputs.add(name)
         state = _build_planned_state(session, plan)
         has_failed = self._evaluate_assertions(
-            block, session, state, problems, frozenset(failed_outputs)
+            block, session, configuration, state, problems, frozenset(failed_outputs)
         )
         return RunOutcome(problems, plan, state=None, has_failed=has_failed)
 
@@ -402,6 +438,7 @@ class RunBlockExecutor(Struct):
         self,
         block: RunBlock,
         session: Run,
+        configuration: Configuration,
         state: State,
         problems: list[Diagnostic],
         # Without a value after an expected failure: null.
@@ -411,7 +448,8 @@ class RunBlockExecutor(Struct):
 
         Raises RunBlockError for an error.
         """
-        request = build_base_request(session.project, StoredState(state))
+        project = replace(session.project, configuration=configuration)
+        request = build_base_request(project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(
             evaluation.build_scope(evaluation.root),
@@ -426,7 +464,7 @@ class RunBlockExecutor(Struct):
             if status == "error":
                 raise RunBlockError(problems)
             has_failed |= status == "fail"
-        outputs = session.project.configuration.root.outputs
+        outputs = configuration.root.outputs
         self.outputs[block.name] = build_object(
             {
                 name: NULL
@@ -445,14 +483,17 @@ class RunBlockExecutor(Struct):
         problems: list[Diagnostic] = []
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)
+            configuration = applied_module.project.configuration
+            project = replace(
+                applied_module.project,
+                configuration=replace(configuration, root=allow_destruction(configuration.root)),
+            )
             try:
-                with self._open_session(
-                    applied_module.project, applied_module.overrides
-                ) as session:
+                with self._open_session(project, applied_module.overrides) as session:
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
-                        outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
+                        outcome = apply_plan(session, plan, StepListener(), self.apply_options)
                         problems += _build_apply_failure_errors(outcome)
             except RunBlockError as failed:
                 problems += failed.diagnostics

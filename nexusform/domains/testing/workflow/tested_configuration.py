@@ -179,6 +179,58 @@ def evaluate_test_variable(
     return value.add_marks(variable.marks), problems
 
 
+def apply_declared_defaults(
+    configuration: Configuration, file: TestFile
+) -> tuple[Configuration, list[Diagnostic]]:
+    """Return the configuration with the defaults of the file's `variable` blocks.
+
+    A default that does not suit the type of the configuration is an error.
+    """
+    problems: list[Diagnostic] = []
+    variables = dict(configuration.root.variables)
+    for name, declared in file.declared_variables.items():
+        if name not in variables or declared.default is None:
+            continue
+        try:
+            default = convert_value(declared.default, variables[name].type)
+        except ConversionProblem as problem:
+            detail = f"The default is not suitable for var.{name}: {describe_problem(problem)}."
+            problems.append(build_error("invalid-default-value", detail, declared.span))
+            continue
+        variables[name] = replace(variables[name], default=default)
+    root = replace(configuration.root, variables=variables)
+    return replace(configuration, root=root), problems
+
+
+def remove_ephemeral_outputs(configuration: Configuration) -> Configuration:
+    """Return the configuration as it is planned: no state has its ephemeral outputs.
+
+    A root module cannot have them, but a child module may be tested alone.
+    """
+    outputs = {
+        name: output for name, output in configuration.root.outputs.items() if not output.ephemeral
+    }
+    return replace(configuration, root=replace(configuration.root, outputs=outputs))
+
+
+def allow_destruction(module: Module) -> Module:
+    """Return the module without `prevent_destroy`, which does not protect objects of a test."""
+    resources = {
+        address: replace(
+            block,
+            lifecycle=replace(
+                block.lifecycle, prevent_destroy=False, prevent_destroy_condition=None
+            ),
+        )
+        for address, block in module.resources.items()
+    }
+    calls = {
+        name: replace(call, module=allow_destruction(call.module))
+        for name, call in module.calls.items()
+    }
+    return replace(module, resources=resources, calls=calls)
+
+
 def build_untyped_variable(name: str, span: Span) -> Variable:
     """Build the declaration of a variable of any type that only a test file uses."""
     return Variable(name, DYNAMIC, None, "", False, True, (), span, is_typed=False)
