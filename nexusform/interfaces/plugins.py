@@ -341,6 +341,7 @@ class StepProgress(Struct, frozen=True):
 
     `operation`: an external operation of the step is in progress, in the provider's own format (a
     URL); it is passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first.
+    It replaces the earlier one, unless it starts with OPERATION_CONTINUATION.
     `message` is for people. `is_waiting`: everything was requested, and the step only waits, so
     that others may start.
     """

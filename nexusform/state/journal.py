@@ -136,10 +136,15 @@ class ApplyProgress(Struct, frozen=True):
     running_operations: tuple[tuple[int, str], ...] = ()
 
 
+# An operation that starts with this continues the earlier ones of its step.
+OPERATION_CONTINUATION: Final = "\n"
+
+
 class RunningOperation(_JournalLine, frozen=True, tag="under_way"):
     """Running operation of the started step `number`, in the words of its provider ("": unknown).
 
-    It ends with the outcome of the step (an InstanceOutcome that closes its intent).
+    It ends with the outcome of the step (an InstanceOutcome that closes its intent). An operation
+    replaces the earlier one, unless it starts with OPERATION_CONTINUATION.
     """
 
     number: _Count

@@ -133,6 +133,12 @@ class _ApplyTracker(Struct):
         # Completed steps imply that it was started.
         self.has_started = True
 
+    def add_operation(self, record: journal.RunningOperation) -> None:
+        """Record the operation of a step: after the earlier ones, or in place of them."""
+        is_continued = record.operation.startswith(journal.OPERATION_CONTINUATION)
+        earlier = self.running_operations.get(record.number, "") if is_continued else ""
+        self.running_operations[record.number] = f"{earlier}{record.operation}"
+
     def complete_step(self, step: int) -> None:
         """Mark a step as completed and forget its operation.
 
@@ -237,7 +243,7 @@ class StateDraft:
         elif isinstance(record, journal.ApplyProgress):
             self._tracker.restore_progress(record)
         elif isinstance(record, journal.RunningOperation):
-            self._tracker.running_operations[record.number] = record.operation
+            self._tracker.add_operation(record)
         else:  # ApplyEnd
             self._tracker.has_ended = True
             self._outputs = dict(record.outputs)

@@ -49,6 +49,9 @@ class OwnershipBed(Protocol):
     def lose_creation(self, call: Callable[[], None]) -> None:
         """Call a function once in place of the creation of the object, and send no answer."""
 
+    def reject_later_object(self) -> None:
+        """Add a second object to the configuration, and reject its creation."""
+
     def list_changes(self) -> list[str]:
         """Return the requests with an effect so far, except creations that were rejected."""
 
@@ -163,6 +166,19 @@ def make_without_an_answer(bed: OwnershipBed, type_name: str, root: Path) -> Exi
     return Existing(made)
 
 
+def make_again_during_the_creation(bed: OwnershipBed, type_name: str, root: Path) -> Existing:
+    """Another apply makes the first of two objects again, between the requests of this one."""
+    empty = bed.take_snapshot()
+    made = make_object(bed, type_name, root, OTHER)
+    bed.restore(empty)
+    enter(bed, type_name, root, OWN)
+    bed.reject_later_object()
+    assert apply() == 1
+    assert bed.take_snapshot().keys() == made.keys()
+    bed.restore(made)
+    return Existing(made, ("-resume",))
+
+
 SITUATIONS: tuple[Situation, ...] = (
     share_with_another_repository,
     share_with_another_workspace,
@@ -173,4 +189,5 @@ SITUATIONS: tuple[Situation, ...] = (
     make_between_plan_and_apply,
     make_at_the_same_time,
     make_without_an_answer,
+    make_again_during_the_creation,
 )

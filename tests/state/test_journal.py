@@ -135,6 +135,28 @@ def test_running_operation_is_kept_until_its_step_ends() -> None:
     assert over.running_operations == {}
 
 
+def test_running_operation_continues_the_earlier_ones() -> None:
+    part = PlanPart(0, 1, 3, "", "l", 1, "")
+    begun = Intent(parse_address("nexus_rack.r"), "create", "nexus_rack", "lab/r", 1, number=2)
+    operations = ("", "\na 1", "\nb 2")
+    written = [
+        encode_journal_record(record)
+        for record in (
+            part,
+            ApplyStart("l", 1),
+            begun,
+            *(RunningOperation(2, operation) for operation in operations),
+        )
+    ]
+    remaining = build_draft(State(), parse_journal(written)[0]).build_unfinished_apply()
+    assert remaining is not None
+    assert remaining.running_operations == {2: "\na 1\nb 2"}
+    replaced = build_draft(State(), [*parse_journal(written)[0], RunningOperation(2, "c")])
+    unfinished = replaced.build_unfinished_apply()
+    assert unfinished is not None
+    assert unfinished.running_operations == {2: "c"}
+
+
 def test_journal_of_development_version_is_rejected() -> None:
     records, (problem,) = parse_journal(
         [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"started"}}'], "the journal"

@@ -140,6 +140,17 @@ class HubOwnershipBed:
 
         self.run_before_creation(lose)
 
+    def reject_later_object(self) -> None:
+        text = Path("main.nf.hcl").read_text()
+        later = _MANIFEST.replace("name: o", "name: later").partition("\n")[2]
+        Path("main.nf.hcl").write_text(text.replace("  Y\n", f"    ---\n{later}\n", 1))
+
+        def reject(method: str, path: str) -> int | None:
+            created = [key for key in self._hub.objects if key[3] == "o"]
+            return 403 if method == "PATCH" and "later" in path and created else None
+
+        self._hub.faults = reject
+
     def list_changes(self) -> list[str]:
         """Return the changes; a rejected request is none."""
         return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -73,3 +74,78 @@ def test_creation_without_an_answer_finds_only_its_own_object(
     if kind == "Namespace":
         assert run_command("destroy", "-auto-approve")[0] == 0
     assert hub.get(kind, name, namespace) == existing
+
+
+THREE_OBJECTS = """
+provider "fleet" {}
+data "fleet_hub" "hub" {}
+resource "fleet_hub_manifest" "web" {
+  provider  = fleet
+  yaml_body = <<-Y
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: web}
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: settings, namespace: web}
+    data: {a: "1"}
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: last, namespace: web}
+    data: {a: "1"}
+  Y
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "remade",
+    [(), ("ConfigMap",), ("Namespace", "ConfigMap")],
+    ids=["none", "configmap", "namespace"],
+)
+@pytest.mark.parametrize("command", [("apply", "-resume"), ("apply", "-discard", "-auto-approve")])
+def test_interrupted_creation_knows_each_of_its_objects(
+    hub: Front, run_command: CommandRunner, remade: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    """Another state makes earlier objects of the block again, alike, during the interruption."""
+    Path("main.nf.hcl").write_text(THREE_OBJECTS)
+
+    def reject_last(method: str, path: str) -> int | None:
+        is_last = path.endswith("/configmaps/last") and hub.get("Namespace", "web") is not None
+        return 403 if method == "PATCH" and is_last else None
+
+    hub.faults = reject_last
+    code, text = run_command("apply", "-auto-approve")
+    assert (code, "ConfigMap web/last" in text) == (1, True), text
+    hub.faults = lambda *_: None
+    made = {"Namespace": hub.get("Namespace", "web"), "ConfigMap": get_settings(hub)}
+    for kind in reversed(remade):
+        hub.remove(made[kind] or {})
+    if "Namespace" in remade:
+        hub.put(NAMESPACE_BODY, "nexusform")
+    if "ConfigMap" in remade:
+        apply_by_another_state(hub, SETTINGS, SETTINGS_BODY)
+    existing = (hub.get("Namespace", "web"), get_settings(hub))
+    code, text = run_command(*command)
+    if "-discard" in command:
+        assert code == 0, text
+        recorded = run_command("show")[1]
+        assert ("settings" in recorded, "Namespace" in recorded) == (
+            not remade,
+            "Namespace" not in remade,
+        ), recorded
+    elif remade:
+        title = "Namespace web" if "Namespace" in remade else "ConfigMap web/settings"
+        assert (code, f"{title} already exists on the hub" in text) == (1, True), text
+    else:
+        assert code == 0, text
+    # Objects of another state are neither written nor recorded.
+    if "Namespace" in remade:
+        assert run_command("destroy", "-auto-approve")[0] == 0
+    assert (hub.get("Namespace", "web"), get_settings(hub)) == existing
+
+
+def get_settings(hub: Front) -> Any:
+    return hub.get("ConfigMap", "settings", "web")

@@ -23,7 +23,11 @@ from nexusform.domains.azure.providers.arm_changes import (
     ArmOperation,
     ArmTarget,
 )
-from nexusform.domains.azure.providers.creation_tags import add_creation_tag, has_creation_tag
+from nexusform.domains.azure.providers.creation_tags import (
+    add_creation_tag,
+    has_creation_tag,
+    has_other_creation_tag,
+)
 from nexusform.domains.azure.providers.start_values import (
     POOL_COUNTS,
     find_result_difference,
@@ -369,6 +373,9 @@ class ArmClient:
         final_reads = 0
         while True:
             observed = self.get_body(change.target)
+            # Made again since, by another state with the same name.
+            if change.verb is ArmOperation.CREATE and has_other_creation_tag(observed or {}, step):
+                raise _build_existing_object_problem(change)
             state = read_provisioning_state(observed)
             is_final = state in FINAL_STATES
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
@@ -608,11 +615,7 @@ def _determine_progress(
             return _ChangeStatus.DONE
         return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if change.verb is ArmOperation.CREATE and not was_sent and not change.is_retry:
-        raise ProviderProblem(
-            f"{change.target.title} already exists in resource group {change.target.group} and is "
-            "not "
-            "in the state. Import it with an import block, or use another name."
-        )
+        raise _build_existing_object_problem(change)
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in ACTION_VERBS
@@ -628,6 +631,14 @@ def _determine_progress(
         # An earlier change failed: send this one.
         return _ChangeStatus.NOT_SENT
     return _ChangeStatus.DONE
+
+
+def _build_existing_object_problem(change: ArmChange) -> ProviderProblem:
+    """Build the problem of a creation whose name another object has."""
+    return ProviderProblem(
+        f"{change.target.title} already exists in resource group {change.target.group} and is not "
+        "in the state. Import it with an import block, or use another name."
+    )
 
 
 def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:

@@ -30,6 +30,16 @@ def add_creation_tag(body: Mapping[str, Any] | None, request: ChangeRequest) -> 
 
 
 def has_creation_tag(body: Mapping[str, Any], request: ChangeRequest | ReadRequest) -> bool:
-    """Return True if the step of a request created an object. Azure ignores case in names."""
+    """Return True if the step of a request created an object."""
+    return _get_creation_tag(body) == _build_creation_tag(request)
+
+
+def has_other_creation_tag(body: Mapping[str, Any], request: ChangeRequest | ReadRequest) -> bool:
+    """Return True if another state, address or creation made an object."""
+    return _get_creation_tag(body) not in (None, _build_creation_tag(request))
+
+
+def _get_creation_tag(body: Mapping[str, Any]) -> Any:
+    """Return the tag of the creation, None without it. Azure ignores case in names."""
     tags = {str(name).casefold(): value for name, value in get_mapping(body, TAGS).items()}
-    return tags.get(CREATION_TAG) == _build_creation_tag(request)
+    return tags.get(CREATION_TAG)

@@ -6,10 +6,12 @@ Records of field managers reach neither snapshots nor members.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.domains.hub.providers.field_ownership import is_identity_only
+from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     get_uid,
     list_applied_fields,
@@ -17,6 +19,7 @@ from nexusform.domains.hub.providers.object_access import (
 )
 from nexusform.interfaces.plugins import ChangeRequest, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
+from nexusform.state.journal import OPERATION_CONTINUATION
 
 Body = Mapping[str, Any]
 # An API server takes names of 128 characters.
@@ -31,28 +34,32 @@ def build_creation_manager(manager: str, request: ChangeRequest | ReadRequest) -
     return f"{manager[:_MAX_MANAGER]}-creation-{digest}"
 
 
-def format_creation(title: str) -> str:
-    """Return the start of the recorded operation of a creation with an answer; the uid follows."""
-    return f"created {title} "
+def format_creation(hub_object: HubObject, created: Body) -> str:
+    """Return the recorded operation of a creation with an answer: identity and uid.
 
-
-def determine_creation(
-    operation: str, titles: Sequence[str], title: str, body: Body
-) -> bool | None:
-    """Determine from the recorded operation of a step if it created an object, without its mark.
-
-    `titles` are those of the step's objects, in the order of their creation. None for an object
-    before the recorded one: it was created with an answer, and may have been re-created since.
+    It continues the operations before: a step may create many objects.
     """
-    for position, candidate in enumerate(titles):
-        creation = format_creation(candidate)
-        is_answered = operation.startswith(creation)
-        if not is_answered and operation != f"apply {candidate}":
-            continue
-        if title == candidate:
-            return is_answered and operation == f"{creation}{get_uid(body)}"
-        return None if title in titles[:position] else False
-    return False
+    return f"{OPERATION_CONTINUATION}{json.dumps([*hub_object.identity, get_uid(created)])}"
+
+
+def is_created_by_step(
+    operation: str | None, creation_manager: str, hub_object: HubObject, body: Body
+) -> bool:
+    """Return True if an unfinished creation made an existing object.
+
+    It has the mark of the creation, or the uid in an answer. `operation` is the recorded one.
+    """
+    if has_creation_mark(body, creation_manager):
+        return True
+    uid = get_uid(body)
+    return bool(uid) and format_creation(hub_object, body) in _split_operation(operation or "")
+
+
+def _split_operation(operation: str) -> list[str]:
+    """Return the operations of a step, each as recorded."""
+    return [
+        f"{OPERATION_CONTINUATION}{line}" for line in operation.split(OPERATION_CONTINUATION)[1:]
+    ]
 
 
 def build_marked_body(body: Body) -> Body:
@@ -82,8 +89,3 @@ def hand_over_fields(
         elif not is_identity_only(sent_body):
             entries.append({**entry, "manager": manager})
     return entries
-
-
-def is_applied_by(manager: str, sent_body: Body, existing: Body) -> bool:
-    """Return True if a manager applied an object; an apply of an identity alone leaves no trace."""
-    return bool(list_applied_fields(existing, manager)) or is_identity_only(sent_body)

@@ -24,9 +24,7 @@ from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.creation_marks import (
     build_creation_manager,
-    determine_creation,
-    has_creation_mark,
-    is_applied_by,
+    is_created_by_step,
 )
 from nexusform.domains.hub.providers.field_ownership import (
     build_hub_record,
@@ -282,7 +280,7 @@ def _select_managed_objects(
     managed: list[tuple[HubObject, dict[str, Any]]] = []
     for hub_object in hub_objects:
         body = reader.read_body(hub_object)
-        if body is None or _is_object_of_others(options, request, hub_objects, hub_object, body):
+        if body is None or _is_object_of_others(options, request, hub_object, body):
             continue  # missing
         # An object of another uid is no longer ours.
         is_other_object = not options.is_read_only and is_recreated(
@@ -303,11 +301,7 @@ def _select_managed_objects(
 
 
 def _is_object_of_others(
-    options: HubOptions,
-    request: ReadRequest,
-    hub_objects: Sequence[HubObject],
-    hub_object: HubObject,
-    body: Values,
+    options: HubOptions, request: ReadRequest, hub_object: HubObject, body: Values
 ) -> bool:
     """Return True if an unfinished creation did not make an existing object.
 
@@ -316,14 +310,8 @@ def _is_object_of_others(
     is_creation = request.operation is not None and not request.attributes
     if not is_creation or options.is_read_only or request.key.type == MEMBER_TYPE:
         return False
-    if has_creation_mark(body, build_creation_manager(options.manager, request)):
-        return False
-    titles = [item.title for item in hub_objects]
-    operation = request.operation or ""
-    is_created = determine_creation(operation, titles, hub_object.title, body)
-    if is_created is None:
-        return not is_applied_by(options.manager, hub_object.body, body)
-    return not is_created
+    creation_manager = build_creation_manager(options.manager, request)
+    return not is_created_by_step(request.operation, creation_manager, hub_object, body)
 
 
 def _build_missing_object_result(

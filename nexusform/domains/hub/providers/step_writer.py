@@ -25,11 +25,10 @@ from nexusform.domains.hub.providers.content_verification import (
 from nexusform.domains.hub.providers.creation_marks import (
     build_creation_manager,
     build_marked_body,
-    determine_creation,
     format_creation,
     hand_over_fields,
     has_creation_mark,
-    is_applied_by,
+    is_created_by_step,
 )
 from nexusform.domains.hub.providers.field_ownership import (
     ExistingObject,
@@ -445,29 +444,13 @@ class HubStepWriter(Struct, frozen=True):
             raise ProviderProblem(
                 f"{hub_object.title} is being deleted on the hub; apply again once it is gone."
             )
-        if not is_managed and not self._is_written_by_earlier_run(hub_object, body):
+        operation = self.request.resumed_operation
+        if not is_managed and not is_created_by_step(
+            operation, self._creation_manager, hub_object, body
+        ):
             raise ProviderProblem(
                 describe_existing_object(hub_object, self.request.key, self.request.address)
             )
-
-    def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
-        """Return True if an earlier run of this step created an object.
-
-        The run recorded each creation before its request, and the new uid after the answer. Without
-        an answer, the object must have the mark of this creation. An object of this step before the
-        recorded one was created with an answer: it must have the content and the field manager.
-        Raises ApiError.
-        """
-        if has_creation_mark(body, self._creation_manager):
-            return True
-        titles = [item.title for item in build_hub_objects(self._type_name, self._planned)]
-        operation = self.request.resumed_operation or ""
-        is_created = determine_creation(operation, titles, hub_object.title, body)
-        if is_created is not None:
-            return is_created
-        return is_applied_by(self.options.manager, hub_object.body, body) and self._has_content(
-            hub_object, body
-        )
 
     def _has_content(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an apply of an object would change nothing of it on the hub.
@@ -538,12 +521,11 @@ class HubStepWriter(Struct, frozen=True):
         try:
             if existing is not None and is_switching_to_external(hub_object.body, existing):
                 message = f"{hub_object.title} is left to staged runs"
-                self.request.report_progress(StepProgress(operation="external", message=message))
+                self.request.report_progress(StepProgress(message=message))
                 # removes the settings of a rolling update first.
                 existing = self.hub.merge(path, EXTERNAL_PATCH, manager, existing=existing)
             elif existing is not None and is_done:
                 return dict(existing)
-            self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
             if existing is None:
                 marked_body = build_marked_body(body_to_send)
                 created = self.hub.apply_new(path, marked_body, self._creation_manager)
@@ -563,7 +545,7 @@ class HubStepWriter(Struct, frozen=True):
 
         Raises ApiError for a conflict of versions, and StepPending for another rejection.
         """
-        creation = f"{format_creation(hub_object.title)}{get_uid(created)}"
+        creation = format_creation(hub_object, created)
         self.request.report_progress(StepProgress(operation=creation))
         creation_manager = self._creation_manager
         manager = self.options.manager
