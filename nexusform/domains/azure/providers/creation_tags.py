@@ -31,7 +31,7 @@ def add_creation_tag(body: Mapping[str, Any] | None, request: ChangeRequest) -> 
 
 def has_creation_tag(body: Mapping[str, Any], request: ChangeRequest | ReadRequest) -> bool:
     """Return True if the step of a request created an object."""
-    return _get_creation_tag(body) == _build_creation_tag(request)
+    return bool(_get_creation_tag(body) == _build_creation_tag(request))
 
 
 def has_other_creation_tag(body: Mapping[str, Any], request: ChangeRequest | ReadRequest) -> bool:
