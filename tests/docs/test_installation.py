@@ -288,6 +288,37 @@ def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path
 
 @pytest.mark.slow
 @long_case
+def test_pipx_installs_the_wheel(built: dict[str, Path], tmp_path: Path) -> None:
+    """As in docs/ci/README.md and in the job `install` of a release."""
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    script = release["jobs"]["install"]["steps"][-1]["run"]
+    assert script.startswith("pipx install ./nexusform-*.whl\n")
+    venv = tmp_path / "tools"
+    environment = {
+        **os.environ,
+        "PIPX_HOME": str(tmp_path / "home"),
+        "PIPX_BIN_DIR": str(tmp_path / "bin"),
+        "PATH": f"{tmp_path / 'bin'}:{venv / 'bin'}:{os.environ['PATH']}",
+        "PIP_NO_COMPILE": "1",
+        "GITHUB_WORKSPACE": str(ROOT),
+    }
+    environment.pop("PYTHONPATH", None)
+    commands = f"{sys.executable} -m venv {venv} && pip install -q pipx && {script}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands],
+        cwd=built[".whl"].parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    skip_if_unreachable(done.stderr)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "Plan: 14 to add, 0 to change, 0 to destroy."
+
+
+@pytest.mark.slow
+@long_case
 @pytest.mark.skipif(not HAS_ZIPAPP, reason="the zipapp is for CPython 3.11 on linux-x86_64")
 def test_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
     assert_plans_the_example([sys.executable, str(built[".pyz"])], SHIV_ROOT=str(tmp_path))

@@ -1,10 +1,8 @@
-"""Tests of packaging: hooks, man pages, the image."""
+"""Tests of packaging: hooks, the release, the image."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 import yaml
 
 import nexusform
-from nexusform.cli.main import COMMANDS, run_command_line
+from nexusform.cli.main import run_command_line
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -57,20 +55,6 @@ def test_validate_accepts_root_modules_and_files_in_them(
     assert told.count("on lon/main.nf.hcl line 1") == 1
     assert told.count("on ber/main.nf.hcl line 1") == 1
     assert run_command_line(["validate", "nowhere"]) == 1
-
-
-def test_every_command_has_a_man_page(tmp_path: Path) -> None:
-    pytest.importorskip("click_man", reason="click-man is not installed")
-    script = [sys.executable, str(ROOT / "packaging" / "man_pages.py"), str(tmp_path)]
-    subprocess.run(script, check=True, cwd=ROOT, capture_output=True)
-    pages = {page.name for page in tmp_path.iterdir()}
-    assert pages >= {f"nexusform-{command}.1" for command in COMMANDS} | {
-        "nexusform.1",
-        "nexusform-state-list.1",
-    }
-    page = (tmp_path / "nexusform-plan.1").read_text()
-    assert r"\-out=FILE" in page
-    assert COMMANDS["plan"].summary in page
 
 
 def test_image_is_built_from_existing_files() -> None:
@@ -124,12 +108,12 @@ def test_workflows_build_on_a_clean_machine() -> None:
     jobs = yaml.safe_load(
         (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     )["jobs"]
-    assert jobs["package"]["needs"] == "build"
+    assert (jobs["package"]["needs"], jobs["install"]["needs"]) == ("install", "build")
     build = "\n".join(step.get("run", "") for step in jobs["build"]["steps"])
     assert ".ci/run" not in build
     installs = [line for line in build.splitlines() if "pip install" in line]
     assert installs
-    assert all("--require-hashes" in line or "--no-deps dist/" in line for line in installs)
+    assert all("--require-hashes" in line or "--no-deps release/" in line for line in installs)
     assert "sha256sum" in build
     # Environments running the program have its dependencies.
     for environment in re.findall(r"(\w+)/bin/python ", build):

@@ -262,7 +262,8 @@ class ReconcileResult(Struct, frozen=True):
     objects the export does not cover. `unfinished`: changes of applies in progress or failed.
     `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not
     captured. `predictions`: results of predictions of applied plans. `listed`: sites with other
-    hardware or roles than configured, or in maintenance.
+    hardware or roles than configured, or in maintenance. Without a configuration there are only
+    replays (`is_compared_with_state` is False).
     """
 
     checks: tuple[ClusterLocationCheck, ...] = ()
@@ -276,6 +277,7 @@ class ReconcileResult(Struct, frozen=True):
     predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    is_compared_with_state: bool = True
 
     @property
     def violated_rules(self) -> tuple[SeparationVerdict, ...]:

@@ -97,6 +97,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
+    if not result.is_compared_with_state:
+        return "There is no configuration here, so nothing was compared with a state."
     violated = len(result.violated_rules)
     uncaptured = len(result.uncaptured)
     unfinished = len(result.unfinished)

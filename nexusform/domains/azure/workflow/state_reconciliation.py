@@ -1,6 +1,6 @@
 """Comparison of observed VMs with state, and update of the state."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -80,6 +80,7 @@ _OBSERVED: Final = (
     "provenance",
 )
 _SITE: Final = "nexus_site"
+_NO_CONFIGURATION: Final = "no-configuration-files"
 _DATE_LENGTH: Final = len("2026-11-20")
 # Attributes of a node without a machine.
 _UNPLACED_NODE: Final = dict.fromkeys(
@@ -107,7 +108,8 @@ def reconcile_site(
     """Compare state with a site, and write the observations to state.
 
     Separation rules are checked on the observed VMs. After an error the result has only
-    diagnostics. `replays`: also place all VMs again in creation order, to score the placement rule.
+    diagnostics. `replays`: also place all VMs again in creation order, to score the placement rule;
+    without a configuration only this is done.
     """
     try:
         observed = _read_sites_and_build_provider(location, directory)
@@ -115,6 +117,8 @@ def reconcile_site(
         return ReconcileResult(diagnostics=tuple(rejection.diagnostics))
     opened = open_project(location)
     if opened.project is None:
+        if replays and {error.id for error in opened.diagnostics} == {_NO_CONFIGURATION}:
+            return _replay_sites(observed[0])
         return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
         answer = ReconcileResult(diagnostics=opened.diagnostics)
@@ -124,6 +128,12 @@ def reconcile_site(
     return replace(
         answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources
     )
+
+
+def _replay_sites(sites: Iterable[AzSite]) -> ReconcileResult:
+    """Place all VMs of sites again, without a state to compare."""
+    replays = chain.from_iterable(run_replays(site, (), tuple(RackSpread)) for site in sites)
+    return ReconcileResult(replays=tuple(replays), is_compared_with_state=False)
 
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:

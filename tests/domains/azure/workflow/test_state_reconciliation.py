@@ -27,6 +27,27 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, capsys.readouterr().out
 
 
+def test_replay_of_an_export_needs_no_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 0
+    alone = json.loads(out)
+    score = alone["replays"][0]
+    assert score["hits"] == score["verified"] > 100
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay")
+    assert "no configuration here, so nothing was compared with a state" in " ".join(out.split())
+    assert "Every VM" not in out
+    # Nothing is written, and nothing else is answered.
+    assert [path.name for path in Path().iterdir()] == ["export"]
+    assert run_command(capsys, "reconcile", "-from=export")[0] == 1
+    Path("site.nf.hcl").write_text("broken")
+    assert run_command(capsys, "reconcile", "-from=export", "-replay")[0] == 1
+    Path("site.nf.hcl").unlink()
+    # With the imported site, the score is the same.
+    assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert json.loads(out)["replays"] == alone["replays"]
+
+
 def test_document_site_is_explained_and_moved_nodes_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
