@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.json_data.plain_data import Path
+from nexusform.state.folded_attributes import fold_attributes, is_folded, unfold_attributes
 from nexusform.state.objects import ObjectState
 
 INVALID: Final = "invalid-state-document"
@@ -93,6 +94,7 @@ def is_nonempty_text(value: Any) -> bool:
 
 OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
     "attributes": MemberRule(is_object, "an object", is_required=True),
+    "folded_attributes": MemberRule(is_folded, "folded attributes as nexusform writes them"),
     "creation": MemberRule(is_count, "a whole number from 0", is_required=True),
     "sensitive_attributes": MemberRule(
         is_list_of_paths, "a list of paths (lists of names and positions)"
@@ -172,10 +174,24 @@ def build_object_members(object_state: ObjectState) -> dict[str, Any]:
     return members
 
 
+def build_folded_object_members(object_state: ObjectState) -> dict[str, Any]:
+    """Build the members of an object's JSON form, with its long attributes folded."""
+    members = build_object_members(object_state)
+    attributes, folded = fold_attributes(object_state.attributes)
+    if not folded:
+        return members
+    return members | {"attributes": attributes, "folded_attributes": folded}
+
+
 def parse_object(entry: Mapping[str, Any]) -> ObjectState:
     """Parse the object of members that follow OBJECT_RULES."""
+    attributes = entry["attributes"]
+    folded = entry.get("folded_attributes")
+    if folded:
+        # In the order of a document.
+        attributes = dict(sorted((attributes | unfold_attributes(folded)).items()))
     return ObjectState(
-        attributes=entry["attributes"],
+        attributes=attributes,
         creation=entry["creation"],
         sensitive=tuple([tuple(path) for path in entry.get("sensitive_attributes", ())]),
         dependencies=tuple(entry.get("dependencies", ())),

@@ -3,9 +3,10 @@
 The shape follows OpenTofu's state version 4, with different names at the top level. Equal states
 give equal bytes: resources by module, mode, type and name, instances by key, values sorted.
 
-CURRENT is the only version of the format so far. Documents of newer versions, and those of versions
-before the first release (without "kind"), are rejected. To change the format: raise CURRENT, and
-convert documents of the previous version before they are read.
+Version 2 has folded attributes. A document without them has version 1, so that an earlier nexusform
+reads it. Documents of newer versions, and those of versions before the first release (without
+"kind"), are rejected. To change the format: raise CURRENT, and convert documents of the previous
+version before they are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -90,14 +91,21 @@ _OUTPUT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
 
 # Converts members to the written form of an object.
 ObjectBuilder: TypeAlias = Callable[[Mapping[str, Any]], Any]
-CURRENT: Final = 1
+# Builds the members of an object of a resource.
+_MemberBuilder: TypeAlias = Callable[[ObjectState], dict[str, Any]]
+CURRENT: Final = 2
+_UNFOLDED: Final = 1
 
 
 def encode_state(state: State) -> bytes:
     """Encode the state as an indented JSON document, with the same bytes for equal states."""
     with pause_garbage_collection():
         return json_codec.render_document(
-            build_ordered_object(_build_document(state, build_ordered_object))
+            build_ordered_object(
+                _build_document(
+                    state, build_ordered_object, object_codec.build_folded_object_members
+                )
+            )
         )
 
 
@@ -106,10 +114,12 @@ def build_plain_document(state: State) -> dict[str, Any]:
 
     It shares the attributes of the state's objects.
     """
-    return _build_document(state, dict)
+    return _build_document(state, dict, object_codec.build_object_members)
 
 
-def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
+def _build_document(
+    state: State, build_object: ObjectBuilder, build_members: _MemberBuilder
+) -> dict[str, Any]:
     """Build the document of a state.
 
     One entry for each resource, in order of addresses, with all of its instances.
@@ -121,6 +131,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
             address
         )
     resources = []
+    version = _UNFOLDED
     # All addresses of a group have the same order without the last part, the key.
     for addresses in sorted(
         groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]
@@ -132,12 +143,15 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
             addresses.sort(key=lambda address: compute_key_sort_key(address.key))
         entry["instances"] = []
         for address in addresses:
-            entry["instances"] += _build_instances(address, state.instances[address], build_object)
+            for members in _build_instances(address, state.instances[address], build_members):
+                if "folded_attributes" in members:
+                    version = CURRENT
+                entry["instances"].append(build_object(members))
         resources.append(build_object(entry))
     return {
         "format": FORMAT,
         "kind": KIND,
-        "version": CURRENT,
+        "version": version,
         "nexusform_version": state.nexusform_version,
         "serial": state.serial,
         "lineage": state.lineage,
@@ -163,21 +177,15 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
 
 
 def _build_instances(
-    address: Address, instance: InstanceState, build_object: ObjectBuilder
-) -> list[Any]:
-    """Build the entries of an instance: its current object, then the deposed ones by key."""
+    address: Address, instance: InstanceState, build_members: _MemberBuilder
+) -> list[dict[str, Any]]:
+    """Build the members of an instance: its current object, then the deposed ones by key."""
     key_members: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(
-            build_object(key_members | object_codec.build_object_members(instance.current))
-        )
+        entries.append(key_members | build_members(instance.current))
     for key, deposed in sorted(instance.deposed.items()):
-        entries.append(
-            build_object(
-                key_members | {"deposed": key} | object_codec.build_object_members(deposed)
-            )
-        )
+        entries.append(key_members | {"deposed": key} | build_members(deposed))
     return entries
 
 
@@ -429,6 +437,11 @@ class _StateReader:
 
         Report errors and duplicates.
         """
+        for name in entry["attributes"].keys() & entry.get("folded_attributes", {}).keys():
+            message = f'"{name}" is also a folded attribute.'
+            self.problems.append(
+                object_codec.build_invalid_member_problem((*path, "attributes", name), message)
+            )
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:

@@ -1,18 +1,50 @@
 """Benchmark of the state of many instances.
 
-Encode and decode against the json module on the same document.
+Encode and decode against the json module on the same document. With `--placements`, a state of
+PickAll placements on 100 members is compared with its document in full.
 
 Run: python tests/benchmarks/bench_state.py [instances]
+     python tests/benchmarks/bench_state.py --placements N
 """
 
 import json
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state.state_codec import decode_state, encode_state
+from nexusform.state.state_codec import build_plain_document, decode_state, encode_state
+
+PLACEMENTS = """
+resource "fleet_member_cluster" "m" {
+  count = 100
+  name  = "member-${count.index}"
+}
+resource "fleet_hub_manifest" "n" {
+  count     = PLACEMENTS
+  yaml_body = yamlencode({
+    apiVersion = "v1", kind = "Namespace", metadata = { name = "ns-${count.index}" }
+  })
+}
+resource "fleet_cluster_resource_placement" "p" {
+  count      = PLACEMENTS
+  name       = "placement-${count.index}"
+  depends_on = [fleet_hub_manifest.n]
+  resource_selector {
+    group   = ""
+    version = "v1"
+    kind    = "Namespace"
+    name    = "ns-${count.index}"
+  }
+  policy {
+    placement_type = "PickAll"
+  }
+}
+"""
 
 
 def build_state(count: int) -> State:
@@ -46,7 +78,33 @@ def measure_best_time(work: Any, times: int = 3) -> float:
     return min(taken)
 
 
+def apply_placements(count: int) -> bytes:
+    """Return the state document after an apply of placements on 100 members."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        (directory / "main.nf.hcl").write_text(PLACEMENTS.replace("PLACEMENTS", str(count)))
+        command = (sys.executable, "-m", "nexusform", "apply", "-auto-approve", "-input=false")
+        subprocess.run(command, cwd=directory, stdout=subprocess.DEVNULL, check=True)
+        return (directory / "state/nexusform.nfstate").read_bytes()
+
+
+def compare_placements(count: int) -> None:
+    """Print the size of the state of placements and its times, beside those of the full one."""
+    data = apply_placements(count)
+    state, _ = decode_state(data, "s")
+    assert state is not None
+    full = json.dumps(build_plain_document(state), indent=2).encode()
+    print(f"{count} placements on 100 members")
+    for name, document in (("full", full), ("folded", data)):
+        load = measure_best_time(lambda document=document: decode_state(document, "s"))
+        print(f"{name:8}{len(document) / 1e6:8.2f} MB  load {load:.2f} s")
+    print(f"save {measure_best_time(lambda: encode_state(state)):.2f} s")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--placements"]:
+        compare_placements(int(sys.argv[2]))
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     state = build_state(count)
     data = encode_state(state)
