@@ -21,7 +21,6 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
-from tests.broken_values import break_values
 from tests.domains.azure.workflow.test_listed_sites import GROUP, build_bodies, build_body
 from tests.domains.fleet.types.test_fleet_hub_export import (
     build_binding,
@@ -110,6 +109,35 @@ VM = {
     ),
 }
 WHAT_IF = {"changes": [{"resourceId": VM["id"], "changeType": "Create", "after": VM}]}
+NEW_POOL = {"mode": "User", "count": 1, "vmSkuName": "NC_P10_56_v1"}
+CLUSTER_ID = f"{GROUP}/kubernetesClusters/c"
+POOL_WHAT_IF = {
+    "changes": [
+        {
+            "resourceId": f"{CLUSTER_ID}/agentPools/np2",
+            "changeType": "Create",
+            "after": {"location": "east", "properties": NEW_POOL},
+        }
+    ]
+}
+CHANGE_WHAT_IF = {
+    "properties": {
+        "changes": [
+            {
+                "resourceId": CLUSTER_ID,
+                "changeType": "Modify",
+                "after": {"properties": {"kubernetesVersion": "v1.30.1"}},
+            }
+        ]
+    }
+}
+TEMPLATE = {
+    "$schema": "deploymentTemplate.json",
+    "resources": {
+        name: {**body, "type": "Microsoft.NetworkCloud/bareMetalMachines"}
+        for name, body in zip(("m1", "m2"), build_bodies()["bare_metal_machines"], strict=False)
+    },
+}
 TERRAFORM = {
     "format_version": "1.2",
     "planned_values": {},
@@ -164,6 +192,18 @@ CASES: dict[str, tuple[Any, Callable[[str], Facts], Path_]] = {
         for kind, bodies in build_bodies().items()
         if bodies
     },
+    # Symbolic names.
+    "ARM template": (
+        TEMPLATE,
+        read_export("bare_metal_machines"),
+        ("resources", "m2", "properties"),
+    ),
+    "ARM what-if of a pool": (POOL_WHAT_IF, read_what_if, ("changes", 0, "after", "properties")),
+    "ARM what-if of a change": (
+        CHANGE_WHAT_IF,
+        read_what_if,
+        ("properties", "changes", 0, "after", "properties"),
+    ),
     "ARM what-if": (WHAT_IF, read_what_if, ("changes", 0, "after", "properties")),
     "Terraform plan": (
         TERRAFORM,
@@ -187,58 +227,26 @@ def test_new_field_is_unread_with_its_position(name: str) -> None:
     text = json.dumps(document, indent=1)
     facts = [fact for fact in read(text) if FIELD.lower() in fact.field.lower().replace("_", "")]
     assert facts
-    # A plan of another tool names the file and the object.
-    if name in ("ARM what-if", "Terraform plan"):
-        assert (facts[0].file, facts[0].subject) == ("file", "VM v")
-    else:
-        assert FIELD in text.splitlines()[facts[0].line - 1]
+    assert FIELD in text.splitlines()[facts[0].line - 1]
 
 
-def list_hub_words(text: str) -> list[str]:
-    reading = parse_manifests("file", text.encode())
-    facts = list_unread_facts(reading.manifests)
-    return [*(finding.detail for finding in reading.findings), *(fact.cause for fact in facts)]
+def test_unread_field_of_a_body_in_a_text_has_the_line_of_the_text() -> None:
+    document = json.loads(json.dumps(TERRAFORM))
+    after = document["resource_changes"][0]["change"]["after"]
+    # azapi 1 prints the body as a text.
+    after["body"] = json.dumps({"properties": {**VM["properties"], FIELD: "x"}})
+    text = json.dumps(document, indent=1)
+    (fact,) = read_terraform(text)
+    assert FIELD in text.splitlines()[fact.line - 1]
 
 
-def list_table_words(name: str) -> Callable[[str], list[str]]:
-    def list_words(text: str) -> list[str]:
-        contents = {path.stem: path.read_bytes() for path in EXPORT.glob("*.json")}
-        reading = parse_openstack_files({**contents, name: text.encode()})
-        facts = [fact.cause for fact in reading.unread]
-        return [*(problem.detail for problem in reading.problems), *facts]
-
-    return list_words
-
-
-BROKEN: dict[str, tuple[Any, Callable[[str], list[str]]]] = {
-    "hub": (
-        {**LIST, "items": [PLACEMENT, build_binding("a"), build_member("b", "east")]},
-        list_hub_words,
-    ),
-    **{
-        f"OpenStack {name}": (read_rows(name), list_table_words(name))
-        for name in LISTS
-        if read_rows(name)
-    },
-}
-# Columns without influence, and the list of a hub, which has its items without a version.
-LABELS = {
-    name: field_list.without_influence.keys() | {"rules", "parent_provider_uuid"}
-    for name, (_, field_list) in LISTS.items()
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_value_of_a_wrong_kind_is_never_silent(name: str) -> None:
-    document, list_words = BROKEN[name]
-    words = list_words(json.dumps(document))
-    labels = LABELS.get(name.removeprefix("OpenStack "), set())
-    silent = set()
-    for path, value, changed in break_values(document):
-        column = str(path[min(1, len(path) - 1)]).lower().replace(" ", "_")
-        # An id may be a number.
-        is_id = column == "id" and value == 7
-        is_label = column in labels or path == ("apiVersion",) or is_id
-        if not is_label and list_words(json.dumps(changed)) == words:
-            silent.add((*path, repr(value)))
-    assert silent == set()
+def test_unread_field_of_a_changed_resource_has_the_line_of_its_export() -> None:
+    bodies = build_bodies()
+    bodies["kubernetes_clusters"][0]["properties"][FIELD] = "x"
+    text = json.dumps(bodies["kubernetes_clusters"], indent=1)
+    documents = {**build_export(), "kubernetes_clusters": [("file.json", text.encode())]}
+    changes, _ = read_arm_what_if("plan.json", json.dumps(CHANGE_WHAT_IF).encode())
+    sites, _, _ = read_changed_sites(documents, changes, {})
+    (fact,) = (fact for site in sites for fact in site.inventory.unread)
+    assert fact.file == "file.json"
+    assert FIELD in text.splitlines()[fact.line - 1]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 
 from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
-from tests.broken_values import break_values
-from tests.domains.vnf.test_unread_tosca_fields import VNFD
 
 HOT = """
 heat_template_version: 2018-08-31
@@ -64,38 +61,11 @@ vnfd:
           vdu-level: [{ vdu-id: u, number-of-instances: 2 }]
       default-instantiation-level: l
 """
-DOCUMENTS = {"HOT": ("base_hot", HOT), "TOSCA": ("vnfd", VNFD), "SOL006": ("vnfd", SOL006)}
-# Fields that the lists of fields call without influence, and keys of the format itself.
-LABELS = {
-    "name",
-    "id",
-    "image",
-    "network",
-    "networks",
-    "flavour_description",
-    "order",
-    "tosca_definitions_version",
-    # Such a flavor is known only in the cloud.
-    "get_resource",
-}
 
 
 def read(source: str, document: Any) -> ParsedVnf:
     text = yaml.safe_dump(document, sort_keys=False)
     return read_vnf(VnfSourceDocuments(**{source: text}))
-
-
-@pytest.mark.parametrize("kind", DOCUMENTS)
-def test_value_of_a_wrong_kind_is_never_silent(kind: str) -> None:
-    source, text = DOCUMENTS[kind]
-    document = yaml.safe_load(text)
-    assert read(source, document).findings == ()
-    silent = {
-        (*path, repr(value))
-        for path, value, changed in break_values(document)
-        if not read(source, changed).findings and not LABELS & set(path)
-    }
-    assert silent == set()
 
 
 def test_wrong_value_is_an_unread_fact_with_its_line() -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, overload
 
+from msgspec import Struct
+
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.times import parse_time
@@ -64,6 +66,18 @@ def extract_parent_id(arm_id: str) -> str:
     return arm_id.strip().rstrip("/").rpartition("/")[0].rpartition("/")[0]
 
 
+class Origin(Struct, frozen=True):
+    """Origin of a value: its file, its path in messages, and its path in the file (`place`)."""
+
+    file: str
+    path: Path
+    place: Path
+
+    def get_part(self, *steps: str | int) -> Origin:
+        """Return the origin of a part of the value."""
+        return Origin(self.file, (*self.path, *steps), (*self.place, *steps))
+
+
 class ArmItem:
     """One JSON object of a document, read field by field.
 
@@ -71,17 +85,21 @@ class ArmItem:
     explicit null. `properties` take precedence over fields next to them.
     """
 
-    __slots__ = ("_fields", "_findings", "_properties", "file", "path")
+    __slots__ = ("_fields", "_findings", "_origin", "_origins", "_properties")
 
     def __init__(
-        self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]
+        self,
+        origin: Origin,
+        fields: Mapping[str, Any],
+        findings: list[Problem],
+        origins: Mapping[str, Origin] = {},
     ) -> None:
-        """Wrap the JSON object `fields`, at `path` in a file.
+        """Wrap the JSON object `fields` of an origin; `origins` are those of merged properties.
 
         Problems of its fields are added to `findings`.
         """
-        self.file = file
-        self.path = path
+        self._origin = origin
+        self._origins = origins
         self._fields = fields
         self._findings = findings
         # empty while the field "properties" itself is read.
@@ -90,13 +108,19 @@ class ArmItem:
             "properties", FieldKind.OBJECT, "an object", default={}
         )
 
-    def build_path(self, key: str) -> Path:
-        """Return the path of a field in the document.
+    def find_origin(self, *path: str | int) -> Origin:
+        """Return the origin of the part at a path in the item."""
+        if path[:1] == ("properties",) and len(path) > 1 and path[1] in self._origins:
+            return self._origins[str(path[1])].get_part(*path[2:])
+        return self._origin.get_part(*path)
+
+    def find_field_origin(self, key: str) -> Origin:
+        """Return the origin of a field.
 
         In `properties` if the field is there, else at the top level.
         """
         inside = ("properties", key) if key in self._properties else (key,)
-        return (*self.path, *inside)
+        return self.find_origin(*inside)
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -105,7 +129,8 @@ class ArmItem:
 
     def report(self, key: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
         """Add a finding about a field."""
-        self._findings.append(Problem(self.build_path(key), kind, detail, severity, file=self.file))
+        origin = self.find_field_origin(key)
+        self._findings.append(Problem(origin.path, kind, detail, severity, file=origin.file))
 
     def read_value(self, key: str) -> Any:
         """Return the raw value of a field in `properties`, else at the top level, else None."""
@@ -176,20 +201,18 @@ class ArmItem:
         """Return an object field as an item, None if absent."""
         value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
         return (
-            None
-            if value is None
-            else ArmItem(self.file, self.build_path(key), value, self._findings)
+            None if value is None else ArmItem(self.find_field_origin(key), value, self._findings)
         )
 
     def read_object_or_empty(self, key: str) -> ArmItem:
         """Return an object field as an item, without fields if it is absent."""
         value = self._read_typed_field(key, FieldKind.OBJECT, "an object", default={})
-        return ArmItem(self.file, self.build_path(key), value, self._findings)
+        return ArmItem(self.find_field_origin(key), value, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
         value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", default=[])
-        return _wrap_objects(self.file, self.build_path(key), value, self._findings)
+        return _wrap_objects(self.find_field_origin(key), enumerate(value), self._findings)
 
     def _read_typed_field(
         self, key: str, shape: FieldKind, expected: str, default: Any = None
@@ -209,13 +232,13 @@ class ArmItem:
         """Return True if both items have the same fields."""
         return self._fields == other._fields
 
-    def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> ArmItem:
-        """Return a copy at another path with these properties merged over its own."""
+    def merge_properties(self, properties: Mapping[str, Any], origin: Origin) -> ArmItem:
+        """Return a copy with these properties, of an origin, merged over its own."""
         return ArmItem(
-            file,
-            path,
+            self._origin,
             {**self._fields, "properties": {**self._properties, **properties}},
             self._findings,
+            {**self._origins, **{name: origin.get_part(name) for name in properties}},
         )
 
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
@@ -262,7 +285,7 @@ def read_arm_resources(
     document is a page in a list of pages, but not the last one.
     """
     if isinstance(document, list):
-        return _flatten_paged_list(file, path, document, findings)
+        return _flatten_paged_list(file, path, enumerate(document), findings)
     key = _find_list_key(document)
     if key is not None:
         resources = document[key]
@@ -279,14 +302,14 @@ def read_arm_resources(
             )
         # An ARM template with symbolic names.
         if isinstance(resources, Mapping) and key == "resources":
-            resources = list(resources.values())
+            return _flatten_paged_list(file, (*path, key), resources.items(), findings)
         if isinstance(resources, list):
-            return _flatten_paged_list(file, (*path, key), resources, findings)
+            return _flatten_paged_list(file, (*path, key), enumerate(resources), findings)
         detail = f"expected a list, not {describe_type(resources)}."
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
-        return [ArmItem(file, path, document, findings)]
+        return [ArmItem(Origin(file, path, path), document, findings)]
     findings.append(
         Problem(path or _TOP_LEVEL, SHAPE, _explain_missing_resources(document), file=file)
     )
@@ -340,38 +363,40 @@ def _find_list_key(document: Any) -> str | None:
 
 
 def _flatten_paged_list(
-    file: str, path: Path, values: list[Any], findings: list[Problem]
+    file: str, path: Path, entries: Iterable[tuple[str | int, Any]], findings: list[Problem]
 ) -> list[ArmItem]:
-    """Read the entries of a list of resources or pages.
+    """Read the entries of a list of resources or pages, by index or symbolic name.
 
     A page is a list of resources, or an object with such a list.
     """
     items: list[ArmItem] = []
-    for index, value in enumerate(values):
+    all_entries = list(entries)
+    for number, (step, value) in enumerate(all_entries, 1):
         if isinstance(value, list) or _find_list_key(value) is not None:
+            has_next_page = number < len(all_entries)
             items += read_arm_resources(
-                file, value, findings, (*path, index), has_next_page=index + 1 < len(values)
+                file, value, findings, (*path, step), has_next_page=has_next_page
             )
         else:
-            items += _wrap_objects(file, path, [value], findings, index)
+            items += _wrap_objects(Origin(file, path, path), [(step, value)], findings)
     return items
 
 
 def _wrap_objects(
-    file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0
+    origin: Origin, entries: Iterable[tuple[str | int, Any]], findings: list[Problem]
 ) -> list[ArmItem]:
-    """Wrap the objects of a list as items with paths numbered from `first`.
+    """Wrap the objects of a list as items, by their steps in the list.
 
     Add a finding for anything else.
     """
     items = []
-    for index, value in enumerate(values, first):
-        entry_path = (*path, index)
+    for step, value in entries:
+        entry_origin = origin.get_part(step)
         if isinstance(value, Mapping):
-            items.append(ArmItem(file, entry_path, value, findings))
+            items.append(ArmItem(entry_origin, value, findings))
         else:
             detail = f"expected an object, not {describe_type(value)}."
-            findings.append(Problem(entry_path, SHAPE, detail, file=file))
+            findings.append(Problem(entry_origin.path, SHAPE, detail, file=entry_origin.file))
     return items
 
 

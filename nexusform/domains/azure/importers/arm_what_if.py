@@ -5,6 +5,8 @@ resources with their state before and after. Neither has a creation order, and b
 unevaluated expressions in place.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,13 +33,7 @@ from nexusform.domains.azure.importers.az_changes import (
 )
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
-from nexusform.json_data.plain_data import (
-    get_list,
-    get_mapping,
-    get_text,
-    get_value_at_path,
-    list_mappings,
-)
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, get_value_at_path
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -56,6 +52,13 @@ _DEPLOY: Final = "deploy"
 _UNSUPPORTED: Final = "unsupported"
 _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
+_TOP_LEVEL_FIELDS: Final = (
+    ("error", Mapping, "an object"),
+    ("status", str, "a string"),
+    ("provisioningState", str, "a string"),
+    ("potentialChanges", list, "a list"),
+    ("diagnostics", list, "a list"),
+)
 # A scope, or NAMESPACE/TYPE/NAME[/TYPE/NAME] below it.
 _ID: Final = re.compile(
     r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$",
@@ -70,10 +73,11 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...],
 
     Clusters come before their pools.
     """
-    document, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
+    document, place, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
     if problem is not None:
         return (), [problem]
-    return _read_changes(file, document, "changes", _WHAT_IF_COMMAND, is_stack=False)
+    reader = _WhatIfChangeReader(file, content, (*place, "changes"), is_stack=False)
+    return _read_changes(reader, document, "changes", _WHAT_IF_COMMAND)
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -82,15 +86,16 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     Clusters come before their pools.
     """
     command = "the what-if of the stack (deploymentStacksWhatIfResults)"
-    document, problem = _parse_document(file, content, command)
+    document, place, problem = _parse_document(file, content, command)
     if problem is not None:
         return (), [problem]
     changes = document.get("changes")
     # move its lists to the top level, as in the what-if of a deployment.
     if isinstance(changes, Mapping):
-        return _read_changes(
-            file, {**document, **changes}, "resourceChanges", command, is_stack=True
-        )
+        list_name = "resourceChanges"
+        list_place = (*place, "changes", list_name)
+        reader = _WhatIfChangeReader(file, content, list_place, is_stack=True)
+        return _read_changes(reader, {**document, **changes}, list_name, command)
     if "actionOnUnmanage" in document or "deletedResources" in document:
         reason = (
             "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
@@ -102,22 +107,30 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
 
 def _parse_document(
     file: str, content: bytes, command: str
-) -> tuple[Mapping[str, Any], Problem | None]:
+) -> tuple[Mapping[str, Any], Path, Problem | None]:
     """Parse a what-if.
 
-    Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem.
+    Merge its `properties`, absent in CLI output, into the top level. Return also the path of the
+    object with `changes`, and {} with a problem.
     """
     document, problem = parse_json(file, content)
     if problem is not None:
-        return {}, problem
+        return {}, (), problem
     if not isinstance(document, Mapping):
         kind = describe_type(document)
         detail = (
             f"this is not a what-if: the top level must be an object, not {kind}. Run {command}."
         )
-        return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
+        return {}, (), Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
-    return ({**document, **properties} if isinstance(properties, Mapping) else document), None
+    if properties is None:
+        return document, (), None
+    if not isinstance(properties, Mapping):
+        kind = describe_type(properties)
+        detail = f'this is not a what-if: its "properties" must be an object, not {kind}.'
+        return {}, (), Problem(("properties",), _NOT_A_WHAT_IF, detail, file=file)
+    place = ("properties",) if "changes" in properties else ()
+    return {**document, **properties}, place, None
 
 
 def _build_missing_list_problem(file: str, list_name: str, command: str) -> Problem:
@@ -127,24 +140,28 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 
 
 def _read_changes(
-    file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
+    reader: _WhatIfChangeReader, document: Mapping[str, Any], list_name: str, command: str
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Return the changes of a document, and its problems.
 
     Resources not predicted by Azure are warnings, or errors if there are no changes. `command`
-    creates a valid document. `is_stack`: it is of a deployment stack.
+    creates a valid document.
     """
+    file = reader.file
     error = document.get("error")
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
-    status = get_text(document, "provisioningState" if is_stack else "status")
+    for name, kind, expected in _TOP_LEVEL_FIELDS:
+        if not isinstance(document.get(name), kind | None):
+            value = describe_type(document[name])
+            reader.report(name, SHAPE, f"expected {expected}, not {value}.")
+    status = get_text(document, "provisioningState" if reader.is_stack else "status")
     if status.lower() not in {"", "succeeded"}:
         detail = f'the status of this what-if is "{status}", not "Succeeded". Run {command}.'
         return (), [Problem(("status",), _NOT_A_WHAT_IF, detail, file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
-    reader = _WhatIfChangeReader(file, is_stack=is_stack)
     reader.collect_resource_changes(list_name, document[list_name])
     reader.collect_resource_changes(
         "potentialChanges", get_list(document, "potentialChanges"), is_potential=True
@@ -163,14 +180,16 @@ def _read_changes(
 class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
-    def __init__(self, file: str, *, is_stack: bool) -> None:
-        """Start without changes.
+    def __init__(self, file: str, content: bytes, place: Path, *, is_stack: bool) -> None:
+        """Start without changes; `place` is the path of the list of changes.
 
         A preview of a deployment stack (`is_stack`) has other field names.
         """
         self.file = file
+        self._content = content
+        self._place = place
         # The what-if of a deployment stack has other field names.
-        self._is_stack = is_stack
+        self.is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
         # names of clusters that Azure could not predict.
@@ -187,9 +206,12 @@ class _WhatIfChangeReader:
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
             if not isinstance(value, Mapping):
-                self._report(path, SHAPE, f"expected an object, not {describe_type(value)}.")
+                self.report(path, SHAPE, f"expected an object, not {describe_type(value)}.")
                 continue
-            arm_id = get_text(value, "id" if self._is_stack else "resourceId")
+            id_name = "id" if self.is_stack else "resourceId"
+            names_of_texts = (id_name, "changeType", "changeCertainty", "unsupportedReason")
+            self._check_texts(path, value, names_of_texts)
+            arm_id = get_text(value, id_name)
             type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
             is_unchanged = _ACTIONS.get(change_type) is AzAction.KEEP
@@ -200,7 +222,7 @@ class _WhatIfChangeReader:
                     f"resources of type {type_name} are not read: effects of {names[-1]} are not "
                     "predicted."
                 )
-                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+                self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             kind = KIND_OF.get(type_name)
             if kind is None:
                 # reported above, or without effect on placement.
@@ -211,11 +233,19 @@ class _WhatIfChangeReader:
                 detail = (
                     f"Azure does not know whether {title} will change (decided during deployment)."
                 )
-                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+                self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
             # KEEP is replaced by the action of `change_type`.
+            states = ("resourceConfigurationChanges",) if self.is_stack else ()
             change = ToolChange(
-                kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id
+                kind,
+                names,
+                AzAction.KEEP,
+                address=title,
+                file=self.file,
+                id=arm_id,
+                content=self._content,
+                place=(*self._place, number, *states, "after"),
             )
             self._add_change(change, change_type, value, path)
 
@@ -238,13 +268,13 @@ class _WhatIfChangeReader:
             detail = (
                 f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
             )
-            self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+            self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
         elif not document.get("extension") and not _ID.match(arm_id):
             # extensions are of other providers.
             detail = (
                 f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
             )
-            self._report(path, SHAPE, detail)
+            self.report(path, SHAPE, detail)
 
     def _add_change(
         self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str
@@ -258,7 +288,7 @@ class _WhatIfChangeReader:
         if change_type == _UNSUPPORTED:
             reason = document.get("unsupportedReason") or "no reason given"
             detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
-            self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+            self.report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             if change.kind == CLUSTERS:
                 self._unsupported_clusters.add(title)
             return
@@ -268,16 +298,16 @@ class _WhatIfChangeReader:
                 f"{title} has no body in this what-if (ResourceIdOnly). Run "
                 f"`{_FULL_WHAT_IF_COMMAND}`."
             )
-            self._report(path, "unknown-in-plan", detail)
+            self.report(path, "unknown-in-plan", detail)
             return
         if action is None:
-            self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
+            self.report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
         # Before and after.
-        states = document.get("resourceConfigurationChanges") if self._is_stack else document
+        states = document.get("resourceConfigurationChanges") if self.is_stack else document
         after = get_value_at_path(states, "after")
         if action in (AzAction.CREATE, AzAction.UPDATE) and not isinstance(after, Mapping):
-            self._report(
+            self.report(
                 path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.'
             )
             return
@@ -308,7 +338,7 @@ class _WhatIfChangeReader:
                 detail = (
                     f"{change.title} is not predicted, because Azure could not predict its cluster."
                 )
-                self._report("", NOT_PREDICTED, detail, severity=Severity.WARNING)
+                self.report("", NOT_PREDICTED, detail, severity=Severity.WARNING)
             else:
                 changes.append(change)
         changes.sort(
@@ -326,7 +356,7 @@ class _WhatIfChangeReader:
                 "affects "
                 "placement. Predicted by id, clusters before pools."
             )
-            self._report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
+            self.report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
         # A pool depends on its cluster if the cluster is created in the same document.
         created_clusters = {
             item.names[0]: item.address for item in created if item.kind == CLUSTERS
@@ -338,18 +368,28 @@ class _WhatIfChangeReader:
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""
-        for diagnostic in list_mappings(diagnostics):
+        for number, diagnostic in enumerate(diagnostics if isinstance(diagnostics, list) else ()):
+            if not isinstance(diagnostic, Mapping):
+                reason = f"expected an object, not {describe_type(diagnostic)}."
+                self.report(f"diagnostics[{number}]", SHAPE, reason)
+                continue
+            self._check_texts(f"diagnostics[{number}]", diagnostic, ("code", "message", "target"))
             if diagnostic.get("message"):
                 code = get_text(diagnostic, "code")
                 # The changes lack the resources of a nested deployment if Azure could not expand
                 # it.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure reports {code}: {diagnostic['message']}"
-                self._report(
-                    get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING
-                )
+                self.report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)
 
-    def _report(
+    def _check_texts(self, path: str, fields: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Report the fields that hold no text."""
+        for name in names:
+            if not isinstance(fields.get(name), str | None):
+                reason = f"expected a string, not {describe_type(fields[name])}."
+                self.report(f"{path}.{name}", SHAPE, reason)
+
+    def report(
         self, path: str, kind: str, detail: str, severity: Severity = Severity.ERROR
     ) -> None:
         """Add a finding."""

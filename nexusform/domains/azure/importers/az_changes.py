@@ -17,6 +17,7 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
+    Origin,
     describe_type,
     extract_name,
     normalize_id,
@@ -90,7 +91,8 @@ class ToolChange(Struct, frozen=True):
 
     `names`: parent and own name. `id`: ARM id, "" if only names identify the object. `body`:
     requested values without the `unknown` ones (reason by path, () = all). `address`: the object in
-    the other tool, `file` its document; `dependencies`: addresses of objects created earlier.
+    the other tool, `file` its document with its `content`, `place` the path of the body in it;
+    `dependencies`: addresses of objects created earlier.
     """
 
     kind: str
@@ -102,6 +104,13 @@ class ToolChange(Struct, frozen=True):
     body: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[Path, str] = field(default_factory=dict)
     dependencies: tuple[str, ...] = ()
+    content: bytes = b""
+    place: Path = ()
+
+    @property
+    def origin(self) -> Origin:
+        """Origin of the body."""
+        return Origin(self.file, (self.address,), self.place)
 
     @property
     def title(self) -> str:
@@ -110,11 +119,12 @@ class ToolChange(Struct, frozen=True):
 
 
 class NewAgentPool(Struct, frozen=True):
-    """A new agent pool with the ARM id of its cluster."""
+    """A new agent pool with the ARM id of its cluster, and its body."""
 
     cluster_id: str
     pool: AzPool
     address: str
+    item: ArmItem
 
 
 class ResourcesAfterChanges(Struct, frozen=True):
@@ -390,6 +400,13 @@ class _ChangedSite:
                 ("properties",),
             )
             return False
+        location = change.body.get("extendedLocation")
+        location_name = get_value_at_path(location, "name")
+        if not isinstance(location, Mapping | None) or not isinstance(location_name, str | None):
+            expected = "a string" if isinstance(location, Mapping) else "an object"
+            value = location_name if isinstance(location, Mapping) else location
+            detail = f"expected {expected}, not {describe_type(value)}."
+            self._report(change, SHAPE, detail, ("extendedLocation",))
         count_path = ("controlPlaneNodeConfiguration", "count")
         if change.kind == CLUSTERS and get_value_at_path(properties, *count_path) == 0:
             self._report(change, SHAPE, "expected 1 or more, not 0.", ("properties", *count_path))
@@ -441,7 +458,7 @@ class _ChangedSite:
         }
         self._set_location(change, body)
         self.addresses[key] = change.address
-        return ArmItem(change.file, (change.address,), body, self.findings)
+        return ArmItem(change.origin, body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
         """Set the location in the body of a new object.
@@ -506,7 +523,7 @@ class _ChangedSite:
                     ("properties", INITIAL_POOLS),
                     severity=Severity.WARNING,
                 )
-        return item.merge_properties(change.file, (change.address,), requested)
+        return item.merge_properties(requested, change.origin.get_part("properties"))
 
     def _add_initial_pools(self, cluster_id: str) -> None:
         """Add the initial pools of a cluster to the agent pools if none of its pools are listed."""
@@ -522,7 +539,7 @@ class _ChangedSite:
             if name:
                 pool_id = f"{cluster_id}/agentPools/{name}"
                 pool_bodies[pool_id.lower()] = entry.merge_properties(
-                    entry.file, entry.path, {"id": pool_id}
+                    {"id": pool_id}, entry.find_origin()
                 )
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
@@ -538,10 +555,10 @@ class _ChangedSite:
         cluster_id = key.rpartition("/agentpools/")[0]
         name = change.names[-1]
         body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
-        item = ArmItem(change.file, (change.address,), body, self.findings)
+        item = ArmItem(change.origin, body, self.findings)
         # One, or none if malformed.
         for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):
-            self.pools.append(NewAgentPool(cluster_id, pool, change.address))
+            self.pools.append(NewAgentPool(cluster_id, pool, change.address, item))
             self.addresses[key] = change.address
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
@@ -568,9 +585,10 @@ class _ChangedSite:
                     node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key
                 ]
             }
-            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(
-                cluster.file, cluster.path, properties
-            )
+            # The remaining nodes have other indexes than in the file.
+            unknown_place = cluster.find_field_origin("nodes").get_part("*").place
+            origin = replace(cluster.find_origin("properties"), place=unknown_place)
+            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(properties, origin)
 
     def _report(
         self,

@@ -86,7 +86,7 @@ class AzResources(Struct, frozen=True):
         return self.by_kind.get(kind, [])
 
     def find_lines(self, file: str, paths: Collection[Path]) -> Mapping[Path, int]:
-        """Return the lines of parts of a file, by path; unknown ones are left out."""
+        """Return the line of each part of a file, or of its nearest existing ancestor, by path."""
         content = self.contents.get(file, b"")
         if file.lower().endswith(_YAML):
             from nexusform.documents.yaml_documents import parse_yaml
@@ -102,7 +102,15 @@ class AzResources(Struct, frozen=True):
                 for path in paths
             }
         text = content.decode(_find_encoding(content), "replace")
-        return find_json_lines(text, paths)
+        prefixes = {path[:length] for path in paths for length in range(len(path) + 1)}
+        lines = find_json_lines(text, prefixes)
+        return {path: _find_nearest_line(lines, path) for path in paths}
+
+
+def _find_nearest_line(lines: Mapping[Path, int], path: Path) -> int:
+    """Return the line of the part at a path or of its nearest ancestor; 0 without any."""
+    prefixes = (path[:length] for length in range(len(path), -1, -1))
+    return next((lines[prefix] for prefix in prefixes if prefix in lines), 0)
 
 
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
@@ -313,8 +321,9 @@ def _build_unread_types(items: Iterable[ArmItem]) -> Iterator[LocatedFact]:
         name = type_name.removeprefix(_PROVIDER)
         if name != type_name and name not in read_azure_schema()["resource_types"]:
             label = item.read_text("name", "")
-            fact = UnreadFact("resource", label, "type", item.file, 0, Influence.EXISTENCE)
-            yield LocatedFact(fact, item.build_path("type"))
+            origin = item.find_field_origin("type")
+            fact = UnreadFact("resource", label, "type", origin.file, 0, Influence.EXISTENCE)
+            yield LocatedFact(fact, origin)
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:

@@ -16,6 +16,7 @@ from nexusform.documents.unread_facts import FieldList, Influence, UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
+    Origin,
     describe_type,
     extract_name,
 )
@@ -44,17 +45,16 @@ _SCALARS: Final[Mapping[str, tuple[FieldKind, str]]] = {
 
 
 class LocatedFact(Struct, frozen=True):
-    """Unread fact of a resource, with its path in the file."""
+    """Unread fact of a resource, with its origin."""
 
     fact: UnreadFact
-    path: Path
+    origin: Origin
 
 
 class WrongKind(Struct, frozen=True):
-    """Value of the wrong kind, with its path in the file and the expected kind in words."""
+    """Value of the wrong kind, with its origin and the expected kind in words."""
 
-    file: str
-    path: Path
+    origin: Origin
     expected: str
     value: Any
 
@@ -64,11 +64,12 @@ class WrongKind(Struct, frozen=True):
             f"expected {self.expected}, not {describe_type(self.value)}"
             f"{enclose(' (line ', str(line or ''), ')')}."
         )
-        return Problem(self.path, SHAPE, detail, Severity.WARNING, file=self.file)
+        origin = self.origin
+        return Problem(origin.path, SHAPE, detail, Severity.WARNING, file=origin.file)
 
 
 def find_unread_facts(kind: str, items: Iterable[ArmItem]) -> Iterator[LocatedFact]:
-    """Find the facts of resources of a kind that nexusform does not read, with their paths."""
+    """Find the facts of resources of a kind that nexusform does not read, with their origins."""
     type_name = read_azure_schema()["kinds"].get(kind)
     if type_name is None:
         # Of another source than Azure, such as kubectl.
@@ -77,36 +78,34 @@ def find_unread_facts(kind: str, items: Iterable[ArmItem]) -> Iterator[LocatedFa
         name = item.read_value("name")
         arm_id = item.read_value("id")
         label = name if isinstance(name, str) else extract_name(str(arm_id or ""))
-        walk = _FieldWalk(item.file, (NOUNS[kind], label))
-        yield from walk.walk_resource(item.fields, item.path, type_name)
+        walk = _FieldWalk(item, (NOUNS[kind], label))
+        yield from walk.walk_resource(item.fields, type_name)
 
 
 class _FieldWalk:
     """Walk over the read fields of one resource; each unread field is found once."""
 
-    def __init__(self, file: str, subject: tuple[str, str]) -> None:
-        self.file = file
+    def __init__(self, item: ArmItem, subject: tuple[str, str]) -> None:
+        self.item = item
         self.subject = subject
         self.found: set[tuple[str, Influence]] = set()
 
-    def walk_resource(
-        self, fields: Mapping[str, Any], path: Path, type_name: str
-    ) -> Iterator[LocatedFact]:
+    def walk_resource(self, fields: Mapping[str, Any], type_name: str) -> Iterator[LocatedFact]:
         """Find the unread facts of a resource, with `properties` or flattened into it."""
         types = read_azure_schema()["types"]
         properties_type = types[type_name][_PROPERTIES]
         influences = FIELDS[properties_type].default_influences
         own = {name: part for name, part in fields.items() if name in _ENVELOPE_FIELDS}
         flattened = {name: part for name, part in fields.items() if name not in own}
-        yield from self._walk_fields(own, path, "", ENVELOPE, types[type_name], influences)
-        parts = ((flattened, path), (own.get(_PROPERTIES), (*path, _PROPERTIES)))
+        yield from self._walk_fields(own, (), "", ENVELOPE, types[type_name], influences)
+        parts = ((flattened, ()), (own.get(_PROPERTIES), (_PROPERTIES,)))
         for part, part_path in parts:
             yield from self._walk_part(part, part_path, "", properties_type)
         version = own.get(_VERSION)
         known_versions = (*EARLIER_VERSIONS.split(), *read_azure_schema()["api_versions"])
         if isinstance(version, str) and version not in known_versions:
             reason = f'the version "{version}" is not known'
-            yield self._build_fact(_VERSION, (*path, _VERSION), influences[0], reason)
+            yield self._build_fact(_VERSION, (_VERSION,), influences[0], reason)
 
     def _walk_part(self, value: Any, path: Path, name: str, kind: str) -> Iterator[LocatedFact]:
         """Find the unread facts in a value of a kind; `name` is that of its field."""
@@ -155,8 +154,9 @@ class _FieldWalk:
             yield self._build_fact(name, path, influence, reason)
 
     def _build_fact(self, name: str, path: Path, influence: Influence, reason: str) -> LocatedFact:
-        fact = UnreadFact(*self.subject, name, self.file, 0, influence, reason=reason)
-        return LocatedFact(fact, path)
+        origin = self.item.find_origin(*path)
+        fact = UnreadFact(*self.subject, name, origin.file, 0, influence, reason=reason)
+        return LocatedFact(fact, origin)
 
 
 def _explain_unread_value(kind: str, value: Any, full_name: str) -> str:
@@ -175,19 +175,19 @@ def find_wrong_kinds(kind: str, items: Iterable[ArmItem]) -> Iterator[WrongKind]
     if type_name is None:
         return
     for item in items:
-        for path, expected, value in _find_wrong_values(type_name, item.fields, item.path):
-            yield WrongKind(item.file, path, expected, value)
+        for path, expected, value in _find_wrong_values(type_name, item.fields):
+            yield WrongKind(item.find_origin(*path), expected, value)
 
 
 def _find_wrong_values(
-    type_name: str, fields: Mapping[str, Any], path: Path
+    type_name: str, fields: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str, Any]]:
     """Yield path, expected kind and value of each wrong value of a resource."""
     types = read_azure_schema()["types"]
     # The fields of `properties` may be flattened into the resource.
     schema = {**types[types[type_name][_PROPERTIES]], **types[type_name]}
     for name, value in fields.items():
-        yield from _find_wrong_scalars(schema.get(name, ""), value, (*path, name))
+        yield from _find_wrong_scalars(schema.get(name, ""), value, (name,))
 
 
 def _find_wrong_scalars(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ from nexusform.documents.times import format_time, parse_time
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.arm_resources import (
     ArmItem,
+    Origin,
     extract_name,
     extract_parent_id,
     find_newest_change_time,
@@ -37,6 +38,7 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     find_uncaptured_kind_warnings,
 )
 from nexusform.domains.azure.importers.az_changes import (
+    POOLS,
     ResourcesAfterChanges,
     ToolChange,
     apply_changes,
@@ -120,7 +122,7 @@ def read_inventory(
     )
     # No nodes are numbered.
     _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)
-    findings += _build_field_findings(items, field_facts, findings)
+    findings += _build_field_findings(field_facts, findings)
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -137,7 +139,7 @@ def read_sites(
     field_facts = _find_field_facts(items, items_by_site)
     sites = _build_sites(items_by_site, machine_sku_by_id, exported_at, field_facts)
     _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
-    findings += _build_field_findings(items, field_facts, findings)
+    findings += _build_field_findings(field_facts, findings)
     for site in sites:
         findings += build_failure_findings(site.inventory.failures, site.name)
     return tuple(sites), _sort_and_limit_findings(findings)
@@ -163,9 +165,13 @@ def _report_uncaptured_kinds(
 
 
 class _FieldFacts(Struct, frozen=True):
-    """Unread facts of the sites of an export, by site, and its values of a wrong kind by line."""
+    """Unread facts of the sites of an export, by site, and its values of a wrong kind by line.
+
+    `origins` are those of the facts.
+    """
 
     unread_by_site: Mapping[str, tuple[UnreadFact, ...]]
+    origins: Mapping[UnreadFact, Origin]
     wrong_kinds: Sequence[tuple[WrongKind, int]]
 
 
@@ -185,23 +191,27 @@ def _find_field_facts(items: AzResources, items_by_site: Mapping[str, AzResource
         for kind, resources in items.by_kind.items()
         for wrong in find_wrong_kinds(kind, resources)
     ]
-    positions = [
-        *((item.fact.file, item.path) for item in chain.from_iterable(located_by_site.values())),
-        *((wrong.file, wrong.path) for wrong in wrong_kinds),
+    origins = [
+        *(located.origin for located in chain.from_iterable(located_by_site.values())),
+        *(wrong.origin for wrong in wrong_kinds),
     ]
     lines_by_file = {
-        file: items.find_lines(file, {path for _, path in file_positions})
-        for file, file_positions in group_by(positions, itemgetter(0)).items()
+        file: items.find_lines(file, {origin.place for origin in file_origins})
+        for file, file_origins in group_by(origins, attrgetter("file")).items()
     }
-    unread_by_site = {
-        site: tuple(
-            replace(item.fact, line=lines_by_file[item.fact.file].get(item.path, 0))
-            for item in located
-        )
-        for site, located in located_by_site.items()
-    }
-    wrong_lines = [lines_by_file[wrong.file].get(wrong.path, 0) for wrong in wrong_kinds]
-    return _FieldFacts(unread_by_site, list(zip(wrong_kinds, wrong_lines, strict=True)))
+
+    def find_line(origin: Origin) -> int:
+        return lines_by_file[origin.file][origin.place]
+
+    origin_of_fact: dict[UnreadFact, Origin] = {}
+    unread_by_site = {}
+    for site, located_facts in located_by_site.items():
+        facts = [replace(located.fact, line=find_line(located.origin)) for located in located_facts]
+        unread_by_site[site] = tuple(facts)
+        for fact, located in zip(facts, located_facts, strict=True):
+            origin_of_fact[fact] = located.origin
+    wrong_lines = [(wrong, find_line(wrong.origin)) for wrong in wrong_kinds]
+    return _FieldFacts(unread_by_site, origin_of_fact, wrong_lines)
 
 
 def _build_sites(
@@ -218,9 +228,7 @@ def _build_sites(
     ]
 
 
-def _build_field_findings(
-    items: AzResources, field_facts: _FieldFacts, findings: Iterable[Problem]
-) -> list[Problem]:
+def _build_field_findings(field_facts: _FieldFacts, findings: Iterable[Problem]) -> list[Problem]:
     """Build the warnings about values of a wrong kind and fields that are not read.
 
     Values that have a finding already are left out.
@@ -229,30 +237,16 @@ def _build_field_findings(
     warnings = [
         wrong.build_problem(line)
         for wrong, line in field_facts.wrong_kinds
-        if (wrong.file, wrong.path) not in found
+        if (wrong.origin.file, wrong.origin.path) not in found
     ]
     # A field of machines of the same name on two sites is one of two resources.
     facts = [
         replace(fact, site_id=site)
         for site, site_facts in field_facts.unread_by_site.items()
         for fact in site_facts
+        if (fact.file, field_facts.origins[fact].path) not in found
     ]
-    paths_by_file = group_by(found, itemgetter(0))
-    # With the last key, because a file may have only one line.
-    found_positions = {
-        (fact_file, line, path[-1])
-        for fact_file in {fact.file for fact in facts} & paths_by_file.keys()
-        for path, line in items.find_lines(
-            fact_file, [path for _, path in paths_by_file[fact_file]]
-        ).items()
-        if path
-    }
-    new_facts = (
-        fact
-        for fact in dict.fromkeys(facts)
-        if (fact.file, fact.line, fact.field.rpartition(".")[2]) not in found_positions
-    )
-    return [*warnings, *build_unread_warnings(new_facts)]
+    return [*warnings, *build_unread_warnings(dict.fromkeys(facts))]
 
 
 def read_changed_sites(
@@ -264,15 +258,25 @@ def read_changed_sites(
     """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
+    contents = {change.file: change.content for change in changes}
+    items = replace(items, contents={**items.contents, **contents})
     changed = apply_changes(items, changes, findings)
     # sites keep their names.
     changed_items = split_by_site(changed.items, before=items)
-    field_facts = _find_field_facts(items, changed_items)
+    all_items = _add_new_pools(changed)
+    field_facts = _find_field_facts(all_items, split_by_site(all_items, before=items))
     sites = _build_sites(changed_items, machine_sku_by_id, exported_at, field_facts)
-    findings += _build_field_findings(items, field_facts, findings)
+    findings += _build_field_findings(field_facts, findings)
+    findings = list(dict.fromkeys(findings))
     # New VMs have no machine yet.
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
+
+
+def _add_new_pools(changed: ResourcesAfterChanges) -> AzResources:
+    """Return the resources after changes, with the new agent pools."""
+    pools = [*changed.items.list_resources(POOLS), *(pool.item for pool in changed.pools)]
+    return replace(changed.items, by_kind={**changed.items.by_kind, POOLS: pools})
 
 
 def _read_exported_resources(

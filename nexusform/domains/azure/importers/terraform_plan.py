@@ -34,6 +34,7 @@ from nexusform.domains.azure.importers.az_changes import (
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import (
     Path,
+    format_path,
     get_mapping,
     get_text,
     get_value_at_path,
@@ -74,9 +75,15 @@ _UNKNOWN_BODY: Final = (
     "azapi 2 the body is an object and its other parts stay known)"
 )
 _TOP_LEVEL_FIELDS: Final = (
+    ("planned_values", Mapping, "an object"),
     ("resource_changes", list, "a list"),
+    ("deferred_changes", list, "a list"),
     ("configuration", Mapping, "an object"),
+    ("errored", bool, "true or false"),
+    ("complete", bool, "true or false"),
 )
+# Texts of a resource's values that decide its identity.
+_TEXT_VALUES: Final = ("name", "id", "parent_id", "resource_id", "location")
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
 _MODULE_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
@@ -99,7 +106,7 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
     reason = _explain_invalid_plan(document)
     if reason:
         return (), [Problem((), _NOT_A_PLAN, f"{reason} {_SHOW_HINT}", file=file)]
-    reader = _PlanReader(file, document)
+    reader = _PlanReader(file, document, content)
     return reader.build_changes(), reader.findings
 
 
@@ -135,6 +142,8 @@ class _ResourceChange(Struct, frozen=True):
     index: str
     action: AzAction
     change: Mapping[str, Any]
+    # Path of the change in the file.
+    place: Path
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -145,12 +154,13 @@ class _ResourceChange(Struct, frozen=True):
 class _PlanReader:
     """Reader of one plan; collects changes and findings."""
 
-    def __init__(self, file: str, document: Mapping[str, Any]) -> None:
+    def __init__(self, file: str, document: Mapping[str, Any], content: bytes) -> None:
         """Read the changes of Operator Nexus resources (`entries`).
 
         Report unreadable and deferred ones.
         """
         self.file = file
+        self.content = content
         self.findings: list[Problem] = []
         self.references = _ReferenceIndex(document.get("configuration"))
         for path, message in self.references.malformed:
@@ -163,8 +173,11 @@ class _PlanReader:
                 self._report(
                     get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason
                 )
-            elif value["type"] in _TYPES and (entry := _build_resource_change(value)) is not None:
-                self.entries.append(entry)
+            elif value["type"] in _TYPES:
+                place = ("resource_changes", number, "change")
+                entry = _build_resource_change(value, place)
+                if entry is not None:
+                    self.entries.append(entry)
         for value in list_mappings(document, "resource_changes"):
             self._report_unread_type(value)
         self._report_deferred(document.get("deferred_changes"))
@@ -203,13 +216,16 @@ class _PlanReader:
 
         Changed ones and those with an unreadable change.
         """
-        for deferred_change in list_mappings(deferred_changes):
-            value = get_mapping(deferred_change, "resource_change")
+        for number, deferred_change in enumerate(deferred_changes or ()):
+            value = get_value_at_path(deferred_change, "resource_change")
+            reason = _explain_malformed(value)
             if get_text(value, "type") not in _TYPES:
-                # Of another provider.
+                # Of another provider, unless it cannot be read.
+                if reason:
+                    self._report(f"deferred_changes[{number}].resource_change", SHAPE, reason)
                 continue
-            is_malformed = bool(_explain_malformed(value))
-            entry = None if is_malformed else _build_resource_change(value)
+            is_malformed = bool(reason)
+            entry = None if is_malformed else _build_resource_change(value, place=())
             if is_malformed or (entry is not None and entry.action is not AzAction.KEEP):
                 detail = (
                     "Terraform defers this resource to a later plan: its changes are not predicted."
@@ -298,6 +314,8 @@ class _PlanReader:
             body=body,
             unknown=unknown,
             dependencies=dependencies,
+            content=self.content,
+            place=(*entry.place, "after", "body"),
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
@@ -306,7 +324,8 @@ class _PlanReader:
         Report a malformed body; return {} and {}.
         """
         body = entry.values.get("body")
-        unknown = get_value_at_path(entry.change, "after_unknown", "body")
+        all_unknown = entry.change.get("after_unknown")
+        unknown = all_unknown if all_unknown is True else get_value_at_path(all_unknown, "body")
         if isinstance(body, str):
             try:
                 body = json.loads(body)
@@ -413,13 +432,16 @@ def _explain_malformed(value: Any) -> str:
         return f"expected an object, not {describe_type(value)}."
     if not isinstance(value.get("type"), str):
         return _describe_wrong_field("type", "a string", value.get("type"))
-    if value["type"] not in _TYPES:
+    if value["type"] not in _UNREAD:
         return ""
     change = get_mapping(value, "change")
     actions = get_value_at_path(value, "change", "actions")
     # name, expected value, and its validity.
     fields = (
         ("address", "the address of the resource", get_text(value, "address")),
+        ("name", "a string", isinstance(value.get("name", ""), str)),
+        ("index", "a string or a number", isinstance(value.get("index") or 0, str | int)),
+        ("deposed", "a string", isinstance(value.get("deposed") or "", str)),
         ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
         ("change", "an object", isinstance(value.get("change"), Mapping)),
     )
@@ -452,8 +474,16 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
         if not isinstance(type_name, str):
             expected = "a resource type with its API version"
             return _describe_wrong_field(f"change.{name}.type", expected, type_name)
-    if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
-        return _describe_wrong_field("change.after_unknown", "an object", change["after_unknown"])
+        for key in _TEXT_VALUES:
+            if not isinstance(values.get(key) or "", str):
+                return _describe_wrong_field(f"change.{name}.{key}", "a string", values[key])
+    after_unknown = change.get("after_unknown") or {}
+    if not isinstance(after_unknown, Mapping | bool):
+        return _describe_wrong_field("change.after_unknown", "an object", after_unknown)
+    for path, scalar in list_scalars(after_unknown):
+        if not isinstance(scalar, bool):
+            name = format_path(("change", "after_unknown", *path))
+            return _describe_wrong_field(name, "true or false", scalar)
     return ""
 
 
@@ -463,7 +493,7 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
     return f'its "{name}" must be {expected} and is {description}.'
 
 
-def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
+def _build_resource_change(value: Mapping[str, Any], place: Path) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
     # A deletion has only `before`.
@@ -484,6 +514,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
         index=json.dumps(value.get("index")),
         action=_ACTIONS[tuple(change["actions"])],
         change=change,
+        place=place,
     )
 
 
@@ -504,6 +535,10 @@ def _find_arm_id(entry: _ResourceChange) -> str:
     if entry.kind == POOLS:
         return f"{normalize_id(parent)}/agentPools/{name}"
     return f"{normalize_id(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
+
+
+_EXPRESSIONS: Final = ("expression", "for_each_expression", "count_expression")
+_KINDS: Final[Mapping[type, str]] = {list: "a list", str: "a string", Mapping: "an object"}
 
 
 class _ReferenceIndex:
@@ -535,14 +570,25 @@ class _ReferenceIndex:
         Module names from the root.
         """
         module_path = ".".join(["root_module", *path])
-        for resource in self._check_part_type(
+        resources = self._check_part_type(
             f"{module_path}.resources", module.get("resources"), list, default=[]
-        ):
-            if isinstance(resource, Mapping):
-                self._blocks[path, str(resource.get("address"))] = resource
+        )
+        for number, part in enumerate(resources):
+            part_path = f"{module_path}.resources[{number}]"
+            resource = self._check_part_type(part_path, part, Mapping, {})
+            address = self._check_part_type(
+                f"{part_path}.address", resource.get("address"), str, default=""
+            )
+            self._check_references(part_path, resource)
+            self._blocks[path, address] = resource
         self._outputs[path] = self._check_part_type(
             f"{module_path}.outputs", module.get("outputs"), Mapping, {}
         )
+        for name, output in self._outputs[path].items():
+            output_path = f"{module_path}.outputs.{name}"
+            self._check_references(
+                output_path, self._check_part_type(output_path, output, Mapping, {})
+            )
         calls = self._check_part_type(
             f"{module_path}.module_calls", module.get("module_calls"), Mapping, default={}
         )
@@ -553,6 +599,7 @@ class _ReferenceIndex:
             inner = self._check_part_type(
                 f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {}
             )
+            self._check_references(f"{module_path}.module_calls.{name}", call)
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)
 
@@ -563,9 +610,38 @@ class _ReferenceIndex:
         """
         if part is None or isinstance(part, kind):
             return part or default
-        expected = "a list" if kind is list else "an object"
+        expected = _KINDS[kind]
         self.malformed.append((path, f"expected {expected}, not {describe_type(part)}."))
         return default
+
+    def _check_references(self, path: str, block: Mapping[str, Any]) -> None:
+        """Record the malformed references of a resource, output or module call."""
+        self._check_texts(f"{path}.depends_on", block.get("depends_on"))
+        for name in ("expressions", *_EXPRESSIONS):
+            part = self._check_part_type(f"{path}.{name}", block.get(name), Mapping, {})
+            # `expressions` has one expression for each argument.
+            expressions = {name: part} if name in _EXPRESSIONS else part
+            for argument, expression in expressions.items():
+                self._check_expression(f"{path}.{argument}", expression)
+
+    def _check_expression(self, path: str, expression: Any) -> None:
+        """Record the malformed parts of an expression or of nested blocks."""
+        if isinstance(expression, list):
+            for number, part in enumerate(expression):
+                self._check_expression(f"{path}[{number}]", part)
+            return
+        fields = self._check_part_type(path, expression, Mapping, {})
+        for name, part in fields.items():
+            if name == "references":
+                self._check_texts(f"{path}.{name}", part)
+            # A constant is any value.
+            elif name != "constant_value":
+                self._check_expression(f"{path}.{name}", part)
+
+    def _check_texts(self, path: str, part: Any) -> None:
+        """Record a part that is no list of texts."""
+        for number, text in enumerate(self._check_part_type(path, part, list, [])):
+            self._check_part_type(f"{path}[{number}]", text, str, "")
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
         """Find the blocks referenced by an argument of a block, and by its for_each.

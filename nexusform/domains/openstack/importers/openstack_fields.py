@@ -6,6 +6,7 @@ and server groups 2.64. A column in neither part of a list is unread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -112,17 +113,46 @@ LISTS: Final[Mapping[str, tuple[str, FieldList]]] = {
             default=_CAPACITY,
         ),
     ),
+    "inventory": (
+        "inventory",
+        build_field_list(
+            "resource_class total reserved allocation_ratio min_unit max_unit step_size used",
+            {},
+            default=_CAPACITY,
+        ),
+    ),
+    "traits": ("trait", build_field_list("name", {})),
+    "image": (
+        "image",
+        build_field_list(
+            "id name properties",
+            {
+                _LABEL: "owner protected schema status tags visibility os_hidden",
+                _TIME: "created_at updated_at",
+                "the data of the image": (
+                    "checksum container_format direct_url disk_format file locations "
+                    "os_hash_algo os_hash_value size stores virtual_size"
+                ),
+                "a check of the flavor, before a host is chosen": "min_disk min_ram",
+            },
+        ),
+    ),
 }
-# Kinds of the values of read columns, by file; a number may be a text.
+# Kinds of the values of read columns, by file; a number ("q") may be a text.
 _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "servers": {"id": "s", "name": "s", "status": "s", "host": "s", "flavor_name": "s"},
-    "flavors": dict.fromkeys(("ram", "disk", "ephemeral", "vcpus", "swap"), "x") | {"name": "s"},
+    "flavors": dict.fromkeys(("ram", "disk", "ephemeral", "vcpus", "swap"), "q") | {"name": "s"},
     "hypervisors": {"id": "x", "hypervisor_hostname": "s", "hypervisor_type": "s"},
     "compute_services": dict.fromkeys(("host", "zone", "status", "state", "disabled_reason"), "s"),
     "aggregates": {"name": "s"},
     "server_groups": {"name": "s", "policy": "s"},
     "resource_providers": {"uuid": "s", "name": "s"},
+    "inventory": dict.fromkeys(LISTS["inventory"][1].read, "q") | {"resource_class": "s"},
+    "traits": {"name": "s"},
+    "image": {"id": "s", "name": "s"},
 }
+_NUMBER: Final = "q"
+_SUBJECTS: Final = ("name", "resource_class", "hypervisor_hostname", "host")
 # Columns that may have several forms: a text, a list or a mapping.
 _PLURAL_COLUMNS: Final = frozenset(
     {"properties", "hosts", "members", "policies", "flavor", "image"}
@@ -141,19 +171,23 @@ def list_unread_facts(
 
     A row has its values by column, and the column as written by column.
     """
-    if name not in LISTS:
+    # inventory-UUID is a file of the inventory.
+    table = name if name in LISTS else name.partition("-")[0]
+    if table not in LISTS:
         return []
-    kind, field_list = LISTS[name]
-    schema = ObjectSchema(lambda _: _KINDS[name], lambda _: field_list)
+    kind, field_list = LISTS[table]
+    kinds = _KINDS[table]
+    schema = ObjectSchema(lambda _: kinds, lambda _: field_list)
     located: list[tuple[tuple[str | int, ...], UnreadFact]] = []
     for index, (values, columns) in enumerate(rows):
-        subject = str(values.get("name") or values.get("hypervisor_hostname") or values.get("host"))
+        subject = next((str(values[name]) for name in _SUBJECTS if values.get(name)), "")
         present = {
             column: value
             for column, value in values.items()
             if value not in _HARMLESS_VALUES.get((name, column), ())
         }
-        for part in (*schema.list_unread_parts(present, ""), *_list_wrong_plurals(present)):
+        wrong_parts = (*_list_wrong_plurals(present), *_list_wrong_numbers(present, kinds))
+        for part in (*schema.list_unread_parts(present, ""), *wrong_parts):
             column = str(part.path[0])
             fact = UnreadFact(
                 kind, subject, column, f"{name}.json", 0, part.influence, reason=part.reason
@@ -163,6 +197,23 @@ def list_unread_facts(
         return []
     lines = find_json_lines(text.decode("utf-8", "replace"), [path for path, _ in located])
     return [replace(fact, line=lines.get(path, 0)) for path, fact in located]
+
+
+def _list_wrong_numbers(
+    values: Mapping[str, Any], kinds: Mapping[str, str]
+) -> Iterator[UnreadPart]:
+    """List the texts in columns of numbers that are no number."""
+    for column, value in values.items():
+        if kinds.get(column) == _NUMBER and isinstance(value, str) and not _is_number(value):
+            yield UnreadPart((column,), column, reason=f'it is "{value}", not a number')
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number or empty."""
+    try:
+        return not text or isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _list_wrong_plurals(values: Mapping[str, Any]) -> Iterator[UnreadPart]:

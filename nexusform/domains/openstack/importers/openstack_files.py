@@ -16,6 +16,7 @@ from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.documents.scalars import escape_names
 from nexusform.documents.unread_facts import UnreadFact
+from nexusform.documents.yaml_documents import describe_kind
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -38,7 +39,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
     split_list,
 )
-from nexusform.json_data.plain_data import get_mapping, list_objects
+from nexusform.json_data.plain_data import get_mapping
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -77,10 +78,12 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     try:
         _fill_from_tables(reading, tables)
     except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
-        detail = (
-            f"A column is missing or has an unexpected value: {problem}. Capture the files again."
-        )
-        reading.problems.append(_build_problem(detail))
+        reason = f"A column is missing or has an unexpected value: {problem}"
+        # A value of a wrong kind, with its position.
+        wrong = next((fact for fact in reading.unread if fact.reason), None)
+        if wrong is not None:
+            reason = f"{wrong.position}: {wrong.cause}"
+        reading.problems.append(_build_problem(f"{reason}. Capture the files again."))
     return reading
 
 
@@ -104,11 +107,14 @@ def _parse_table(name: str, text: bytes, reading: OpenstackFiles) -> Rows:
     # `show` prints one object.
     rows = document if isinstance(document, list) else [document]
     # Some elements are no objects.
-    if list_objects(rows) != rows:
-        problems.append(
-            _build_problem(f"{name}.json is not a list of objects. Print it with -f json.")
-        )
-        return []
+    for index, row in enumerate(rows):
+        if not isinstance(row, dict):
+            detail = (
+                f"{name}.json is not a list of objects: [{index}] is {describe_kind(row)}. Print "
+                "it with -f json."
+            )
+            problems.append(_build_problem(detail))
+            return []
     normalized_rows = [
         {
             column: value if column in _JSON_COLUMNS else escape_names(value)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import enclose
 from nexusform.documents.unread_facts import UnreadFact
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
@@ -49,6 +50,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import (
     Path,
+    format_path,
     get_list,
     get_mapping,
     get_text,
@@ -363,19 +365,20 @@ def _list_located_objects(
             findings.append(build_problem(name, None, "truncated-file", detail))
         start: Path = (number,) if len(documents) > 1 else ()
         listed: list[tuple[Path, Any]] = [(start, document)]
+        if items is not None:
+            listed = [((*start, "items"), items)]
         if isinstance(items, list):
             listed = [((*start, "items", index), item) for index, item in enumerate(items)]
         for path, body in listed:
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield path, body
                 continue
-            text = (
-                "this is not the output of `{} > cluster.json`: an object needs a kind and "
-                "metadata with a name."
+            place = enclose(" (", format_path(path), ")")
+            detail = (
+                f"this is not the output of `{COMMAND} > cluster.json`: an object{place} needs a "
+                "kind and metadata with a name."
             )
-            findings.append(
-                build_problem(name, None, "invalid-kubernetes-manifest", text.format(COMMAND))
-            )
+            findings.append(build_problem(name, None, "invalid-kubernetes-manifest", detail))
             return
 
 
