@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.plans.plan import StepKind
+from nexusform.resources.graph import DEFAULT_PARALLELISM
 
 
 class ExecutionOptions(Struct, frozen=True):
@@ -24,7 +25,7 @@ class ExecutionOptions(Struct, frozen=True):
     never.
     """
 
-    parallelism: int = 10
+    parallelism: int = DEFAULT_PARALLELISM
     fail_fast: bool = False
     should_stop: Callable[[], bool] = lambda: False
     waits_for_user: bool = False

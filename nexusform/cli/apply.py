@@ -43,6 +43,7 @@ from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
+from nexusform.resources.graph import DEFAULT_PARALLELISM
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
@@ -87,7 +88,9 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 
     auto_approve: bool = declare_switch_flag("Skip the confirmation")
     input: bool = declare_switch_flag("Fail instead of asking", default=True)
-    parallelism: int = declare_number("Limit the number of concurrent steps", default=10, minimum=1)
+    parallelism: int = declare_number(
+        "Limit the number of concurrent steps", default=DEFAULT_PARALLELISM, minimum=1
+    )
     fail_fast: bool = declare_switch_flag("Start no further step after a failure")
     as_json: bool = declare_switch_flag(
         "Print JSON events (with -auto-approve or PLANFILE)", flag="json"

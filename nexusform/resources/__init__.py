@@ -9,5 +9,5 @@ PUBLIC = {
         "ModulePathStep "
         "parse_address parse_pattern render_moved_block ROOT_MODULE"
     ),
-    "graph": "find_cycles find_reachable sort_topologically",
+    "graph": "DEFAULT_PARALLELISM find_cycles find_reachable sort_topologically",
 }

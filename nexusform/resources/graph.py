@@ -6,9 +6,11 @@ cycles; it is imported only when there is one.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
+from typing import Final, TypeVar
 
 N = TypeVar("N", bound=Hashable)
+# Nodes that an apply works on at a time, unless its -parallelism differs.
+DEFAULT_PARALLELISM: Final = 10
 
 
 def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N]:

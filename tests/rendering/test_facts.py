@@ -42,7 +42,6 @@ COMMENT: tuple[Builder, ...] = (
     parts.build_machine_and_feasibility_section,
     parts.build_rollout_section,
     parts.build_note_section,
-    parts.build_capacity_section,
     placements.build_pool_section,
     placements.build_listed_vm_section,
     placements.build_workload_section,

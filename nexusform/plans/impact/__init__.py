@@ -5,8 +5,9 @@ PUBLIC = {
     "decision_figures": (
         "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary "
         "ImpactSummary "
-        "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
+        "SurgeVerdict SUFFICIENT INSUFFICIENT"
     ),
+    "drain_schedule": "DrainSchedule",
     "ended_objects": "list_destroyed_objects list_replaced_objects EndedObject",
     "object_effects": (
         "build_cluster_formatter select_rows_outside_upgrades Effect "

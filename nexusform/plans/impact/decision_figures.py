@@ -1,13 +1,14 @@
 """Figures for the decision about a plan: impact, capacity, upgrades, confidence and guard rails."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.placement_kind import KINDS, VM
-from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -24,25 +25,21 @@ from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.vms import Interval
 
+# Most plans drain nothing.
+if TYPE_CHECKING:
+    from nexusform.plans.impact.drain_schedule import DrainSchedule
+
 SUFFICIENT: Final = "sufficient"
 INSUFFICIENT: Final = "insufficient"
 _UNKNOWN: Final = "unknown"
-_SECONDS_PER_MINUTE: Final = 60
-
-
-class DrainMinuteRange(Struct, frozen=True):
-    """Minutes of drains: none if every drain ends at once, `max` if every drain times out."""
-
-    min: int
-    max: int
 
 
 class ImpactSummary(Struct, frozen=True):
     """Numbers of affected objects of all kinds.
 
     `recreated` objects stay at their location. `max_down` is the largest number of VMs of one
-    cluster down at a time. `minutes` is None without drains. `stopped` VMs stop for machine
-    actions, at most `max_stopped` at a time.
+    cluster down at a time. `drains` is None without drains. `stopped` VMs stop for machine actions,
+    at most `max_stopped` at a time.
     """
 
     recreated: int = 0
@@ -50,7 +47,7 @@ class ImpactSummary(Struct, frozen=True):
     removed: int = 0
     host_lost: int = 0
     max_down: int = 0
-    minutes: DrainMinuteRange | None = None
+    drains: DrainSchedule | None = None
     stopped: int = 0
     max_stopped: int = 0
 
@@ -171,7 +168,8 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     # The most VMs down at a time, by cluster (site id, name).
     down: Counter[tuple[str, str]] = Counter()
     # All at once, as a worst case.
-    for row in _select_interrupted_vms(plan):
+    interrupted_vms = list(_select_interrupted_vms(plan))
+    for row in interrupted_vms:
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:
         # A surge adds VMs first.
@@ -185,7 +183,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
         host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
         max_down=max(down.values(), default=0),
-        minutes=_compute_drain_minutes(plan),
+        drains=_build_drains(plan, interrupted_vms),
         stopped=len(select_stopped_vms(plan.machine_actions)),
         max_stopped=_count_most_stopped_vms(plan.machine_actions),
     )
@@ -211,6 +209,15 @@ def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
     return maximum
 
 
+def _build_drains(plan: Plan, interrupted_vms: Sequence[PlacementChange]) -> DrainSchedule | None:
+    """Build the schedule of the drains; None without any."""
+    if not interrupted_vms and not plan.upgrades:
+        return None
+    from nexusform.plans.impact.drain_schedule import build_drain_schedule
+
+    return build_drain_schedule(plan, interrupted_vms)
+
+
 def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     """Yield the interrupted VMs, without those re-created pool by pool."""
     pools = list_upgrade_pools(plan)
@@ -221,29 +228,6 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
             and not is_upgrade_row(row, pools)
         ):
             yield row
-
-
-def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the range of minutes of all drains, None without any.
-
-    The maximum is for clusters drained one after another, if every batch takes the drain timeout of
-    its pool (control planes have none).
-    """
-    timeouts = {  # in seconds
-        (table.site_id, table.cluster, table.pool): table.drain_timeout
-        for table in plan.placement_tables
-    }
-    drained_pools = {
-        (row.site_id, row.cluster, row.pool)
-        for row in _select_interrupted_vms(plan)
-        # A VM without its host is not drained.
-        if compute_effect(row) is not Effect.LOST and row.trigger != MACHINE_LOST
-    }
-    seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
-    seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return (
-        DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
-    )  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

@@ -15,7 +15,6 @@ from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.placements.unread_ledger import merge_influences
 from nexusform.plans.impact.decision_figures import (
-    DrainMinuteRange,
     ImpactSummary,
     PlacementConfidenceSummary,
     SpareCapacitySummary,
@@ -300,8 +299,9 @@ PLAN_FORM: Final = RecordForm(
 
 _IMPACT_FORM: Final = RecordForm(
     ImpactSummary,
-    "recreated moved removed host_lost max_down minutes [stopped] [max_stopped]",
-    minutes=RecordForm(DrainMinuteRange),
+    "recreated moved removed host_lost max_down minutes=drains [stopped] [max_stopped]",
+    minutes="min=minimum_minutes max=maximum_minutes cluster_max=cluster_minutes "
+    "concurrent_clusters",
 )
 _CONFIDENCE_FORM: Final = RecordForm(
     PlacementConfidenceSummary,

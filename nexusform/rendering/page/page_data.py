@@ -29,11 +29,13 @@ from nexusform.rendering.page.rack_map import (
 )
 from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
+from nexusform.rendering.report.plan_sections import build_moved_vm_rows
 from nexusform.rendering.report.plan_sentences import (
     SYMBOLS,
     format_headline,
     format_headline_address,
 )
+from nexusform.rendering.report.report_tree import get_plain_text
 from nexusform.rendering.text.change_stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
 from nexusform.scheduling.placement_decision import ObjectLocation
@@ -92,9 +94,18 @@ def build_page_data(
             violations.append(
                 {"rule": str(verdict.address), **hardware, "members": list(violation.members)}
             )
+    moved_rows = {} if plan.errored else build_moved_vm_rows(plan)
+    sites: list[dict[str, Any]] = []
+    for site_map in maps:
+        sites.append(_build_site(site_map))
+        if site_map.id in moved_rows:
+            sites[-1]["moves"] = [
+                [item.symbol, item.label, get_plain_text(item.text)]
+                for item in moved_rows[site_map.id]
+            ]
     document = {
         "fields": FIELDS,
-        "sites": list(map(_build_site, maps)),
+        "sites": sites,
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
         "members": [

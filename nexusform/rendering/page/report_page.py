@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.names import escape_name
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, join_texts
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.notation.markup import (
@@ -146,6 +146,10 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
     if not section.title:
         return [build_element("p", build_text(line)) for line in section.lines]
     body = [*_build_body(section), appendix]
+    if section.is_folded:
+        captions = [table.caption for table in section.all_tables]
+        summary = build_element("summary", join_texts(captions, ", ") or section.title)
+        body = [build_element("details", summary, body)]
     return build_section(section.name, section.title, body, data_short=short_title or None)
 
 

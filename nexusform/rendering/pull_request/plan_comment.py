@@ -176,10 +176,12 @@ def _build_notes(view: PlanReportData) -> Section:
 
 
 def _build_picture(view: PlanReportData) -> Section:
-    """Build the text picture of changed racks."""
+    """Build the text picture of changed racks, folded if it has only some of them."""
     sites = view.plan.sites
-    lines = render_rack_picture(list_changed_racks(sites), has_several_sites=len(sites) > 1)
-    return Section("Racks", code=CodeBlock("\n".join(lines), "text"))
+    racks = list_changed_racks(sites)
+    lines = render_rack_picture(racks, has_several_sites=len(sites) > 1)
+    is_partial = len(racks) > _MAX_RACKS
+    return Section("Racks", code=CodeBlock("\n".join(lines), "text"), is_folded=is_partial)
 
 
 def _build_finding_boxes(view: PlanReportData) -> Section:
@@ -252,7 +254,6 @@ _COMMENT: Final = (
     _CommentSection(plan_sections.build_workload_section, 87),
     _CommentSection(plan_sections.build_rollout_section, 83, has_title=True),
     _CommentSection(_build_picture, 65),
-    _CommentSection(plan_sections.build_capacity_section, 85),
     _CommentSection(plan_sections.build_rule_section, 75, has_title=True),
     _CommentSection(plan_sections.build_entry_section, 90, has_title=True),
     _CommentSection(_build_recorded_drift, 60, has_title=True),

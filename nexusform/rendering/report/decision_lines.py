@@ -3,10 +3,12 @@
 They are at the end of the text, and at the top of comment and page.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -57,9 +59,13 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
-from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
+
+# Most plans drain nothing.
+if TYPE_CHECKING:
+    from nexusform.plans.impact.drain_schedule import DrainSchedule
 
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
@@ -69,9 +75,8 @@ _MAX_NAMES: Final = 3
 # Trigger of VMs that a smaller count removes.
 _SCALE_IN: Final = "scale_in"
 _MAX_RISKS: Final = 20
+_SECONDS_PER_MINUTE: Final = 60
 _MINUTES_PER_HOUR: Final = 60
-# longer times are in hours.
-_MAX_MINUTES: Final = 180
 
 
 class DecisionLine(Struct, frozen=True):
@@ -109,7 +114,12 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Destroys", tuple(_limit_objects(list_destroyed_objects(plan)))),
         DecisionLine("Replaces", tuple(_limit_objects(list_replaced_objects(plan)))),
         DecisionLine(
-            "Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))
+            "Impact",
+            (
+                _describe_impact(plan, decision.impact),
+                *_describe_drains(decision.impact.drains),
+                *_describe_changed_clusters(plan),
+            ),
         ),
         DecisionLine("Risk", tuple(_shorten_risks(risks))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
@@ -161,8 +171,7 @@ _VERBS: Final[Mapping[Effect, str]] = {
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return the impact of a plan in one line.
 
-    `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to
-    destroy`.
+    `3 VMs to move (re-created), at most 1 down at a time; 4 objects to destroy`.
 
     Clauses about running objects share a part. Stopped, waiting and destroyed objects follow, each
     after a semicolon.
@@ -196,11 +205,6 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     elif plan.upgrades:
         # Each pool creates new VMs before it drains old ones.
         clauses.append("capacity never drops")
-    if figures.minutes is not None:
-        minutes = figures.minutes.max
-        hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
-        duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
-        clauses.append(f"drains up to {duration}")
     further_clauses = [
         *stop_clauses,
         *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING]),
@@ -212,6 +216,46 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+# What drains at a time.
+_PLURALS: Final = {"node": "nodes", "batch": "batches"}
+
+
+def _describe_drains(schedule: DrainSchedule | None) -> Iterator[str]:
+    """Yield a clause on the longest drains; nothing without drains.
+
+    `drains take up to 2 h per cluster, 10 at a time; 8 h in all if every drain times out
+    (drain_timeout 30 min x 4 nodes)`. Only the total if all clusters drain at the same time.
+    """
+    if schedule is None:
+        return
+    longest = schedule.longest
+    timeouts = ", ".join(
+        f"{_format_minutes(timeout)} x {format_count(drains, noun, _PLURALS[noun])}"
+        for (timeout, noun), drains in sorted(longest.drains.items(), reverse=True)
+    )
+    total = _format_minutes(schedule.seconds)
+    durations = {cluster.seconds for cluster in schedule.clusters}
+    scope = f"of {longest.cluster}: " if len(durations) > 1 else ""
+    duration = total
+    if schedule.seconds > longest.seconds:
+        duration = (
+            f"{_format_minutes(longest.seconds)} per cluster, "
+            f"{schedule.concurrent_clusters:,} at a time; {total} in all"
+        )
+    yield (
+        f"drains take up to {duration} if every drain times out ({scope}drain_timeout {timeouts})"
+    )
+
+
+def _format_minutes(seconds: int) -> str:
+    """Format seconds as `30 min`, `1.5 h` or `36 h`, rounded up."""
+    minutes = -(-seconds // _SECONDS_PER_MINUTE)
+    if minutes < _MINUTES_PER_HOUR:
+        return f"{minutes} min"
+    tenths = -(-minutes * 10 // _MINUTES_PER_HOUR)
+    return f"{tenths / 10:,.1f}".removesuffix(".0") + " h"
 
 
 def _choose_destruction_verb(plan: Plan) -> str:
@@ -503,7 +547,14 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
     if chosen_by_azure:
         count = len(chosen_by_azure)
         subject = select_word_form(count, "VM it removes", "VMs it removes")
-        pools = format_names(dict.fromkeys(f"{row.cluster}/{row.pool}" for row in chosen_by_azure))
+        clusters = group_by(chosen_by_azure, lambda row: row.pool)
+        pools = format_first_items(
+            [
+                format_part_names([row.cluster for row in rows], pool)
+                for pool, rows in clusters.items()
+            ],
+            _MAX_NAMES,
+        )
         yield (
             f"Azure chooses which {count:,} {subject} ({pools}): the capacity after it is one "
             "possibility"

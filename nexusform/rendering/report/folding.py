@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
     enclose,
     format_count,
     format_first_items,
@@ -17,9 +18,15 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import KINDS
+from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
-from nexusform.rendering.report.placement_rows import PlacementLine, PlacementLineGroup
+from nexusform.rendering.report.placement_rows import (
+    MAX_SINGLE_MOVES,
+    PlacementLine,
+    PlacementLineGroup,
+    build_folded_line,
+    build_recreation_line,
+)
 from nexusform.resources.address import Address
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
@@ -35,8 +42,12 @@ Key: TypeAlias = int | str | None
 _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 # replaces the name of each site.
 _SITE: Final = "SITE"
-# beyond that, pools that differ in their cluster only share a row.
+# Rows of a site.
 MAX_ROWS: Final = 40
+# Beyond that, pools that differ in their cluster only share a row.
+MAX_LISTED_POOLS: Final = 15
+# Pools with equal lines without locations: more share a line.
+_MAX_EQUAL_POOLS: Final = 2
 
 
 class NameRange(Struct, frozen=True):
@@ -136,6 +147,15 @@ def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     return format_first_items(parts, maximum)
 
 
+def format_part_names(names: Iterable[str], part: str, separator: str = "/") -> str:
+    """Format a part of several objects: `edge01..40/pool1`, or `pool1 of amf, smf`."""
+    distinct_names = list(dict.fromkeys(names))
+    text = format_names(distinct_names)
+    if len({run.prefix for run in build_name_runs(distinct_names)}) > 1:
+        return f"{part} of {text}"
+    return f"{text}{separator}{part}"
+
+
 def fold_instances(names: Iterable[str]) -> list[str]:
     """Fold addresses of one block into one text.
 
@@ -155,11 +175,79 @@ def fold_instances(names: Iterable[str]) -> list[str]:
 
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Merge placements with equal clusters and actions, and equal pools on several sites.
+    """Merge placements with equal clusters and actions, and pools that differ in names only.
 
-    Pools with equal lines.
+    Pools of several clusters, then those of several sites.
     """
-    return list(map(_merge_groups, group_by(groups, _build_content_key).values()))
+    # with their positions.
+    merged: list[tuple[int, PlacementLineGroup]] = []
+    numbered = list(enumerate(groups))
+    for members in group_by(numbered, lambda member: _build_pool_shape(member[1])).values():
+        pools = [pool for _, pool in members]
+        lines = chain.from_iterable(pool.lines for pool in pools)
+        has_locations = any(not line.is_recreation for line in lines)
+        # A folded line has no single locations: few of them are listed.
+        maximum = MAX_SINGLE_MOVES if has_locations else _MAX_EQUAL_POOLS
+        if len(pools) > maximum:
+            merged.append((members[0][0], _merge_pools(pools)))
+        else:
+            merged += members
+    in_order = [group for _, group in sorted(merged, key=lambda member: member[0])]
+    return list(map(_merge_groups, group_by(in_order, _build_content_key).values()))
+
+
+def _build_pool_shape(group: PlacementLineGroup) -> object:
+    """Return a key, equal for pools of a site that differ in the names of clusters and hosts only.
+
+    The key of a group that is never merged differs from that of any other group.
+    """
+    if group.kind != VM or not group.lines:
+        return id(group)
+    shape: list[object] = []
+    for line in group.lines:
+        _, cluster, rest = _split_label(line)
+        if not cluster:
+            return id(group)
+        target = line.target if line.is_recreation else ""
+        texts = (line.symbol, line.action.value, line.effect.value, line.trigger, line.state)
+        shape.append((texts, rest, target, line.doubt, bool(line.origin), line.count))
+    first_row = group.lines[0].rows[0]
+    return (first_row.site_id, first_row.pool, tuple(shape))
+
+
+def _split_label(line: PlacementLine) -> tuple[str, str, str]:
+    """Split the label of VMs into the text before their cluster, the cluster and the rest.
+
+    `("SITE/", "edge01", "-pool1-0..3")`; all are "" for VMs without the name of their cluster.
+    """
+    cluster = line.rows[0].cluster if line.rows else ""
+    for separator in "-/":
+        before, found_cluster, rest = line.label.partition(f"{cluster}{separator}")
+        if cluster and found_cluster and (not before or before.endswith("/")):
+            return before, cluster, separator + rest
+    return "", "", ""
+
+
+def _merge_pools(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
+    """Merge pools of one shape into one group: each of its lines has the VMs of all pools."""
+    lines: list[PlacementLine] = []
+    for equal_lines in zip(*(group.lines for group in groups), strict=True):
+        rows = list(chain.from_iterable(line.rows for line in equal_lines))
+        first_line = equal_lines[0]
+        before, _, rest = _split_label(first_line)
+        label = before + format_part_names((row.cluster for row in rows), rest[1:], rest[0])
+        if first_line.is_recreation:
+            merged_line = build_recreation_line(rows, first_line.state)
+        elif first_line.is_platform_choice:
+            tables = [group.table for group in groups if group.table is not None]
+            racks = set(chain.from_iterable(table.possible_vms_per_rack for table in tables))
+            origin = format_names(sorted(racks, key=compute_natural_sort_key))
+            merged_line = replace(first_line, origin=origin, count=len(rows))
+            label = f"{label} each"
+        else:
+            merged_line = build_folded_line(rows)
+        lines.append(replace(merged_line, label=label))
+    return replace(groups[0], lines=tuple(lines))
 
 
 def _build_content_key(group: PlacementLineGroup) -> object:
@@ -170,7 +258,7 @@ def _build_content_key(group: PlacementLineGroup) -> object:
     """
     # bindings of a placement.
     if KINDS[group.kind].by_resource:
-        return group.kind, group.lines
+        return group.kind, tuple(replace(line, rows=()) for line in group.lines)
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
     # differs from that of any other group.
@@ -188,7 +276,9 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
         texts = (line.label, line.origin, line.target)
         label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
         lines.append(
-            replace(line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target)
+            replace(
+                line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target, rows=()
+            )
         )
     return tuple(lines)
 
@@ -401,7 +491,7 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(
-    plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS
+    plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_LISTED_POOLS
 ) -> tuple[SitePools, ...]:
     """Build the rows of the pools of each site, from one table per pool.
 
@@ -575,7 +665,9 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     note = enclose(
         f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected)
     )
-    rack_counts = [len(table.actual_vms_per_rack) for table in tables]
+    rack_counts = [
+        len(table.possible_vms_per_rack or table.actual_vms_per_rack) for table in tables
+    ]
     return replace(
         row,
         # pools x VMs per pool.

@@ -57,6 +57,9 @@ RECREATION_VERBS: Final[Mapping[str, str]] = {
 }
 
 
+_CHOICE_NOTE: Final = "chooses which"
+
+
 class ShownPlacements(StrEnum):
     """Values of the `-placements` flag."""
 
@@ -81,7 +84,7 @@ class PlacementLine(Struct, frozen=True):
 
     `doubt` marks an uncertain target. `count` is the number of objects. `origin` and `target` are
     "" if there is none. Each effect has its own line. `machine_share` is the share of samples with
-    this machine.
+    this machine. `rows` are the objects.
     """
 
     symbol: str
@@ -95,6 +98,18 @@ class PlacementLine(Struct, frozen=True):
     state: str = ""
     doubt: str = ""
     machine_share: float | None = None
+    rows: tuple[PlacementChange, ...] = ()
+
+    @property
+    def is_recreation(self) -> bool:
+        """Whether the target counts the re-created nodes of a pool instead of naming locations."""
+        has_trigger = self.trigger in RECREATION_VERBS and self.effect is Effect.MOVED
+        return has_trigger and not self.origin
+
+    @property
+    def is_platform_choice(self) -> bool:
+        """Whether the platform chooses the VMs to remove: the origin has the possible racks."""
+        return self.trigger.endswith(_CHOICE_NOTE)
 
     @property
     def remark(self) -> str:
@@ -389,13 +404,14 @@ def _build_pool_group(
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
-            lines.append(_build_recreation_line(run, simultaneous_pools))
+            is_at_once = (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools
+            lines.append(build_recreation_line(run, AT_ONCE if is_at_once else ""))
         elif table and table.possible_vms_per_rack and _is_scale_in(run[0]):
             lines.append(_build_choice_line(run, table))
         elif detail is ShownPlacements.ALL or len(run) <= max_single_lines:
             lines += [_build_single_line(row, location_formatter) for row in run]
         else:
-            lines.append(_build_folded_line(sorted(run, key=_get_sort_key)))
+            lines.append(build_folded_line(sorted(run, key=_get_sort_key)))
     if table:
         name = f"{table.cluster}/{table.pool}"
     elif KINDS[kind].by_resource:
@@ -441,7 +457,7 @@ def _collect_line_contents(
     )
 
 
-def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
+def build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for several similar objects, `web-0..5  rack1 -> rack2`.
 
     Their label, origin and target. The rows have equal action, trigger, effect and states. If an
@@ -474,17 +490,14 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
         count=len(run),
         state=state,
         doubt=format_uncertainty_mark(first_row),
+        rows=tuple(run),
     )
 
 
-def _build_recreation_line(
-    run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
-) -> PlacementLine:
+def build_recreation_line(run: Sequence[PlacementChange], state: str) -> PlacementLine:
     """Build one line for re-created nodes of a pool.
 
-    Its target has counts in place and on other machines.
-
-    The state of the line is AT_ONCE in `simultaneous_pools`, otherwise empty.
+    Its target has counts in place and on other machines. The state of the line is AT_ONCE or "".
     """
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
@@ -499,9 +512,8 @@ def _build_recreation_line(
         target=", ".join(format_counts(counts)),
         trigger=run[0].trigger,
         count=len(run),
-        state=AT_ONCE
-        if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools
-        else "",
+        state=state,
+        rows=tuple(ordered),
     )
 
 
@@ -521,8 +533,9 @@ def _build_choice_line(run: Sequence[PlacementChange], table: PlacementTable) ->
         label=f"{table.cluster}/{table.pool}: {len(run):,} of {before_count:,} VMs",
         origin=format_first_items(list(table.possible_vms_per_rack), MAXIMUM_NAMES),
         target="",
-        trigger=f"scale_in; {platform} chooses which",
+        trigger=f"scale_in; {platform} {_CHOICE_NOTE}",
         count=len(run),
+        rows=tuple(run),
     )
 
 
@@ -610,6 +623,7 @@ def _build_single_line(
         state=describe_state(row),
         doubt=other_location or format_uncertainty_mark(row),
         machine_share=row.certainty.machine if row.certainty is not None else None,
+        rows=(row,),
     )
 
 

@@ -166,7 +166,9 @@ _COUNT_COLUMNS: Final[Mapping[Action, tuple[str, ...]]] = {
 def build_count_section(view: PlanReportData) -> Section:
     """Build tables of changed objects by type and of placements by trigger."""
     tables = (_build_resource_count_table(view.plan), _build_trigger_count_table(view.plan))
-    return Section("Counts", tables=tuple(table for table in tables if table.rows), name="counts")
+    filled_tables = tuple(table for table in tables if table.rows)
+    # The decision has the totals.
+    return Section("Counts", tables=filled_tables, name="counts", is_folded=True)
 
 
 def _build_resource_count_table(plan: Plan) -> Table:
@@ -239,21 +241,19 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build a table per upgraded or re-created cluster with a row per pool.
+    """Build a table per upgraded or re-created cluster, or several equal ones: a row per pool.
 
-    The title says if all are upgrades.
+    The title says if all are upgrades. The notes have the sentences about it.
     """
-    from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
+    from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes, fold_upgrades
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
-    for upgrade, note in zip(
-        view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True
+    for upgrades, (heading, _) in zip(
+        fold_upgrades(view.plan.upgrades), build_upgrade_notes(view.plan.upgrades), strict=True
     ):
-        rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(
-            Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=": ".join(note))
-        )
+        rows = tuple(map(_build_upgrade_row, upgrades[0].pools))
+        tables.append(Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=heading))
     # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another
     # reason.
     title = (
@@ -410,7 +410,7 @@ def build_new_pool_section(view: PlanReportData) -> Section:
 
     Few VMs are listed elsewhere: then build only pools of unexpected spread.
     """
-    section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
+    section = _build_pools(view, build_site_pools(view.plan, view.changed_tables))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
     # The note of a row describes an unexpected spread.
@@ -526,26 +526,45 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     VMs alone may be too many: then only moved ones have items.
     """
     section = build_vm_section(view)
-    if view.plan.upgrades or not section.has_content:
-        # upgraded nodes stay together as batches.
-        return section
-    groups = _select_vm_groups(PlanReportData(view.plan, detail=ShownPlacements.ALL).groups)
-    lines_by_action = group_by(
-        chain.from_iterable(group.lines for group in groups), lambda line: line.action
-    )
-    listed = lines_by_action.get(PlacementAction.MOVE, [])
-    new = lines_by_action.get(PlacementAction.PLACE, [])
-    if len(new) <= MAX_NEW_VMS:
-        listed = [*listed, *new]
-    if not 0 < len(listed) <= MAX_LISTED_VMS:
+    listed = _select_single_lines(view)
+    if not listed:
         # With similar VMs together.
         return section
     items = chain.from_iterable(group.items for group in section.groups)
     # Such as removed VMs.
     other_items = [item for item in items if item.symbol not in ("~", "+")]
-    return replace(
-        section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),)
+    single_items = [_build_item(_add_certainty(line)) for line in listed]
+    return replace(section, groups=(ItemGroup(name="", items=(*single_items, *other_items)),))
+
+
+def _select_single_lines(view: PlanReportData) -> list[PlacementLine]:
+    """Return the moved VMs, and the new ones if they are few, that a comment lists one by one.
+
+    Return [] if these are too many, or if an upgrade re-creates nodes: they stay together as
+    batches.
+    """
+    if view.plan.upgrades or not build_vm_section(view).has_content:
+        return []
+    lines_by_action = group_by(_list_vm_lines(view), lambda line: line.action)
+    lines = lines_by_action.get(PlacementAction.MOVE, [])
+    new = lines_by_action.get(PlacementAction.PLACE, [])
+    if len(new) <= MAX_NEW_VMS:
+        lines = [*lines, *new]
+    return lines if len(lines) <= MAX_LISTED_VMS else []
+
+
+def _list_vm_lines(view: PlanReportData) -> list[PlacementLine]:
+    """Return a line per changed VM."""
+    groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
+    return list(chain.from_iterable(group.lines for group in _select_vm_groups(groups)))
+
+
+def _add_certainty(line: PlacementLine) -> PlacementLine:
+    """Return a line with the certainty of its machine in the remark, if it is known."""
+    certainty = enclose(
+        "", _format_share(line) if line.machine_share is not None else "", " certain"
     )
+    return replace(line, doubt=join_texts((line.doubt, certainty), "; "))
 
 
 def build_workload_section(view: PlanReportData) -> Section:
@@ -563,24 +582,24 @@ def build_placement_section(view: PlanReportData) -> Section:
 def build_single_vm_section(view: PlanReportData) -> Section:
     """Build a table with a row per moved VM, and per new VM unless they are many.
 
-    The last column has the share of the plan's samples with the VM on the same machine. The section
-    is empty if a simpler list of the VMs is enough.
+    The last column has the share of the plan's samples with the VM on the same machine. VMs listed
+    one by one by `build_listed_vm_section` have no row.
     """
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
+    listed_labels = {line.label for line in _select_single_lines(view)}
     all_lines = chain.from_iterable(group.lines for group in selected)
-    lines = [line for line in all_lines if line.action in actions]
-    is_listed_elsewhere = len(lines) <= MAX_LISTED_VMS and not view.plan.upgrades
-    if is_listed_elsewhere and not view.plan.samples:
-        # `build_listed_vm_section` has each VM, and there is no certainty.
-        return NO_SECTION
+    lines = [
+        line for line in all_lines if line.action in actions and line.label not in listed_labels
+    ]
     rows = tuple(
         Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line)))
         for line in lines
     )
     table = Table(("VM", "from → to", "machine certainty"), rows, number_columns=frozenset({2}))
-    return Section("Every VM, with machine certainty", table=table, is_folded=True)
+    title = f"{'Other VMs' if listed_labels else 'Every VM'}, with machine certainty"
+    return Section(title, table=table, is_folded=True)
 
 
 def _select_vm_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
@@ -630,6 +649,25 @@ def _build_placement_group_section(
         lines = chain.from_iterable(group.lines for group in members)
         item_groups.append(ItemGroup(group_name, tuple(map(_build_item, lines))))
     return Section(title, groups=tuple(item_groups), item_headers=headers, name=name)
+
+
+def build_moved_vm_rows(plan: Plan) -> Mapping[str, list[Item]]:
+    """Build a row per moved or removed VMs of the sites with many, similar ones together."""
+    groups = _select_vm_groups(build_placement_groups(plan, ShownPlacements.CHANGED))
+    by_site = group_by(
+        (group for group in groups if group.lines), lambda group: group.lines[0].rows[0].site_id
+    )
+    rows: dict[str, list[Item]] = {}
+    for site_id, site_groups in by_site.items():
+        lines = [
+            line
+            for group in merge_equal_groups(site_groups)
+            for line in group.lines
+            if line.action not in (PlacementAction.PLACE, PlacementAction.KEEP)
+        ]
+        if sum(line.count for line in lines) > MAX_NEW_VMS:
+            rows[site_id] = list(map(_build_item, lines))
+    return rows
 
 
 def _name_group(group: PlacementLineGroup) -> str:

@@ -15,6 +15,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.impact.object_effects import build_cluster_formatter
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
+from nexusform.rendering.report.folding import format_names
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
@@ -68,14 +69,24 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     return [*clauses, f"{nodes} of {format_count(len(clusters), 'cluster')} are re-created"]
 
 
+def fold_upgrades(upgrades: Sequence[Upgrade]) -> list[list[Upgrade]]:
+    """Group upgrades that differ in the name of their cluster only."""
+    groups = group_by(
+        upgrades,
+        lambda upgrade: (upgrade.is_rolling, describe_upgrade_course(upgrade), upgrade.pools),
+    )
+    return list(groups.values())
+
+
 def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]]:
-    """Yield the heading and the sentences of each upgrade."""
+    """Yield the heading and the sentences of each upgrade, or of several equal ones."""
     format_cluster = build_cluster_formatter(upgrades)
-    for upgrade in upgrades:
-        heading = (
-            f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {format_cluster(upgrade)}"
-        )
-        yield heading, describe_upgrade_course(upgrade)
+    for equal_upgrades in fold_upgrades(upgrades):
+        first_upgrade = equal_upgrades[0]
+        names = format_names(map(format_cluster, equal_upgrades))
+        scope = ", each" if len(equal_upgrades) > 1 else ""
+        heading = f"{'Upgrade of' if first_upgrade.is_rolling else 'Re-creation in'} {names}{scope}"
+        yield heading, describe_upgrade_course(first_upgrade)
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:

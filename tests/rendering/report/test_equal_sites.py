@@ -115,7 +115,7 @@ def test_comment_is_not_cut(equal_sites: Plan) -> None:
     assert "Cut to stay" not in comment
     assert len(comment) < 10_000
     assert "| **site01..40** | 3 (+3) each | 3 to place |\n" in comment
-    assert "| site01..40, each | before | after |\n" in comment
+    assert "**Capacity**: site01..40: each" in comment
 
 
 def test_capacity_table_of_page_has_few_columns(equal_sites: Plan) -> None:

@@ -3,6 +3,7 @@
 
 const MOST_MOVES = 12;
 const MOST_FIGURES = 24;
+const MOST_RACKS_OF_REMOVAL = 3;
 const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
 
 /** State of the last drawn plan: filter listeners, a selected position, open details. */
@@ -22,11 +23,24 @@ function siteChanges(site) {
   return site.changes === undefined ? (site.changes = modelOf(site).marks.slice(1).some((count) => count > 0)) : site.changes;
 }
 
-/** Returns the site with the most changes. */
+/** Returns the site with the most removed VMs, or without any the one with the most changes. */
 function firstToSee() {
   if (plan.marks) return 0;
-  const counts = plan.sites.map((site) => modelOf(site).marks.slice(1).reduce((sum, count) => sum + count, 0));
+  const all = plan.sites.map((site) => modelOf(site).marks);
+  const removed = all.map((marks) => marks[3]);
+  const counts = removed.some(Boolean) ? removed : all.map((marks) => marks.slice(1).reduce((sum, count) => sum + count, 0));
   return Math.max(counts.indexOf(Math.max(...counts)), 0);
+}
+
+/** Opens the map of a large site at the rack with the most removed VMs, if they are on few racks. */
+function openAtRemoval() {
+  const model = modelOf(siteShown());
+  if (plan.marks || !isFar(model)) return;
+  const racks = new Map();
+  for (const vm of model.vms) if (vm.mark === 3) racks.set(vm.before[0], (racks.get(vm.before[0]) || 0) + 1);
+  if (!racks.size || racks.size > MOST_RACKS_OF_REMOVAL) return;
+  [[map.rack]] = [...racks].sort(([, one], [, other]) => other - one);
+  map.layer = "cluster";
 }
 
 function namesOf(key) {
@@ -107,18 +121,28 @@ function drawMap() {
   tell();
 }
 
-/** Lists moved and deleted VMs as text below the map. */
+/** Lists moved and deleted VMs as text below the map; of many, similar ones together as in the other reports. */
 function drawMoves(model) {
-  const rows = model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
   const site = siteShown();
+  const rows = site.moves || model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
   const listed = Boolean(document.getElementById("vms"));
-  const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map((vm) => make("li", {}, make("span", { class: `sign ${vm.mark === 2 ? "changed" : "removed"}` }, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
-    ` ${describeOutcome(vm)}`, make("span", { class: "quiet" }, ` ${vm.trigger}`)));
+  const items = rows.slice(0, listed ? MOST_MOVES : MOST_PRINTED).map(site.moves ? foldedMove : (vm) => oneMove(site, vm));
   const left = (rows.length - items.length).toLocaleString("en");
   if (rows.length > items.length) items.push(make("li", {}, listed ? make("a", { href: "#vms" }, `${left} more in the list of VMs`) : `${left} more`));
   frame.moves.replaceChildren(...items);
   frame.moves.hidden = !rows.length;
 }
+
+function oneMove(site, vm) {
+  return make("li", {}, moveSign(vm.mark === 2, SIGNS[vm.mark]), make("a", { href: linkTo(site, "vm", vm.plain) }, vm.name),
+    ` ${describeOutcome(vm)}`, make("span", { class: "quiet" }, ` ${vm.trigger}`));
+}
+
+function foldedMove([symbol, label, text]) {
+  return make("li", {}, moveSign(symbol === "~", symbol === "-" ? SIGNS[3] : symbol), make("b", {}, label), ` ${text}`);
+}
+
+function moveSign(isMove, sign) { return make("span", { class: `sign ${isMove ? "changed" : "removed"}` }, sign); }
 
 function describeOutcome(vm) {
   if (vm.after && (!vm.more.outcome || vm.after[1] !== vm.before[1])) return `${short(vm.before)} \u2192 ${short(vm.after)}`;
@@ -263,5 +287,6 @@ function startMap(into) {
     } else if (slot) window.location.hash = linkTo(site, "machine", slot.dataset.machine);
   });
   map.view = "change";
+  openAtRemoval();
   drawMap();
 }

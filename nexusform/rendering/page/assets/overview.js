@@ -3,11 +3,16 @@
 // racks have an outline, and each rack is a link to its VMs.
 
 const LARGE = 400;
+// A phone shows two racks side by side: more machines than this fill several screens.
+const LARGE_ON_PHONE = 64;
+const PHONE = 640; // pixels
 const TALLEST = 580;
 const TALLEST_ON_PAPER = 450;
 const FAR_LAYERS = { load: "load", free: "free cells", fragments: "fragmentation", loss: "loss of a rack" };
 
-function isLarge(model) { return model.machines.size > LARGE; }
+function onPhone() { return window.innerWidth <= PHONE && !document.documentElement.classList.contains("paper"); }
+
+function isLarge(model) { return model.machines.size > (onPhone() ? LARGE_ON_PHONE : LARGE); }
 
 /** Returns whether the overview of a large site is shown. */
 function isFar(model) { return isLarge(model) && !map.rack && !map.machine; }

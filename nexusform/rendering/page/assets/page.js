@@ -84,7 +84,7 @@ function startPrinting() {
   window.addEventListener("resize", () => {
     if (!frame.stage || !frame.stage.isConnected || width === window.innerWidth) return;
     width = window.innerWidth;
-    drawStage(frame.stage);
+    drawMap();
   });
   startTheme();
   startSearch();

@@ -91,7 +91,11 @@ function startVmList(into) {
   const search = searchBox("Search VMs, machines, racks, triggers", "vm-search", (text) => { state.text = text; draw(); });
   const kept = tick("include unchanged VMs", (value) => { state.kept = value; draw(); });
   kept.input.checked = state.kept;
-  into.append(make("div", { class: "tools" }, search.label, kept.label), status, holder);
+  const parts = [make("div", { class: "tools" }, search.label, kept.label), status, holder];
+  // On a phone, a long list hides what follows.
+  const changed = all.filter(([, , mark]) => mark !== 0).length || all.length;
+  if (onPhone() && changed > FIRST_VMS) into.append(make("details", { class: "every" }, make("summary", {}, counted(changed, "VM")), parts));
+  else into.append(...parts);
   listeners.push(draw);
   draw();
 }

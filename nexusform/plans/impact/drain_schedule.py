@@ -1,0 +1,149 @@
+"""How long drains of a plan take if every one times out, with the clusters that drain at a time."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import group_by
+from nexusform.placements.vm_demands import MACHINE_LOST
+from nexusform.plans.impact.object_effects import Effect, compute_effect
+from nexusform.plans.plan import PlacementChange, Plan, StepKind
+from nexusform.resources.address import Address
+from nexusform.resources.graph import DEFAULT_PARALLELISM, sort_topologically
+
+_SECONDS_PER_MINUTE: Final = 60
+_DRAINING_STEPS: Final = (StepKind.UPDATE, StepKind.DELETE)
+
+# id of the site, name of the cluster.
+_ClusterKey: TypeAlias = tuple[str, str]
+
+
+class ClusterDrains(Struct, frozen=True):
+    """Drains of one cluster, one after another.
+
+    The number of drains by timeout in seconds and by what drains at a time, "node" or "batch".
+    """
+
+    cluster: str
+    drains: Mapping[tuple[int, str], int]
+
+    @property
+    def seconds(self) -> int:
+        """Maximum seconds of all drains."""
+        return sum(timeout * drains for (timeout, _), drains in self.drains.items())
+
+
+class DrainSchedule(Struct, frozen=True):
+    """Drains of the clusters of a plan.
+
+    `concurrent_clusters` drain at a time, `seconds` is the time until the last one ends.
+    """
+
+    clusters: tuple[ClusterDrains, ...]
+    concurrent_clusters: int
+    seconds: int
+
+    @property
+    def longest(self) -> ClusterDrains:
+        """The cluster with the longest drains."""
+        return max(self.clusters, key=lambda cluster: cluster.seconds)
+
+    @property
+    def minimum_minutes(self) -> int:
+        """Minutes until the last drain ends if every drain ends at once."""
+        return 0
+
+    @property
+    def maximum_minutes(self) -> int:
+        """Minutes until the last drain ends if every drain times out."""
+        return _round_up_minutes(self.seconds)
+
+    @property
+    def cluster_minutes(self) -> int:
+        """Maximum minutes of the cluster with the longest drains."""
+        return _round_up_minutes(self.longest.seconds)
+
+
+def _round_up_minutes(seconds: int) -> int:
+    return -(-seconds // _SECONDS_PER_MINUTE)
+
+
+def build_drain_schedule(
+    plan: Plan, interrupted_vms: Iterable[PlacementChange]
+) -> DrainSchedule | None:
+    """Build the schedule of the drains of a plan; None without any.
+
+    `interrupted_vms` are the VMs to drain outside of upgrades: those of one pool drain together.
+    """
+    # In seconds; control planes have none.
+    timeouts = {
+        (table.site_id, table.cluster, table.pool): table.drain_timeout
+        for table in plan.placement_tables
+    }
+    drains: defaultdict[_ClusterKey, Counter[tuple[int, str]]] = defaultdict(Counter)
+    addresses: dict[_ClusterKey, Address] = {}
+    drained_vms = (
+        row
+        for row in interrupted_vms
+        # A VM without its host is not drained.
+        if compute_effect(row) is not Effect.LOST and row.trigger != MACHINE_LOST
+    )
+    rows_by_pool = group_by(drained_vms, lambda row: (row.site_id, row.cluster, row.pool))
+    for (site_id, cluster, pool), rows in rows_by_pool.items():
+        timeout = timeouts.get((site_id, cluster, pool), 0)
+        if timeout:
+            drains[site_id, cluster][timeout, "node" if len(rows) == 1 else "batch"] += 1
+            addresses.setdefault((site_id, cluster), rows[0].address)
+    for upgrade in plan.upgrades:
+        for pool_recreation in upgrade.pools:
+            if pool_recreation.drain_seconds:
+                key = (upgrade.site_id, upgrade.cluster)
+                is_single = pool_recreation.batches == pool_recreation.vms
+                drain = (pool_recreation.drain_timeout, "node" if is_single else "batch")
+                drains[key][drain] += pool_recreation.batches
+                addresses.setdefault(key, upgrade.address)
+    if not drains:
+        return None
+    clusters = {key: ClusterDrains(key[1], dict(counts)) for key, counts in drains.items()}
+    seconds_by_address: Counter[Address] = Counter()
+    for key, cluster_drains in clusters.items():
+        seconds_by_address[addresses[key]] += cluster_drains.seconds
+    concurrent, seconds = _run_steps(plan, seconds_by_address)
+    return DrainSchedule(tuple(clusters.values()), concurrent, seconds)
+
+
+def _run_steps(plan: Plan, seconds_by_address: Mapping[Address, int]) -> tuple[int, int]:
+    """Return the largest number of steps that drain at a time, and the end of the last one.
+
+    Steps start as in an apply: after the steps that they wait for, DEFAULT_PARALLELISM at a time.
+    Steps without drains end at once.
+    """
+    remaining = dict(seconds_by_address)
+    free_times = [0] * DEFAULT_PARALLELISM
+    ends: dict[int, int] = {}
+    # (time, 1 for a start and -1 for an end).
+    events: list[tuple[int, int]] = []
+    steps = {step.id: step for step in plan.steps}
+    waits = {step.id: {*step.waits_for, *step.follows} for step in plan.steps}
+    for step_id in sort_topologically(waits, position={step: step for step in waits}):
+        step = steps[step_id]
+        start = max((ends[awaited] for awaited in waits[step_id]), default=0)
+        seconds = 0
+        if step.kind in _DRAINING_STEPS:
+            seconds = remaining.pop(plan.changes[step.change].address, 0)
+        if seconds:
+            start = max(start, heappop(free_times))
+            heappush(free_times, start + seconds)
+            events += [(start, 1), (start + seconds, -1)]
+        ends[step.id] = start + seconds
+    # Objects without a step of their own wait for none.
+    for seconds in remaining.values():
+        start = heappop(free_times)
+        heappush(free_times, start + seconds)
+        events += [(start, 1), (start + seconds, -1)]
+    running_counts = accumulate(change for _, change in sorted(events))
+    return max(running_counts), max(free_times)
