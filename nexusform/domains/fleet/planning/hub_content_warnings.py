@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetPodPredictor
@@ -30,28 +32,44 @@ NO_DEFINITION: Final = "missing-cluster-definition"
 _MAX_NAMES: Final = 3
 
 
+class _UnnamedObjects(Struct, frozen=True):
+    """Objects of a block without a namespace that no placement selects.
+
+    `defaulted` are read as objects in default. `undefined` are of kinds that nothing defines, so
+    they are read as cluster-scoped.
+    """
+
+    instance: Instance
+    defaulted: Sequence[Manifest]
+    undefined: Sequence[Manifest]
+
+
 def warn_objects_without_namespace(
     hub: PlannedHub, placements: Sequence[PlacementPlan]
 ) -> Iterator[Diagnostic]:
-    """Yield one warning about the hub objects in default that only lack a namespace.
+    """Yield one warning about the hub objects that lack a namespace.
 
-    Without placements nothing is selected anyway. A placement may select them in default.
+    Without placements nothing is selected anyway. A placement may select them as they are.
     """
     selected = {
         manifest.identity for placement in placements for manifest in placement.selection.manifests
     }
-    affected: list[tuple[Instance, Sequence[Manifest]]] = []
+    affected: list[_UnnamedObjects] = []
     for instance, manifests in hub.configured_objects:
-        unselected = [
-            manifest
-            for manifest in manifests
-            if lacks_namespace(manifest) and manifest.identity not in selected
-        ]
-        if unselected:
-            affected.append((instance, unselected))
+        unselected = [manifest for manifest in manifests if manifest.identity not in selected]
+        defaulted = list(filter(lacks_namespace, unselected))
+        undefined = [manifest for manifest in unselected if _has_unknown_scope(manifest, hub)]
+        if defaulted or undefined:
+            affected.append(_UnnamedObjects(instance, defaulted, undefined))
     if affected and placements:
         namespaces = _collect_selected_namespaces(placements)
         yield _build_namespace_warning(affected, sorted(namespaces - {DEFAULT_NAMESPACE}))
+
+
+def _has_unknown_scope(manifest: Manifest, hub: PlannedHub) -> bool:
+    """Return whether an object names no namespace, and nothing says whether its kind needs one."""
+    is_defined = hub.api_kinds.find_kind(manifest.group, manifest.kind) is not None
+    return not (manifest.namespace or is_fleet_group(manifest.group) or is_defined)
 
 
 def warn_unknown_kinds(
@@ -146,26 +164,42 @@ def _collect_selected_namespaces(placements: Iterable[PlacementPlan]) -> set[str
 
 
 def _build_namespace_warning(
-    affected: Sequence[tuple[Instance, Sequence[Manifest]]], namespaces: Sequence[str]
+    affected: Sequence[_UnnamedObjects], namespaces: Sequence[str]
 ) -> Diagnostic:
     """Build the warning about objects without a namespace, at the first of their blocks."""
-    instance, manifests = affected[0]
-    count = sum(len(objects) for _instance, objects in affected)
+    first = affected[0]
+    defaulted = [manifest for objects in affected for manifest in objects.defaulted]
+    undefined = [manifest for objects in affected for manifest in objects.undefined]
+    count = len(defaulted) + len(undefined)
     verb = "has" if count == 1 else "have"
+    kinds = format_list(sorted({manifest.kind for manifest in undefined}), _MAX_NAMES)
+    if not undefined:
+        reading = f"read as {DEFAULT_NAMESPACE}"
+    elif not defaulted:
+        reading = f"read as cluster-scoped (no definition of {kinds})"
+    else:
+        reading = (
+            f"{len(defaulted):,} read as {DEFAULT_NAMESPACE}, {len(undefined):,} as "
+            f"cluster-scoped (no definition of {kinds})"
+        )
     names = format_list(namespaces, _MAX_NAMES)
     selection = f"placements select {names}" if namespaces else "no placement selects it"
     if len(namespaces) == 1:
         selection = f"the placement selects {names}"
     name = namespaces[0] if len(namespaces) == 1 else "NAME"
-    fact = f"{format_count(count, 'object')} {verb} no namespace: read as {DEFAULT_NAMESPACE}"
-    text = f'{fact}; {selection}. Set namespace = "{name}".'
-    return instance.build_diagnostic(
+    advice = " If such a kind is cluster-scoped, add its definition." if undefined else ""
+    text = (
+        f"{format_count(count, 'object')} {verb} no namespace: {reading}; {selection}. "
+        f'Set namespace = "{name}".'
+    )
+    line = min(manifest.line for manifest in (*first.defaulted, *first.undefined))
+    return first.instance.build_diagnostic(
         Problem(
             ("yaml_body",),
             NO_NAMESPACE,
-            f"yaml_body:{manifests[0].line}: {text}",
+            f"yaml_body:{line}: {text}{advice}",
             Severity.WARNING,
             brief=text,
-            line=manifests[0].line,
+            line=line,
         )
     )

@@ -132,8 +132,28 @@ def test_objects_without_namespace_are_one_warning_with_their_count(run: Runner)
     assert code == 0
     assert printed.count("object-without-namespace") == 1, printed
     joined = " ".join(printed.split())
-    assert "2 objects have no namespace: read as default; the placement selects argocd." in joined
-    assert 'Set namespace = "argocd".' in joined
+    # Nothing defines AppProject; ClusterThing is defined as cluster-scoped.
+    assert (
+        "3 objects have no namespace: 2 read as default, 1 as cluster-scoped (no definition of "
+        'AppProject); the placement selects argocd. Set namespace = "argocd".'
+    ) in joined
+
+
+def test_unnamed_objects_of_kinds_that_nothing_defines_are_counted(run: Runner) -> None:
+    project = CHART.split("---\n")[2]
+    write_files({"main.nf.hcl": MEMBERS + NAMESPACE + PLACEMENT + build_manifest_block(project)})
+    joined = " ".join(run("plan")[1].split())
+    assert (
+        "1 object has no namespace: read as cluster-scoped (no definition of AppProject)"
+    ) in joined
+    # A placement that selects it as it is misses nothing.
+    placement = (
+        PLACEMENT.replace('"v1"', '"v1alpha1"\n group = "argoproj.io"')
+        .replace('"Namespace"', '"AppProject"')
+        .replace('"argocd"', '"main"')
+    )
+    write_files({"main.nf.hcl": MEMBERS + placement + build_manifest_block(project)})
+    assert "object-without-namespace" not in run("plan")[1]
 
 
 def test_namespace_of_a_chart_reaches_its_namespaced_objects(run: Runner) -> None:
