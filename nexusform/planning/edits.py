@@ -18,6 +18,17 @@ class LostMachines(Struct, frozen=True):
     machines: tuple[str, ...]
 
 
+class MachineOutage(Struct, frozen=True):
+    """Machines of a site that are down for some time, and return with their VMs.
+
+    `name` is the name of the outage in reports. A plan places nothing again.
+    """
+
+    site_id: str
+    machines: tuple[str, ...]
+    name: str
+
+
 class VmReplacement(Struct, frozen=True):
     """Resource to replace, or one of its VMs to place again: ADDR or ADDR:OBJECT."""
 
@@ -36,7 +47,9 @@ class PlacementOrder(Struct, frozen=True):
     addresses: tuple[Address, ...]
 
 
-Edit: TypeAlias = ArgumentAdjustment | LostMachines | VmReplacement | AddedBlocks | PlacementOrder
+Edit: TypeAlias = (
+    ArgumentAdjustment | LostMachines | MachineOutage | VmReplacement | AddedBlocks | PlacementOrder
+)
 
 
 def apply_edits(request: PlanRequest, edits: Iterable[Edit]) -> PlanRequest:

@@ -22,7 +22,7 @@ from nexusform.plans.plan_checks import (
     PreviousPlanDifferences,
     ProgramCheck,
 )
-from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
+from nexusform.plans.site_capacity.occupancy import Outage, SiteSkuCapacity, SiteVms
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.resources.address import Address
 from nexusform.scheduling.listing.site_listing import ListedSite
@@ -720,6 +720,11 @@ class Plan(Struct, frozen=True):
         return ()
 
     @property
+    def outages(self) -> tuple[Outage, ...]:
+        """Outages of machines in a hypothetical plan; () for every other plan."""
+        return ()
+
+    @property
     def is_hypothetical(self) -> bool:
         """Whether it is a HypotheticalPlan."""
         return isinstance(self, HypotheticalPlan)
@@ -827,12 +832,18 @@ class Plan(Struct, frozen=True):
 
 
 class HypotheticalPlan(Plan, frozen=True):
-    """Plan under assumptions, only for display: it is never saved, signed or applied."""
+    """Plan under assumptions, only for display: it is never saved, signed or applied.
+
+    `outages` are those of machines that return with their VMs.
+    """
 
     assumptions: tuple[str, ...] = ()
+    outages: tuple[Outage, ...] = ()
 
 
-def build_hypothetical_plan(plan: Plan, assumptions: Iterable[str]) -> HypotheticalPlan:
-    """Return a plan as a hypothetical one with these assumptions."""
+def build_hypothetical_plan(
+    plan: Plan, assumptions: Iterable[str], outages: Iterable[Outage] = ()
+) -> HypotheticalPlan:
+    """Return a plan as a hypothetical one with these assumptions and outages."""
     fields = {name: getattr(plan, name) for name in Plan.__struct_fields__}
-    return HypotheticalPlan(**fields, assumptions=tuple(assumptions))
+    return HypotheticalPlan(**fields, assumptions=tuple(assumptions), outages=tuple(outages))

@@ -2,13 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "availability": (
-        "sample_capacity group_vms_down_by_cluster SampledShortage "
-        "build_pool_availability PoolAvailability list_affected_pools"
-    ),
+    "availability": "sample_capacity SampledShortage",
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
-        "VmOwnerSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot "
+        "VmOwnerSnapshot is_large_enough supports_machine_hardware PoolSnapshot "
         "SiteSnapshot "
         "list_planned_objects list_recorded_machines list_state_objects build_snapshot Snapshot"
     ),

@@ -1,15 +1,10 @@
-"""Availability with machines down: nodes per cluster and pool, and control-plane quorum.
+"""Capacity for VMs in many samples of unknown NUMA cells."""
 
-With unknown NUMA cells, the computation is repeated for many samples of them.
-"""
-
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from nexusform.placements.vm_demands import PlacedVm
-from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
@@ -20,89 +15,6 @@ from nexusform.scheduling.racks.uncertainty.splits import (
     format_split_choice,
 )
 from nexusform.scheduling.racks.vms import Interval
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
-
-
-class PoolAvailability(Struct, frozen=True):
-    """Pool with VMs down.
-
-    `quorum` is the number that must be up (0 unless it is a control plane). `already_down`: VMs on
-    other machines down now.
-    """
-
-    cluster_id: str
-    cluster: str
-    kind: VmOwnerKind
-    pool: str
-    address: str
-    is_control_plane: bool
-    total: int
-    down_vms: tuple[PlacedVm, ...]
-    quorum: int = 0
-    already_down: int = 0
-
-    @property
-    def remaining_count(self) -> int:
-        """Number of VMs up."""
-        return self.total - len(self.down_vms) - self.already_down
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether availability is lost: no quorum, or no remaining node of the pool.
-
-        A plain VM has no redundancy by nature: its outage is reported, but is no finding.
-        """
-        return self.kind is not VmOwnerKind.VM and self.remaining_count < max(self.quorum, 1)
-
-
-def build_pool_availability(
-    cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm], already_down: int = 0
-) -> PoolAvailability:
-    """Build the availability of a pool if the VMs `down` go down.
-
-    `already_down` is the number of its other VMs on machines down now.
-    """
-    total = len(pool.vms)
-    return PoolAvailability(
-        cluster_id=cluster.id,
-        cluster=cluster.name,
-        kind=cluster.kind,
-        pool=pool.name,
-        address=str(pool.address),
-        is_control_plane=pool.is_control_plane,
-        total=total,
-        down_vms=tuple(down),
-        quorum=compute_quorum(total) if pool.is_control_plane else 0,
-        already_down=already_down,
-    )
-
-
-def list_affected_pools(
-    site: SiteSnapshot, machines: Collection[str]
-) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation.
-
-    Their availability counts the VMs on these machines as down, besides the VMs on other machines
-    already down.
-    """
-    affected: list[PoolAvailability] = []
-    other_machines_down = site.machines_down.difference(machines)
-    for cluster in site.clusters:
-        for pool in cluster.pools:
-            affected_vms = [vm for vm in pool.vms if vm.placement.machine in machines]
-            if affected_vms:
-                already_down = sum(vm.placement.machine in other_machines_down for vm in pool.vms)
-                affected.append(build_pool_availability(cluster, pool, affected_vms, already_down))
-    return tuple(affected)
-
-
-def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, list[PlacedVm]]:
-    """Return the VMs of these pools that are down, by cluster id."""
-    down: dict[str, list[PlacedVm]] = {}
-    for pool in pools:
-        down.setdefault(pool.cluster_id, []).extend(pool.down_vms)
-    return down
-
 
 # About five seconds for an upgrade.
 _MAXIMUM_PLACEMENTS: Final = 20_000

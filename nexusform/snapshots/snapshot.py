@@ -4,7 +4,6 @@ The attributes may be those of the state or those after a plan; a query does not
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -27,6 +26,7 @@ from nexusform.planning.vm_planning.site_plans import (
     place_unmanaged_vms,
 )
 from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind, get_owner_kind
 from nexusform.plans.site_capacity.site_resource_capacity import (
     RuntimeVersion,
     SiteResourceCapacity,
@@ -41,22 +41,7 @@ from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack, MachineUpgradeStrategy
 from nexusform.state.objects import InstanceState, ObjectState, State
 
-
-class VmOwnerKind(StrEnum):
-    """Kind of the owner of VMs: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
-
-    NKS = "nks"
-    VM = "vm"
-    GROUP = "group"
-
-
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-# Kinds of owners by resource type; other types own a group.
-_OWNER_KINDS: Final = {
-    CLUSTER_TYPE: VmOwnerKind.NKS,
-    "nexus_agent_pool": VmOwnerKind.NKS,
-    "nexus_virtual_machine": VmOwnerKind.VM,
-}
 
 
 class PoolSnapshot(Struct, frozen=True):
@@ -259,7 +244,7 @@ class _ClusterCollector(Struct):
         if cluster is not None:
             clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
             return
-        owner_kind = _OWNER_KINDS.get(resource_type.name, VmOwnerKind.GROUP)
+        owner_kind = get_owner_kind(resource_type.name)
         name = owner.cluster
         # A VM without a cluster.
         if owner_kind is VmOwnerKind.VM:

@@ -1,4 +1,5 @@
-from nexusform.snapshots.snapshot import VmOwnerKind, list_planned_objects, list_state_objects
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind
+from nexusform.snapshots.snapshot import list_planned_objects, list_state_objects
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import agent_pool, build_state_after, cluster, list_places, plan, pool
 from tests.worlds.small_worlds import (

@@ -11,8 +11,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.planning.edits import Edit, apply_edits
+from nexusform.planning.edits import Edit, MachineOutage, apply_edits
 from nexusform.planning.hypothesis.assumptions import parse_assumption
+from nexusform.planning.hypothesis.outages import list_outages
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.planner import make_plan
 from nexusform.plans.impact.previous_plan import compare_plans
@@ -48,13 +49,20 @@ def plan_hypothesis(
     complete = complete or partial(add_site_capacity, registries=request.registries)
     if before is None:
         before = complete(make_plan(build_trial_request(request)))
-    result = make_plan(apply_edits(request, edits))
-    # Edits do not change the state.
-    after = complete(replace(result, occupied_before=before.occupied_before))
+    edited_request = apply_edits(request, edits)
+    after = before
+    # Outages change no request: the machines return with their VMs.
+    if edited_request is not request:
+        result = make_plan(edited_request)
+        # Edits do not change the state.
+        after = complete(replace(result, occupied_before=before.occupied_before))
     comparison = None
     if not (before.plan.errored or after.plan.errored):
         comparison = compare_plans(after.plan, before.plan, _WITHOUT)
-    hypothetical_plan = build_hypothetical_plan(after.plan, assumptions=())
+    outages = [edit for edit in edits if isinstance(edit, MachineOutage)]
+    hypothetical_plan = build_hypothetical_plan(
+        after.plan, assumptions=(), outages=list_outages(after, outages)
+    )
     return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)
 
 

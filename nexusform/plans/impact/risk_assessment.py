@@ -26,7 +26,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import Action, Change, PlacementChange, Plan
-from nexusform.plans.site_capacity.occupancy import PoolVms, SiteVms
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteVms, group_outages_by_pool
 
 _CONTROL_PLANE: Final = "control-plane"
 _RULE: Final = "nexus_separation_rule"
@@ -37,6 +37,8 @@ _REMOVALS: Final = (Action.DELETE, Action.FORGET)
 _REPLACEMENTS: Final = (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 # control-plane VMs without redundancy.
 _MAX_FRAGILE: Final = 2
+# Names of outages in a text.
+_MAX_OUTAGES: Final = 4
 # Jobs run to completion, so they are never up or down.
 _JOB: Final = "/Job/"
 
@@ -274,6 +276,41 @@ def _find_upgrade_losses(plan: Plan) -> Iterator[RiskFinding]:
                     after=0,
                     text=f"{name} has no node for some time: {nodes} re-created at once",
                 )
+
+
+def _find_outage_losses(plan: Plan) -> Iterator[RiskFinding]:
+    """Yield the risk of each control plane or pool that is lost while machines are down.
+
+    The VMs return with their machines.
+    """
+    has_several_sites = len({outage.site_id for outage in plan.outages}) > 1
+    for pool_outages in group_outages_by_pool(plan.outages):
+        losses = pool_outages.losses
+        if not losses:
+            continue
+        pool = pool_outages.worst
+        name = f"{losses[0].site_id}/{pool.cluster}" if has_several_sites else pool.cluster
+        names = format_list((outage.name for outage in losses), _MAX_OUTAGES)
+        if pool.is_control_plane:
+            text = (
+                f"{name} loses etcd quorum: {pool.down_count} of {pool.total} control-plane VMs "
+                f"down at once ({names})"
+            )
+        else:
+            name = f"{name}/{pool.pool}"
+            nodes = select_word_form(
+                pool.total, "its only node is", f"all {pool.total:,} nodes are"
+            )
+            text = f"{name} has no node for some time: {nodes} down at once ({names})"
+        yield RiskFinding(
+            risk="control-plane-quorum-lost" if pool.is_control_plane else "pool-down",
+            severity=RiskSeverity.TEMPORARY,
+            subject=name,
+            address=str(pool.address),
+            before=pool.total,
+            after=pool.remaining_count,
+            text=text,
+        )
 
 
 def _find_control_plane_losses(plan: Plan) -> Iterator[RiskFinding]:
@@ -541,5 +578,6 @@ RISK_FINDERS: Final[dict[str, Callable[[Plan], Iterator[RiskFinding]]]] = {
     "control planes": _find_control_plane_losses,
     "racks": _find_rack_dependencies,
     "upgrades": _find_upgrade_losses,
+    "outages": _find_outage_losses,
     "workloads": _find_workload_losses,
 }

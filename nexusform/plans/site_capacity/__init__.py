@@ -1,4 +1,4 @@
-"""Used and spare capacity of a site: machines for VMs, and addresses, networks and storage."""
+"""Used and spare capacity of a site: machines for VMs, outages, addresses, networks and storage."""
 
 # public names of the package, by module.
 PUBLIC = {
@@ -7,7 +7,8 @@ PUBLIC = {
         "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity "
         "select_without_new_sharing SiteMachine "
         "SiteRack SiteSkuCapacity SiteVms add_recorded_vms add_unread_facts build_unread_note "
-        "select_largest_sku_rows"
+        "select_largest_sku_rows get_owner_kind group_outages_by_pool group_vms_down_by_cluster "
+        "Outage PoolAvailability PoolOutages PoolOutcome VmOwnerKind"
     ),
     "site_resource_capacity": (
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage "

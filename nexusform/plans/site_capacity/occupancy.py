@@ -1,11 +1,13 @@
-"""Site records of a plan: machines, their VMs before and after, and spare capacity.
+"""Site records of a plan: machines, their VMs before and after, spare capacity, and outages.
 
 Frozen and part of a saved plan: readers of a plan compute none of it again. Counts for reports
 (changed racks, shared machines) are computed here, too.
+Outages are those of a hypothetical plan: the VMs return to their machines, nothing is placed.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
+from nexusform.plans.maintenance import compute_quorum
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import (
     Interval,
@@ -420,3 +423,137 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
 _FIELDS: Final = 6
 # Of a row of an unread fact; the other fields are those of a plan.
 _UNREAD_FIELDS: Final = ("kind", "name", "field", "file", "line", "may_change", "reason")
+
+
+class VmOwnerKind(StrEnum):
+    """Kind of the owner of VMs: an NKS cluster, a plain VM, or another group of VMs (a VNF)."""
+
+    NKS = "nks"
+    VM = "vm"
+    GROUP = "group"
+
+
+# Kinds of owners by resource type; other types own a group.
+_OWNER_KINDS: Final = {
+    "nexus_kubernetes_cluster": VmOwnerKind.NKS,
+    "nexus_agent_pool": VmOwnerKind.NKS,
+    "nexus_virtual_machine": VmOwnerKind.VM,
+}
+
+
+def get_owner_kind(resource_type: str) -> VmOwnerKind:
+    """Return the kind of the owner of the VMs of a resource type."""
+    return _OWNER_KINDS.get(resource_type, VmOwnerKind.GROUP)
+
+
+class PoolAvailability(Struct, frozen=True):
+    """Pool with VMs down.
+
+    `already_down` is the number of its VMs on other machines that are down now. `position` is that
+    of the pool among all pools of the site, in order of creation.
+    """
+
+    cluster_id: str
+    cluster: str
+    kind: VmOwnerKind
+    pool: str
+    address: Address
+    is_control_plane: bool
+    total: int
+    down_vms: tuple[PlacedVm, ...]
+    already_down: int = 0
+    position: int = 0
+
+    @property
+    def quorum(self) -> int:
+        """Number of VMs that must be up; 0 unless it is a control plane."""
+        return compute_quorum(self.total) if self.is_control_plane else 0
+
+    @property
+    def down_count(self) -> int:
+        """Number of VMs down at once."""
+        return len(self.down_vms) + self.already_down
+
+    @property
+    def remaining_count(self) -> int:
+        """Number of VMs up."""
+        return self.total - self.down_count
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether availability is lost: no quorum, or no remaining node of the pool.
+
+        A plain VM has no redundancy by nature: its outage is reported, but is no finding.
+        """
+        return self.kind is not VmOwnerKind.VM and self.remaining_count < max(self.quorum, 1)
+
+
+class Outage(Struct, frozen=True):
+    """Machines of a site that are down together; `pools` have VMs on them, in order of creation.
+
+    `name` is the name of the outage in reports, `number` its order from 1.
+    """
+
+    site_id: str
+    number: int
+    name: str
+    machines: tuple[str, ...]
+    pools: tuple[PoolAvailability, ...]
+
+
+class PoolOutcome(StrEnum):
+    """Result of outages for a pool."""
+
+    KEPT = "kept"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+
+class PoolOutages(Struct, frozen=True):
+    """Outages with VMs of one pool down; `pools` has the pool in each of them."""
+
+    outages: tuple[Outage, ...]
+    pools: tuple[PoolAvailability, ...]
+
+    @property
+    def worst(self) -> PoolAvailability:
+        """The pool in the first outage with the fewest VMs up."""
+        return min(self.pools, key=lambda pool: pool.remaining_count)
+
+    @property
+    def losses(self) -> tuple[Outage, ...]:
+        """Outages that the pool is lost in."""
+        rows = zip(self.outages, self.pools, strict=True)
+        return tuple(outage for outage, pool in rows if pool.is_lost)
+
+    @property
+    def outcome(self) -> PoolOutcome:
+        """Result for the pool.
+
+        A VM outside of clusters is never lost: an outage interrupts it.
+        """
+        if self.losses:
+            return PoolOutcome.LOST
+        is_plain_vm = self.worst.kind is VmOwnerKind.VM
+        return PoolOutcome.INTERRUPTED if is_plain_vm else PoolOutcome.KEPT
+
+
+def group_outages_by_pool(outages: Iterable[Outage]) -> tuple[PoolOutages, ...]:
+    """Return the outages of each pool with VMs down, pools of a site in order of creation."""
+    rows = [(outage, pool) for outage in outages for pool in outage.pools]
+    rows.sort(key=lambda row: (row[0].site_id, row[1].position))
+    groups = group_by(rows, lambda row: (row[0].site_id, row[1].position))
+    return tuple(
+        PoolOutages(
+            outages=tuple(outage for outage, _ in group), pools=tuple(pool for _, pool in group)
+        )
+        for group in groups.values()
+    )
+
+
+def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, list[PlacedVm]]:
+    """Return the VMs of these pools that are down, by cluster id."""
+    down: dict[str, list[PlacedVm]] = {}
+    for pool in pools:
+        down.setdefault(pool.cluster_id, []).extend(pool.down_vms)
+    return down

@@ -322,7 +322,7 @@ _GUARD_RAIL_FORM: Final = RecordForm(
     value=_convert_number,
 )
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
-_RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
+RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
 _ENDED_OBJECT_FORM: Final = RecordForm(EndedObject, "name address vms pods")
 _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
@@ -341,7 +341,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "confidence": _CONFIDENCE_FORM(decision.confidence),
         "destroys": list(map(_ENDED_OBJECT_FORM, list_destroyed_objects(plan))),
         "replaces": list(map(_ENDED_OBJECT_FORM, list_replaced_objects(plan))),
-        "risks": list(map(_RISK_FORM, assess_plan(plan))),
+        "risks": list(map(RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
     }

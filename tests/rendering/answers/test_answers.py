@@ -70,10 +70,10 @@ def test_runtime_upgrade_of_document_matches_reviewed_file(
     golden: Callable[[str, str], None],
 ) -> None:
     text = render_web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
-    site, pods = build_site_and_pods(build_document_state("nearly-full"), text, "lab/cluster-a")
-    outline = build_runtime_upgrade_report(
-        [simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN
-    )
+    state = build_document_state("nearly-full")
+    site, pods = build_site_and_pods(state, text, "lab/cluster-a")
+    upgrade = simulate_runtime_upgrade(build_start(state), site, UpgradeOptions(), pods)
+    outline = build_runtime_upgrade_report([upgrade], ORIGIN)
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))
     golden(

@@ -223,7 +223,9 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         requested = RequestedUpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
         sites = _select_site_or_all(snapshot, arguments.site)
         upgrades = [
-            simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods)
+            simulate_runtime_upgrade(
+                inputs.start, site, requested.resolve_for_site(site), inputs.pods
+            )
             for site in sites
         ]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
@@ -439,11 +441,13 @@ def _simulate_failure(
         simulate_site_loss,
     )
 
+    start = inputs.start
     pods = inputs.pods
     if arguments.site:
-        return simulate_site_loss(name_lookup.find_site(snapshot, arguments.site), pods)
+        return simulate_site_loss(start, name_lookup.find_site(snapshot, arguments.site), pods)
     if arguments.cluster:
-        return simulate_cluster_loss(*name_lookup.find_cluster(snapshot, arguments.cluster), pods)
+        site, cluster = name_lookup.find_cluster(snapshot, arguments.cluster)
+        return simulate_cluster_loss(start, site, cluster, pods)
     if arguments.rack:
         site, rack = name_lookup.find_rack(snapshot, arguments.rack)
         scope = FailureScope.RACK
@@ -484,7 +488,7 @@ def _simulate_failure(
     added = [name for name in site.machines if name in down]
     if added and lost_machines:
         title += f" and {format_count(len(added), 'machine')} observed down"
-    return simulate_machine_loss(inputs.start, site, scope, title, [*lost_machines, *added], pods)
+    return simulate_machine_loss(start, site, scope, title, [*lost_machines, *added], pods)
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

@@ -23,23 +23,22 @@ from nexusform.domains.whatif.questions.pod_outage import (
 )
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import LostMachines
+from nexusform.planning.edits import LostMachines, MachineOutage
+from nexusform.planning.hypothesis.outages import list_outages, list_site_pools
 from nexusform.planning.hypothesis.recreations import (
     bound_missing_recreations,
     count_missing_recreations,
     list_recreated_pools,
 )
 from nexusform.planning.hypothesis.start_points import StartPoint
-from nexusform.resource_types.nks_pools import MACHINE_LABEL
-from nexusform.snapshots.availability import (
+from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,
-    SampledShortage,
-    build_pool_availability,
+    VmOwnerKind,
     group_vms_down_by_cluster,
-    list_affected_pools,
-    sample_capacity,
 )
-from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.resource_types.nks_pools import MACHINE_LABEL
+from nexusform.snapshots.availability import SampledShortage, sample_capacity
+from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerSnapshot
 
 
 class FailureScope(StrEnum):
@@ -146,10 +145,11 @@ def simulate_machine_loss(
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
-    # Each pool with a lost VM, and its VMs still up.
-    pools = list_affected_pools(site, lost_machines)
     edit = LostMachines(site.id, tuple(machines))
     after = start.plan_site(site.id, [edit])
+    # Each pool with a lost VM, and its VMs still up.
+    [outage] = list_outages(after, [MachineOutage(site.id, tuple(machines), lost)])
+    pools = outage.pools
     recreations = list_recreated_pools(after)
     return Failure(
         site_id=site.id,
@@ -169,22 +169,24 @@ def simulate_machine_loss(
 
 
 def simulate_cluster_loss(
-    site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
+    start: StartPoint,
+    site: SiteSnapshot,
+    cluster: VmOwnerSnapshot,
+    pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
     """Simulate the loss of a whole cluster; nothing is re-created."""
-    pools = tuple(
-        build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms
-    )
+    pools = tuple(pool for pool in _list_lost_pools(start, site) if pool.cluster_id == cluster.id)
     workloads = tuple(_find_affected_workloads(pools, pods))
     return Failure(
         site.id, FailureScope.CLUSTER, cluster.id, machines=(), pools=pools, workloads=workloads
     )
 
 
-def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
+def simulate_site_loss(
+    start: StartPoint, site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
+) -> Failure:
     """Simulate the loss of a whole site."""
-    # Each pool with VMs: all of them are lost.
-    pools = list_affected_pools(site, frozenset(site.machines))
+    pools = _list_lost_pools(start, site)
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,
@@ -193,6 +195,13 @@ def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_
         pools=pools,
         unmanaged_vms=tuple(name for _, name in site.unmanaged_vms),
         workloads=tuple(_find_affected_workloads(pools, pods)),
+    )
+
+
+def _list_lost_pools(start: StartPoint, site: SiteSnapshot) -> tuple[PoolAvailability, ...]:
+    """Return the pools of a site with VMs, all of them down."""
+    return tuple(
+        pool for pool in list_site_pools(start.plan_site(site.id, ()), site.id) if pool.total
     )
 
 

@@ -11,8 +11,9 @@ from typing import Final, TypeVar
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.capacity import SkuCount
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 
 Named = TypeVar("Named")
 

@@ -45,8 +45,9 @@ from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import Snapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import Snapshot, VmOwnerSnapshot
 
 MANIFEST_TYPE = "fleet_hub_manifest"
 MEMBER_TYPE = "fleet_member_cluster"

@@ -9,7 +9,6 @@ from enum import StrEnum
 from itertools import chain, pairwise
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key as sort_key
 from nexusform.domains.whatif.questions.failure_simulation import (
@@ -24,14 +23,17 @@ from nexusform.domains.whatif.questions.pod_outage import (
     WorkloadOutcome,
     WorkloadVerdict,
 )
-from nexusform.plans.maintenance import compute_quorum
-from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
-from nexusform.snapshots.availability import (
-    PoolAvailability,
+from nexusform.planning.edits import MachineOutage
+from nexusform.planning.hypothesis.start_points import StartPoint
+from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.occupancy import (
+    Outage,
+    PoolOutages,
+    group_outages_by_pool,
     group_vms_down_by_cluster,
-    list_affected_pools,
 )
-from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind
+from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
+from nexusform.snapshots.snapshot import SiteSnapshot
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
 HOURS_BEFORE_RACKS = 4
@@ -114,67 +116,26 @@ class RequestedUpgradeOptions(Struct, frozen=True):
 class UpgradeWave(Struct, frozen=True):
     """Machines down together; `batch` of `batches` in their rack, from 1.
 
-    `pools`: pools with VMs down; the VMs return to the same machines. `unmanaged_vms`: VMs not
-    managed by nexusform. `workloads`: those with lost pods, if pods are known.
+    `outage` has the pools with VMs down; the VMs return to the same machines. `unmanaged_vms`: VMs
+    not managed by nexusform. `workloads`: those with lost pods, if pods are known.
     """
 
-    number: int
     rack: str
     batch: int
     batches: int
-    machines: tuple[str, ...]
-    pools: tuple[PoolAvailability, ...]
+    outage: Outage
     unmanaged_vms: tuple[str, ...]
     workloads: tuple[WorkloadImpact, ...] = ()
 
     @property
     def vm_count(self) -> int:
         """Number of VMs down, including unmanaged ones."""
-        return sum(len(pool.down_vms) for pool in self.pools) + len(self.unmanaged_vms)
+        return sum(len(pool.down_vms) for pool in self.outage.pools) + len(self.unmanaged_vms)
 
     @property
     def is_lost(self) -> bool:
         """Whether a quorum or a pool is lost."""
-        return any(pool.is_lost for pool in self.pools)
-
-
-class PoolOutcome(StrEnum):
-    """Result of the upgrade for a pool."""
-
-    UNTOUCHED = "untouched"
-    KEPT = "kept"
-    INTERRUPTED = "interrupted"
-    LOST = "lost"
-
-
-class PoolUpgradeVerdict(Struct, frozen=True):
-    """Result for a pool over the whole upgrade.
-
-    Minimum VMs up, and waves with VMs down or the pool lost.
-    """
-
-    cluster_id: str
-    cluster: str
-    kind: VmOwnerKind
-    pool: str
-    is_control_plane: bool
-    total: int
-    minimum_up: int
-    quorum: int
-    waves: tuple[int, ...]
-    lost_in_waves: tuple[int, ...]
-
-    @property
-    def outcome(self) -> PoolOutcome:
-        """Result for the pool.
-
-        A VM outside of clusters is never lost: a wave interrupts it.
-        """
-        if self.lost_in_waves:
-            return PoolOutcome.LOST
-        if not self.waves:
-            return PoolOutcome.UNTOUCHED
-        return PoolOutcome.INTERRUPTED if self.kind is VmOwnerKind.VM else PoolOutcome.KEPT
+        return any(pool.is_lost for pool in self.outage.pools)
 
 
 class UpgradeStop(Struct, frozen=True):
@@ -194,19 +155,25 @@ class UpgradeStop(Struct, frozen=True):
 class RuntimeUpgrade(Struct, frozen=True):
     """Upgrade of one site.
 
-    `unexpected_order`: two racks in byte order against their numeric order (r10 before r2), or ().
-    `runtime`: current version and offered upgrades. `stop`: predicted stop.
+    `plan` is the hypothetical plan of its outages. `unexpected_order`: two racks in byte order
+    against their numeric order (r10 before r2), or (). `runtime`: current version and offered
+    upgrades. `stop`: predicted stop.
     """
 
     site_id: str
     options: UpgradeOptions
     racks: tuple[str, ...]
+    plan: Plan
     waves: tuple[UpgradeWave, ...]
-    verdicts: tuple[PoolUpgradeVerdict, ...]
     unexpected_order: tuple[str, ...]
     workloads: tuple[WorkloadVerdict, ...] = ()
     runtime: RuntimeVersion | None = None
     stop: UpgradeStop | None = None
+
+    @property
+    def pools(self) -> tuple[PoolOutages, ...]:
+        """Pools with VMs, and the waves with VMs down."""
+        return group_outages_by_pool(self.plan.outages)
 
     @property
     def has_findings(self) -> bool:
@@ -219,8 +186,7 @@ class RuntimeUpgrade(Struct, frozen=True):
         is_workload_lost = any(
             workload.outcome is WorkloadOutcome.LOST for workload in self.workloads
         )
-        is_pool_lost = any(wave.is_lost for wave in self.waves)
-        return is_workload_lost or is_pool_lost
+        return is_workload_lost or any(wave.is_lost for wave in self.waves)
 
     @property
     def hours(self) -> int:
@@ -232,39 +198,53 @@ class RuntimeUpgrade(Struct, frozen=True):
 
 
 def simulate_runtime_upgrade(
-    site: SiteSnapshot, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
+    start: StartPoint,
+    site: SiteSnapshot,
+    options: UpgradeOptions,
+    pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> RuntimeUpgrade:
     """Simulate the upgrade, rack after rack in byte order of their names.
 
-    `pods` are the known pods by cluster id.
+    `pods` are the known pods by cluster id. Raises DiagnosticsError if the state cannot be planned.
     """
-    racks = site.active_racks
-    waves: list[UpgradeWave] = []
-    for rack in racks:
-        waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
+    edits: list[MachineOutage] = []
+    # Rack, number of the batch and of all batches of the rack.
+    positions: list[tuple[str, int, int]] = []
+    for rack in site.active_racks:
+        names = [machine.name for machine in site.machines_by_rack[rack]]
+        size = options.max_unavailable or len(names)
+        batches = [tuple(names[first : first + size]) for first in range(0, len(names), size)]
+        for number, batch in enumerate(batches, 1):
+            title = rack if len(batches) == 1 else f"{rack}, batch {number} of {len(batches)}"
+            edits.append(MachineOutage(site.id, batch, title))
+            positions.append((rack, number, len(batches)))
+    plan = start.plan_site(site.id, edits).plan
     pods = exclude_nodes_down(site, pods, site.machines_down)
     simulations = [
         PodsSimulation(pods[cluster.id], options.drain)
         for cluster in site.clusters
         if cluster.id in pods
     ]
+    waves = []
     # In order: pods start each wave where the previous one left them.
-    for position, wave in enumerate(waves):
-        vms_by_cluster = group_vms_down_by_cluster(wave.pools)
+    for position, outage in zip(positions, plan.outages, strict=True):
+        vms_by_cluster = group_vms_down_by_cluster(outage.pools)
         workloads: list[WorkloadImpact] = []
         for simulation in simulations:
             vms = vms_by_cluster.get(simulation.pods.cluster_id)
             if vms:
-                workloads += simulation.run_outage_wave(wave.number, {vm.name for vm in vms})
-        waves[position] = replace(wave, workloads=tuple(workloads))
+                workloads += simulation.run_outage_wave(outage.number, {vm.name for vm in vms})
+        unmanaged_vms = list_unmanaged_vms(site, outage.machines)
+        waves.append(UpgradeWave(*position, outage, unmanaged_vms, tuple(workloads)))
     # Neighbours in byte order, but not in order of their numbers, such as r10 and r9.
+    racks = site.active_racks
     unexpected_pairs = (pair for pair in pairwise(racks) if sort_key(pair[0]) > sort_key(pair[1]))
     return RuntimeUpgrade(
         site_id=site.id,
         options=options,
         racks=racks,
+        plan=plan,
         waves=tuple(waves),
-        verdicts=tuple(_build_verdicts(site, waves)),
         unexpected_order=next(unexpected_pairs, ()),
         workloads=tuple(
             chain.from_iterable(simulation.build_verdicts() for simulation in simulations)
@@ -282,7 +262,7 @@ def _predict_stop(
     None for no stop.
     """
     # number of the last wave of each rack.
-    last_wave = {wave.rack: wave.number for wave in waves}
+    last_wave = {wave.rack: wave.outage.number for wave in waves}
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]
         max_failed = options.compute_max_failed(len(machines))
@@ -295,57 +275,3 @@ def _predict_stop(
         if max_failed is not None and len(unhealthy) > max_failed:
             return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
-
-
-def _build_waves(
-    site: SiteSnapshot, rack: str, batch_size: int | None, first: int
-) -> Iterable[UpgradeWave]:
-    """Build the waves of one rack, numbered from `first`.
-
-    `batch_size` machines each, None = all.
-    """
-    names = [machine.name for machine in site.machines_by_rack[rack]]
-    size = len(names) if batch_size is None else batch_size
-    batches = [names[start : start + size] for start in range(0, len(names), size)]
-    for index, batch in enumerate(batches):
-        machines_down = frozenset(batch)
-        yield UpgradeWave(
-            number=first + index,
-            rack=rack,
-            batch=index + 1,
-            batches=len(batches),
-            machines=tuple(batch),
-            pools=list_affected_pools(site, machines_down),
-            unmanaged_vms=list_unmanaged_vms(site, machines_down),
-        )
-
-
-def _build_verdicts(
-    site: SiteSnapshot, waves: Iterable[UpgradeWave]
-) -> Iterable[PoolUpgradeVerdict]:
-    """Build the result of every pool over all waves, in creation order."""
-    # By cluster id and pool.
-    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
-    for wave in waves:
-        for affected in wave.pools:
-            affected_waves.setdefault((affected.cluster_id, affected.pool), []).append(
-                (wave.number, affected)
-            )
-    for cluster in site.clusters:
-        for pool in cluster.pools:
-            pool_waves = affected_waves.get((cluster.id, pool.name), [])
-            total = len(pool.vms)
-            yield PoolUpgradeVerdict(
-                cluster_id=cluster.id,
-                cluster=cluster.name,
-                kind=cluster.kind,
-                pool=pool.name,
-                is_control_plane=pool.is_control_plane,
-                total=total,
-                minimum_up=min(
-                    (affected.remaining_count for _, affected in pool_waves), default=total
-                ),
-                quorum=compute_quorum(total) if pool.is_control_plane else 0,
-                waves=tuple(number for number, _ in pool_waves),
-                lost_in_waves=tuple(number for number, affected in pool_waves if affected.is_lost),
-            )

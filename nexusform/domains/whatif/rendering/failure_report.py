@@ -12,12 +12,13 @@ from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     POOL,
     build_pending_lines,
-    build_pool_cells,
+    build_pool_table,
     build_workload_document,
     build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.recreations import RecreatedPool
+from nexusform.plans.site_capacity.occupancy import PoolAvailability, VmOwnerKind
 from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
@@ -25,8 +26,6 @@ from nexusform.rendering.notation.sample_text import (
 )
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
-from nexusform.snapshots.availability import PoolAvailability
-from nexusform.snapshots.snapshot import VmOwnerKind
 
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
 _DRAIN_HEADS: Final = ("pod", "workload", "new node")
@@ -36,8 +35,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
     sections: list[Section] = []
     if failure.pools:
-        rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in failure.pools)
-        table = Table(("cluster", "pool", "down", "up", ""), rows, number_columns=frozenset({2}))
+        table = build_pool_table(failure.pools)
         sections.append(
             Section("Pools during the failure", table=table, is_finding=table.has_findings)
         )

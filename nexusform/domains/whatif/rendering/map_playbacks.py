@@ -9,11 +9,10 @@ from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade
-from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
+from nexusform.plans.site_capacity.occupancy import PoolAvailability, SiteMachine, SiteRack
 from nexusform.rendering.page.page_data import Playback, PlaybackStep, PoolEffect
 from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 # cluster id, name.
@@ -32,14 +31,14 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
     for wave in upgrade.waves:
         # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d /
         # control-plane`.
-        batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
-        lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
+        outage = wave.outage
+        lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in outage.pools if pool.is_lost]
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
-        prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
+        prefix = f"Wave {outage.number} of {len(upgrade.waves)}: {outage.name}"
         title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
         steps.append(
             PlaybackStep(
-                title, failed_machines=wave.machines, figures=_build_pool_effects(wave.pools)
+                title, failed_machines=outage.machines, figures=_build_pool_effects(outage.pools)
             )
         )
     return Playback(_build_site_map(site, _NO_CHANGES), (*steps, PlaybackStep("After the upgrade")))

@@ -17,8 +17,6 @@ from nexusform.domains.whatif.questions.pod_outage import (
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
-    PoolOutcome,
-    PoolUpgradeVerdict,
     RuntimeUpgrade,
     UpgradeOptions,
     UpgradeStop,
@@ -26,16 +24,21 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeWave,
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
+from nexusform.plans.impact.risk_assessment import assess_plan, list_plan_risks
+from nexusform.plans.site_capacity.occupancy import (
+    PoolAvailability,
+    PoolOutages,
+    PoolOutcome,
+    VmOwnerKind,
+)
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.explanation_text import format_spans
+from nexusform.rendering.json.json_placements import RISK_FORM
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.snapshots.availability import PoolAvailability
-from nexusform.snapshots.snapshot import VmOwnerKind
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
 # columns of the timeline.
 _MAX_WAVES = 24
-_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
@@ -47,9 +50,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        # Of pools with VMs.
-        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]
-        rows = tuple(map(_build_verdict_row, verdicts))
+        rows = tuple(map(_build_verdict_row, upgrade.pools))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, number_columns=frozenset({2, 3}))
         sections.append(
@@ -59,13 +60,13 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         )
         # The table has a column for each.
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
-            sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
+            sections.append(_build_vms_up_section(upgrade, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
             if wave.workloads:
                 table = build_workload_table(wave.workloads, is_drained=upgrade.options.drain)
                 lines = tuple(build_pending_lines(wave.workloads))
-                title = f"{prefix}Wave {wave.number}: pods"
+                title = f"{prefix}Wave {wave.outage.number}: pods"
                 sections.append(
                     Section(
                         title, lines, table=table, is_folded=True, is_finding=table.has_findings
@@ -98,11 +99,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
                 f"{select_word_form(number, 'is', 'are')} unhealthy and not "
                 f"expected back; {stop.max_failed} may stay down: {names}."
             )
-        losses += [
-            _describe_loss(verdict)
-            for verdict in upgrade.verdicts
-            if verdict.outcome is PoolOutcome.LOST
-        ]
+        losses += [risk.text for risk in list_plan_risks(upgrade.plan)]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:
@@ -122,14 +119,6 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         "Availability is kept: "
         f"{'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
     )
-
-
-def _describe_loss(verdict: PoolUpgradeVerdict) -> str:
-    """Describe the loss of a pool and its waves."""
-    waves = f"wave {format_spans(verdict.lost_in_waves)}"
-    if verdict.is_control_plane:
-        return f"{verdict.cluster} loses its control-plane quorum in {waves}"
-    return f"{verdict.cluster} has no node of {verdict.pool} in {waves}"
 
 
 def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
@@ -156,7 +145,7 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
         # A rack's first wave is set last.
-        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+        first_waves = {wave.rack: wave.outage.number for wave in reversed(upgrade.waves)}
         racks = [f"wave {first_waves[rack]} ({rack})" for rack in upgrade.racks]
         before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
@@ -202,7 +191,7 @@ def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     # number of machines by rack.
     sizes: dict[str, int] = {}
     for wave in upgrade.waves:
-        sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
+        sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.outage.machines)
     max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
     limits = sorted({number for number in max_failed_by_rack.values() if number is not None})
     # The site's threshold is not known.
@@ -237,45 +226,40 @@ def _describe_drain(*, is_drained: bool) -> str:
     )
 
 
-def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
+def _build_verdict_row(outages: PoolOutages) -> Row:
     """Build the row of a pool: VMs, fewest VMs up, waves with VMs down, and the result."""
-    fewest = str(verdict.minimum_up)
-    waves = format_spans(verdict.waves)
-    result = verdict.outcome.value
-    if verdict.is_control_plane:
-        result = f"quorum {result} (needs {verdict.quorum})"
-    elif verdict.outcome is PoolOutcome.LOST:
+    pool = outages.worst
+    result = outages.outcome.value
+    is_lost = outages.outcome is PoolOutcome.LOST
+    if pool.is_control_plane:
+        result = f"quorum {result} (needs {pool.quorum})"
+    elif is_lost:
         result = f"{result}: no node left"
-    pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
-    cells = (verdict.cluster, pool_name, f"{verdict.total:,}", fewest, waves, result)
-    return Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST)
+    waves = format_spans(outage.number for outage in outages.outages)
+    counts = (f"{pool.total:,}", str(pool.remaining_count))
+    cells = (pool.cluster, _get_pool_name(pool), *counts, waves, result)
+    return Row(cells, is_finding=is_lost)
 
 
-def _build_vms_up_section(
-    upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str
-) -> Section:
+def _get_pool_name(pool: PoolAvailability) -> str:
+    return "(plain VM)" if pool.kind is VmOwnerKind.VM else pool.pool
+
+
+def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
     """Build the section of VMs up by pool and wave.
 
     `.` means all of them, and `!` a lost quorum or pool.
     """
-    # Of each wave: texts by cluster id and name of the pool.
-    count_texts: list[dict[tuple[str, str], str]] = []
-    for wave in upgrade.waves:
-        wave_texts = {}
-        for pool in wave.pools:
-            wave_texts[pool.cluster_id, pool.pool] = (
-                f"{pool.remaining_count:,}{'!' if pool.is_lost else ''}"
-            )
-        count_texts.append(wave_texts)
     rows = []
-    for verdict in verdicts:
-        counts = [
-            wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts
-        ]
-        pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
-        cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
-        rows.append(Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST))
-    heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
+    for outages in upgrade.pools:
+        counts = ["."] * len(upgrade.waves)
+        for outage, pool in zip(outages.outages, outages.pools, strict=True):
+            mark = "!" if pool.is_lost else ""
+            counts[outage.number - 1] = f"{pool.remaining_count:,}{mark}"
+        pool = outages.worst
+        cells = (pool.cluster, _get_pool_name(pool), f"{pool.total:,}", *counts)
+        rows.append(Row(cells, is_finding=outages.outcome is PoolOutcome.LOST))
+    heads = ("cluster", "pool", "VMs", *(str(wave.outage.number) for wave in upgrade.waves))
     legend = (
         ". = all up; ! = quorum lost, or no node left."
         if upgrade.is_availability_lost
@@ -287,34 +271,37 @@ def _build_vms_up_section(
 
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     """Build the section of pools with VMs down in one wave."""
+    outage = wave.outage
     batch_text = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
     counts_text = (
-        f"{format_count(len(wave.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
+        f"{format_count(len(outage.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
     )
-    title = f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, {counts_text}"
+    title = f"{prefix}Wave {outage.number}: {wave.rack}{batch_text}, {counts_text}"
     lines = []
     if wave.unmanaged_vms:
         lines.append(f"Outside nexusform: {format_list(wave.unmanaged_vms)} down.")
-    rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in wave.pools)
-    heads = ("cluster", "pool", "down", "up", "")
-    table = Table(heads, rows, number_columns=frozenset({2})) if rows else None
+    table = build_pool_table(outage.pools) if outage.pools else None
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
-def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
-    """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
-    name = _POOL_NAMES.get(pool.kind, pool.pool)
-    if pool.is_control_plane:
-        consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
-    else:
-        consequence = "no node left" if pool.is_lost else ""
-    return (
-        pool.cluster,
-        name,
-        f"{len(pool.down_vms):,}",
-        f"{pool.remaining_count:,} of {pool.total:,}",
-        consequence,
-    )
+def build_pool_table(pools: Iterable[PoolAvailability]) -> Table:
+    """Build a row per pool: VMs down, `2 of 3` up, and the consequence."""
+    rows = []
+    for pool in pools:
+        if pool.is_control_plane:
+            consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
+        else:
+            consequence = "no node left" if pool.is_lost else ""
+        cells = (
+            pool.cluster,
+            _get_pool_name(pool),
+            f"{len(pool.down_vms):,}",
+            f"{pool.remaining_count:,} of {pool.total:,}",
+            consequence,
+        )
+        rows.append(Row(cells, is_finding=pool.is_lost))
+    heads = ("cluster", "pool", "down", "up", "")
+    return Table(heads, tuple(rows), number_columns=frozenset({2}))
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
@@ -356,10 +343,12 @@ _WORKLOAD_VERDICT: Final = RecordForm(
     "budgets=blocking_budgets",
 )
 _POOL_VERDICT: Final = RecordForm(
-    PoolUpgradeVerdict,
-    "cluster_id pool control_plane=is_control_plane vms=total minimum_up quorum? waves "
-    "lost_in_waves "
-    "verdict=outcome",
+    PoolOutages,
+    "cluster_id=worst.cluster_id pool=worst.pool control_plane=worst.is_control_plane "
+    "vms=worst.total minimum_up=worst.remaining_count quorum?=worst.quorum waves=outages "
+    "lost_in_waves=losses verdict=outcome",
+    waves=attrgetter("number"),
+    lost_in_waves=attrgetter("number"),
 )
 _STOP: Final = RecordForm(
     UpgradeStop,
@@ -374,7 +363,8 @@ _RUNTIME: Final = RecordForm(
 _WAVE: Final = RecordForm(
     UpgradeWave,
     (
-        "wave=number rack batch batches machines vms_down=vm_count pools "
+        "wave=outage.number rack batch batches machines=outage.machines vms_down=vm_count "
+        "pools=outage.pools "
         "outside_vms_down=unmanaged_vms"
     ),
     pools=POOL,
@@ -387,10 +377,11 @@ _SITE: Final = RecordForm(
     "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable "
     "drain=options.drain "
     "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
-    "availability_lost=is_availability_lost verdicts workloads",
+    "availability_lost=is_availability_lost risks=plan verdicts=pools workloads",
     runtime=_RUNTIME,
     threshold=lambda options: None if options.threshold is None else _THRESHOLD(options),
     stops=_STOP,
+    risks=lambda plan: list(map(RISK_FORM, assess_plan(plan))),
     verdicts=_POOL_VERDICT,
     workloads=_WORKLOAD_VERDICT,
 )

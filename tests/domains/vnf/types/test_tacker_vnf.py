@@ -26,9 +26,9 @@ from nexusform.domains.vnf.types.vnf_documents import (
     resolve_vdu_size,
 )
 from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.resources.address import parse_address
-from nexusform.snapshots.snapshot import VmOwnerKind
 from nexusform.state.journal import InstanceOutcome, encode_journal_record
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.state.state_codec import decode_state, encode_state

@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping
 
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.plans.site_capacity.occupancy import VmOwnerKind
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
@@ -20,7 +21,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 SMALL = (

@@ -127,7 +127,7 @@ resource "nexus_virtual_machine" "v" {
     state = build_applied_state(build_racks(1, 1) + vm)
     found, other = (simulate_machine_failure(state, name) for name in ("r1-bm01", "r2-bm01"))
     [hit] = [f for f in (found, other) if f.pools]
-    assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
+    assert [str(p.address) for p in hit.stay_down] == ["nexus_virtual_machine.v"]
     figures = build_failure_playback(get_site(state), hit).steps[1].figures
     assert len(figures) == len(hit.pools) == len(set(figures)), "each pool is on the map once"
     assert (hit.recreations, hit.deletions, hit.has_findings) == ((), (), False)
@@ -136,9 +136,10 @@ resource "nexus_virtual_machine" "v" {
 def test_lost_cluster_or_site_loses_all_its_vms() -> None:
     state = build_applied_state(build_racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
     site = get_site(state)
-    assert simulate_cluster_loss(site, site.clusters[0]).vm_count == 3
-    assert simulate_site_loss(site).vm_count == 4
-    assert simulate_site_loss(site).has_findings
+    start = build_start(state)
+    assert simulate_cluster_loss(start, site, site.clusters[0]).vm_count == 3
+    assert simulate_site_loss(start, site).vm_count == 4
+    assert simulate_site_loss(start, site).has_findings
 
 
 def test_state_that_cannot_be_planned_is_an_error_and_no_empty_answer() -> None:

@@ -114,7 +114,7 @@ def simulate_upgrade(
     state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True
 ) -> RuntimeUpgrade:
     site, pods = build_site_and_pods(state, text, cluster_id)
-    return simulate_runtime_upgrade(site, UpgradeOptions(drain=drain), pods)
+    return simulate_runtime_upgrade(build_start(state), site, UpgradeOptions(drain=drain), pods)
 
 
 def get_only_verdict(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
@@ -251,8 +251,9 @@ spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}
 
 
 def test_daemons_and_bare_pods_wait_for_their_node() -> None:
-    site, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(3) + AGENT)
-    found = simulate_runtime_upgrade(site, UpgradeOptions(), pods)
+    state = build_small_site(2, 2, 2)
+    site, pods = build_site_and_pods(state, render_web(3) + AGENT)
+    found = simulate_runtime_upgrade(build_start(state), site, UpgradeOptions(), pods)
     by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
     assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (WorkloadOutcome.KEPT, 2)
     assert by_name["lonely"].outcome is WorkloadOutcome.LOST
@@ -310,7 +311,7 @@ def test_failure_names_lost_pods_and_their_targets() -> None:
         node.name,
     )
     assert not found.lost_workloads
-    gone = simulate_cluster_loss(site, site.clusters[0], pods)
+    gone = simulate_cluster_loss(build_start(state), site, site.clusters[0], pods)
     assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]
 
 

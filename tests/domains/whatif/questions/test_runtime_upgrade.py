@@ -2,13 +2,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.runtime_upgrade import (
-    PoolOutcome,
     RequestedUpgradeOptions,
     RuntimeUpgrade,
     UpgradeOptions,
     UpgradeStrategy,
     simulate_runtime_upgrade,
 )
+from nexusform.plans.impact.risk_assessment import RiskSeverity, assess_plan
+from nexusform.plans.site_capacity.occupancy import PoolOutcome
+from nexusform.state.objects import State
+from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import cluster, plan, pool
 from tests.worlds.small_worlds import (
     build_applied_state,
@@ -22,26 +25,28 @@ ALL_AT_ONCE = UpgradeOptions()
 
 
 def simulate_upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade:
-    return simulate_runtime_upgrade(get_site(build_applied_state(files)), options)
+    return simulate_on_state(build_applied_state(files), options)
+
+
+def simulate_on_state(state: State, options: UpgradeOptions, site_id: str = "s") -> RuntimeUpgrade:
+    return simulate_runtime_upgrade(build_start(state), get_site(state, site_id), options)
 
 
 def read_outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
-    return {f"{v.cluster}/{v.pool}": v.outcome for v in found.verdicts}
+    return {f"{v.worst.cluster}/{v.worst.pool}": v.outcome for v in found.pools}
 
 
 # --- example of the document ----------------------------------------------------------------------
 
 
 def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
-    found = simulate_runtime_upgrade(
-        get_site(build_document_state("nearly-full"), "lab"), ALL_AT_ONCE
-    )
-    assert [(w.rack, len(w.machines)) for w in found.waves] == [
+    found = simulate_on_state(build_document_state("nearly-full"), ALL_AT_ONCE, "lab")
+    assert [(w.rack, len(w.outage.machines)) for w in found.waves] == [
         (f"rack{n}", 16) for n in range(1, 9)
     ]
     assert not found.has_findings
     assert found.hours == 20
-    fewest = {f"{v.cluster}/{v.pool}": v.minimum_up for v in found.verdicts}
+    fewest = {f"{v.worst.cluster}/{v.worst.pool}": v.worst.remaining_count for v in found.pools}
     # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six of C's
     # 12.
     assert fewest["cluster-a/pool1"] == 21
@@ -49,7 +54,11 @@ def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
     assert fewest["cluster-c/pool1"] == 6
     assert fewest["cluster-d/pool1"] == 12
     assert (fewest["cluster-a/control-plane"], fewest["cluster-b/control-plane"]) == (2, 4)
-    hit = {v.cluster: v.waves for v in found.verdicts if v.pool == "pool1"}
+    hit = {
+        v.worst.cluster: tuple(outage.number for outage in v.outages)
+        for v in found.pools
+        if v.worst.pool == "pool1"
+    }
     assert (hit["cluster-c"], hit["cluster-d"]) == ((1, 4), (7, 8))
 
 
@@ -58,19 +67,26 @@ def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
 
 def test_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
     found = simulate_upgrade(build_racks(2, 2, 2) + cluster("a", count=3))
-    [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.minimum_up, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
+    [verdict] = found.pools
+    assert (verdict.outcome, verdict.worst.remaining_count) == (PoolOutcome.KEPT, 2)
+    assert verdict.worst.quorum == 2
     assert not found.has_findings
 
 
 def test_control_plane_of_three_on_two_racks_loses_quorum_once() -> None:
     found = simulate_upgrade(build_racks(2, 2) + cluster("a", count=3))
-    [verdict] = found.verdicts
-    assert (verdict.outcome, verdict.minimum_up) == (PoolOutcome.LOST, 1)
-    assert len(verdict.lost_in_waves) == 1
+    [verdict] = found.pools
+    assert (verdict.outcome, verdict.worst.remaining_count) == (PoolOutcome.LOST, 1)
     [wave] = [w for w in found.waves if w.is_lost]
-    assert (wave.number,) == verdict.lost_in_waves
+    assert verdict.losses == (wave.outage,)
     assert found.has_findings
+    # The assessment of the hypothetical plan says so.
+    [risk] = assess_plan(found.plan)
+    assert (risk.risk, risk.severity) == ("control-plane-quorum-lost", RiskSeverity.TEMPORARY)
+    assert (risk.before, risk.after) == (3, 1)
+    assert risk.text == (
+        f"a loses etcd quorum: 2 of 3 control-plane VMs down at once ({wave.rack})"
+    )
 
 
 def test_fewer_machines_at_once_keep_quorum() -> None:
@@ -108,7 +124,6 @@ resource "nexus_virtual_machine" "v" {
     assert read_outcomes(found) == {
         "a/control-plane": PoolOutcome.KEPT,
         "a/one": PoolOutcome.LOST,
-        "a/none": PoolOutcome.UNTOUCHED,
         "v/vm": PoolOutcome.INTERRUPTED,
     }
 
@@ -147,17 +162,19 @@ def test_every_vm_is_down_once_and_waves_stay_in_their_rack(
     files = build_racks(*machines) + cluster("a", pools=blocks)
     if plan(files).plan.errored:
         return
-    site = get_site(build_applied_state(files))
-    found = simulate_runtime_upgrade(site, UpgradeOptions(max_unavailable=at_once))
-    down = [vm.name for wave in found.waves for left in wave.pools for vm in left.down_vms]
+    state = build_applied_state(files)
+    site = get_site(state)
+    found = simulate_on_state(state, UpgradeOptions(max_unavailable=at_once))
+    outages = found.plan.outages
+    down = [vm.name for outage in outages for pool in outage.pools for vm in pool.down_vms]
     assert sorted(down) == sorted(where(site))
-    assert [m for wave in found.waves for m in wave.machines] == list(site.machines)
+    assert [m for outage in outages for m in outage.machines] == list(site.machines)
     for wave in found.waves:
-        assert {site.machines[m].rack for m in wave.machines} == {wave.rack}
-        assert len(wave.machines) <= (at_once or 4)
-    for verdict in found.verdicts:
-        assert verdict.minimum_up <= verdict.total
-        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.lost_in_waves)
+        assert {site.machines[m].rack for m in wave.outage.machines} == {wave.rack}
+        assert len(wave.outage.machines) <= (at_once or 4)
+    for verdict in found.pools:
+        assert verdict.worst.remaining_count < verdict.worst.total
+        assert (verdict.outcome is PoolOutcome.LOST) == bool(verdict.losses)
 
 
 SITE_WITH_STRATEGY = """
@@ -180,7 +197,8 @@ resource "nexus_rack" "r" {
 
 
 def test_flags_override_settings_of_site() -> None:
-    site = get_site(build_applied_state(SITE_WITH_STRATEGY))
+    state = build_applied_state(SITE_WITH_STRATEGY)
+    site = get_site(state)
     own = RequestedUpgradeOptions().resolve_for_site(site)
     assert (own.strategy, own.max_unavailable, own.wait_minutes) == (
         UpgradeStrategy.PAUSE_AFTER_RACK,
@@ -188,7 +206,7 @@ def test_flags_override_settings_of_site() -> None:
         90,
     )
     assert own.compute_max_failed(4) == 1
-    found = simulate_runtime_upgrade(site, own)
+    found = simulate_on_state(state, own)
     assert len(found.waves) == 12
     assert found.hours == 4 + 3 * 2 + 3, "two pauses of an hour and a half"
     asked = RequestedUpgradeOptions(UpgradeStrategy.RACK, 4).resolve_for_site(site)
