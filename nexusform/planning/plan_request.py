@@ -92,7 +92,8 @@ class PlanRequest(Struct, frozen=True):
     address. `data_overrides` replace data sources, `object_overrides` computed values; the first
     match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
-    `commit` is that of the work tree. `limits` are the maximums of the plan. Without
+    `site_notes` are the observed facts of sites without a record, by provider and site id. `commit`
+    is that of the work tree. `limits` are the maximums of the plan. Without
     `verifies_certainty` every pod counts as certain. `systems` are the identities read now, by
     provider.
     """
@@ -133,6 +134,7 @@ class PlanRequest(Struct, frozen=True):
     object_overrides: tuple[ValueOverride, ...] = ()
     limits: PlanSizeLimits = DEFAULT
     systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    site_notes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""

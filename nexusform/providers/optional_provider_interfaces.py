@@ -42,6 +42,12 @@ class WorkloadListingProvider(Protocol):
         Raises ProviderProblem.
         """
 
+    def collect_site_notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the observed facts of each site by its id, as in the private note of a site.
+
+        Raises ProviderProblem.
+        """
+
 
 @runtime_checkable
 class StartValueProvider(Protocol):

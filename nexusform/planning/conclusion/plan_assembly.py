@@ -87,7 +87,7 @@ from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.listing.site_listing import ListedSite
 from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
-from nexusform.state.objects import get_current_object
+from nexusform.state.objects import State, get_current_object
 
 if TYPE_CHECKING:
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
@@ -185,14 +185,12 @@ def build_plan(
     domain_rows = mark_waiting_pods(
         list(chain.from_iterable(result.rows for result in domain_results)), changes, types
     )
-    listed: tuple[ListedSite, ...] = ()
+    listed = _compare_listed_sites(outcome.sites, request.state)
     listing_warnings: Iterable[Diagnostic] = ()
-    # Providers of real sites record what these list.
-    if any(site.listing is not None for site in outcome.sites.values()):
-        from nexusform.planning.conclusion import listed_sites
+    if listed:
+        from nexusform.planning.conclusion.listed_sites import build_maintenance_warnings
 
-        listed = listed_sites.compare_listed_sites(outcome.sites, request.state)
-        listing_warnings = listed_sites.build_maintenance_warnings(listed, changes)
+        listing_warnings = build_maintenance_warnings(listed, changes)
     ledger = _build_ledger(outcome, listed)
     rows = (
         *build_placement_changes(
@@ -252,6 +250,16 @@ def build_plan(
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
     return _build_result(plan, blocks, outcome, validation, lost_addresses)
+
+
+def _compare_listed_sites(sites: Mapping[str, SitePlan], state: State) -> tuple[ListedSite, ...]:
+    """Return the sites that differ from what their platform lists."""
+    # Providers of real sites record what these list.
+    if not any(site.listing is not None for site in sites.values()):
+        return ()
+    from nexusform.planning.conclusion.listed_sites import compare_listed_sites
+
+    return compare_listed_sites(sites, state)
 
 
 def _build_ledger(outcome: PlacementPhasesResult, listed: Sequence[ListedSite]) -> UnreadLedger:
@@ -462,6 +470,8 @@ def build_refresh_plan(
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         checks=(*variable_results.checks, *condition_results.checks),
         basis=evaluation.settings.reads.build_inputs(request.commit),
+        unread=tuple(dict.fromkeys(chain.from_iterable(site.unread for site in sites.values()))),
+        listed=_compare_listed_sites(sites, request.state),
     )
     all_diagnostics = [
         *diagnostics,

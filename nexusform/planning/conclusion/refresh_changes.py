@@ -16,6 +16,7 @@ from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
+from nexusform.plans.site_capacity.occupancy import add_unread_facts
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.scheduling.site_inventory import add_observed_facts
@@ -93,7 +94,10 @@ def build_observed_sites(
         (address, add_observed_facts(current.attributes, current.private))
         for address, current in _sort_objects_by_address(prior.instances)
     ]
-    sites, _ = site_plans.build_sites(site_plans.build_inventory(objects, types))
+    inventory = site_plans.build_inventory(objects, types)
+    for _, current in _sort_objects_by_address(prior.instances):
+        add_unread_facts(inventory, current.attributes, current.private)
+    sites, _ = site_plans.build_sites(inventory)
     return sites
 
 

@@ -5,6 +5,7 @@ Instances without a block are planned here, too.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -548,6 +549,13 @@ class BlockPlanner:
         if not instance.is_invalid:
             self._add_to_inventory(instance)
 
+    def _get_observed_note(self, instance: Instance) -> Mapping[str, Any]:
+        """Return the private note of the prior object, or the observed facts of a new site."""
+        if instance.prior is not None or instance.planned is None or instance.block is None:
+            return instance.prior_note
+        key = (instance.block.provider or "", str(instance.planned.get("id")))
+        return self.request.site_notes.get(key, {})
+
     def _add_to_inventory(self, instance: Instance) -> None:
         """Add the machines of a rack or machine, and its recorded VMs, to the inventory.
 
@@ -556,10 +564,11 @@ class BlockPlanner:
         """
         if instance.type.add_to_inventory is None or instance.planned is None:
             return
-        observed = add_observed_facts(instance.planned, instance.prior_note)
+        note = self._get_observed_note(instance)
+        observed = add_observed_facts(instance.planned, note)
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
-        add_unread_facts(self.inventory, instance.planned, instance.prior_note)
+        add_unread_facts(self.inventory, instance.planned, note)
         self.diagnostics += instance.build_diagnostics(problems)
         address = str(instance.address)
         machines: Sequence[Machine] = ()

@@ -28,7 +28,7 @@ from nexusform.scheduling.listing.site_listing import (
     SiteListing,
     build_listed_machines,
     build_unconfigured_machines,
-    close_unlisted_machine,
+    close_machine_as_listed,
 )
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -282,7 +282,7 @@ def build_sites(
         lost_names = frozenset(name for site_id, name in lost_machines if site_id == site.id)
         listing = inventory.listings.get(site.id)
         machines = tuple(
-            close_unlisted_machine(
+            close_machine_as_listed(
                 listing,
                 _close_machine_to_new_vms(machine, site.id, inventory.pending_actions, lost_names),
                 is_recorded=(site.id, machine.name) in inventory.recorded_machines,

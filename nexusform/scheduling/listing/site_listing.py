@@ -454,13 +454,23 @@ def build_unconfigured_machines(
         yield _build_machine(listed, listing, reasons)
 
 
-def close_unlisted_machine(
+def close_machine_as_listed(
     listing: SiteListing | None, machine: Machine, *, is_recorded: bool
 ) -> Machine:
-    """Return a machine, closed to new VMs if it is gone: in state, but not in a complete list."""
-    if listing is None or not is_recorded or not listing.lacks(machine):
+    """Return a machine, closed to new VMs if the platform's list says so.
+
+    A machine in state is closed if it is gone: not in a complete list. One that is not in state yet
+    has no roles: those of the list count.
+    """
+    if listing is None:
         return machine
-    reasons = (UnschedulableReason(NOT_LISTED), *machine.unschedulable_reasons)
+    reasons = machine.unschedulable_reasons
+    if is_recorded and listing.lacks(machine):
+        reasons = (UnschedulableReason(NOT_LISTED), *reasons)
+    elif not is_recorded and not reasons:
+        for listed in listing.machines:
+            if listed.name == machine.name:
+                reasons = _find_role_reasons(listed)
     return replace(machine, unschedulable_reasons=reasons)
 
 

@@ -118,6 +118,7 @@ class _RedactingCaptureProvider(_RedactingProvider):
 
 class _RedactingWorkloadListingProvider(_RedactingProvider):
     list_workload_ids = _forward("list_workload_ids")
+    collect_site_notes = _forward("collect_site_notes")
 
 
 class _RedactingStartValueProvider(_RedactingProvider):

@@ -42,7 +42,7 @@ from nexusform.planning.replanning.known_after_apply import (
     evaluate_write_only,
     finalize_plan,
 )
-from nexusform.plans.plan import CheckResult, Plan, Step
+from nexusform.plans.plan import CheckResult, Mode, Plan, Step
 from nexusform.plans.saved import plan_file
 from nexusform.state import journal, state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
@@ -134,7 +134,9 @@ def apply_plan(
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
     # moves, imports and changes without a step.
     opening_records = build_opening_records(plan, state)
-    if not opening_records and not plan.steps and not plan.has_changes:
+    # A refresh also records the time of its export.
+    is_export_newer = plan.mode is Mode.REFRESH_ONLY and record_exports(state, plan) != state
+    if not (opening_records or plan.steps or plan.has_changes or is_export_newer):
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
     # The plan file in pieces, for `apply -resume`.

@@ -1,7 +1,7 @@
 """Refresh of the state: objects are read from observing providers before planning."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,12 +23,14 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import format_path
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
 
 PROVIDER_CHANGED: Final = "provider-of-objects-changed"
+SITE: Final = "nexus_site"
 _MAX_NAMES: Final = 6
 # None: missing at its provider.
 Refreshed = dict[Address, ObjectState | None]
@@ -46,9 +48,36 @@ def refresh_request(
         refreshed = refresh_objects(request.state, providers, types, on_read)
     changes = find_provider_changes(request, providers)
     refreshed_request = replace(
-        request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports
+        request,
+        refreshed_objects={**refreshed, **changes.missing},
+        imports=changes.imports,
+        site_notes=_collect_notes_of_new_sites(request, providers),
     )
     return refreshed_request, changes.diagnostics
+
+
+def _collect_notes_of_new_sites(
+    request: PlanRequest, providers: Mapping[str, Provider]
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Read the facts of the sites that the configuration has and the state has not.
+
+    The result is by provider and site id. Raises ProviderProblem.
+    """
+    recorded = {address.config_address for address, _ in request.state.list_current_objects()}
+    names = {
+        block.provider
+        for module in iterate_modules(request.configuration.root)
+        for block in module.resources.values()
+        if block.mode == "managed" and block.type == SITE and block.address not in recorded
+    }
+    notes: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for name in sorted(names & providers.keys()):
+        provider = providers[name]
+        if not provider.observes_objects or not isinstance(provider, WorkloadListingProvider):
+            continue
+        for site_id, note in provider.collect_site_notes().items():
+            notes[name, site_id] = note
+    return notes
 
 
 def refresh_objects(

@@ -237,6 +237,17 @@ class ObservedSites(FixedIdentity):
             key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine")
         )
 
+    def collect_site_notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the racks and machines of each site as listed, and its unread facts, by name.
+
+        Raises ProviderProblem.
+        """
+        from nexusform.domains.azure.importers.az_import import build_site_note
+
+        return {
+            name: build_site_note(site, self._managed) for name, site in self._read_sites().items()
+        }
+
     def _build_objects(
         self,
         recorded: Sequence[Mapping[str, Any]],

@@ -651,3 +651,44 @@ def test_planned_rack_of_a_listed_site_counts(
     scale_pool()
     rows = read_plan(capsys)["placement_changes"]
     assert {row["to"]["rack"] for row in rows if row["action"] == "place"} >= {"rack5"}
+
+
+@pytest.mark.parametrize(
+    "name", ["rack added", "host renamed", "other SKU", "unknown SKU", "roles", "upgrade"]
+)
+def test_difference_is_named_by_a_refresh_and_before_the_first_record(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, sentence = DIFFERENCES[name]
+    change_export(change)
+    code, out = run(capsys, "plan", "-refresh-only")
+    assert (code, sentence in out.replace(" ! ", " ")) == (0, True), out
+    shutil.rmtree("state")
+    code, out = run(capsys, "plan")
+    assert code == 0
+    # Nothing is known of the roles before, and no VM is managed.
+    clause = sentence.partition("; blocks")[0]
+    assert name == "roles" or clause in out.replace(" ! ", " "), out
+
+
+def test_first_plan_places_no_vm_on_a_machine_with_other_roles(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.rmtree("state")
+    document = read_plan(capsys)
+    rows = document["placement_changes"]
+    machines = {row["to"]["machine"] for row in rows}
+    assert len(machines) == 4
+    assert not any(machine.endswith("m1") for machine in machines)
+
+
+def test_refresh_records_the_time_of_its_export(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"newer": "2026-11-27T07:00:00Z", "older": "2026-11-27T05:00:00Z"}
+    exported_at = EXPORT / "exported_at"
+    exported_at.write_text(times["newer"])
+    assert run(capsys, "apply", "-refresh-only", "-auto-approve")[0] == 0
+    exported_at.write_text(times["older"])
+    for options in ((), ("-refresh-only",)):
+        code, out = run(capsys, "plan", *options)
+        assert (code, "the export is from 2026-11-27T05:00:00Z, older" in out) == (1, True), out
+        assert run(capsys, "plan", "-allow-older-export", *options)[0] == 0
