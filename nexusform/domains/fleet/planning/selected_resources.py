@@ -145,14 +145,27 @@ def _is_selection_changed(
     """Return True if the selected `manifests` differ from those selected in state before the plan.
 
     Return False if state has none: they are from a dump of the hub then, and the hub may have
-    processed their changes.
+    processed their changes. Annotations of controllers count: a hub processes the placement after
+    each write of a selected object, also if its resource snapshot stays the same. Seen on a running
+    hub.
     """
     if spec.previous_configuration is None:
         return False
     previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    return bool(previous_objects) and compute_content_hash(
-        previous_objects
-    ) != compute_content_hash(manifests)
+    if not previous_objects:
+        return False
+    return compute_content_hash(previous_objects) != compute_content_hash(
+        manifests
+    ) or _collect_annotations(previous_objects) != _collect_annotations(manifests)
+
+
+def _collect_annotations(manifests: Iterable[Manifest]) -> dict[Any, Mapping[str, Any]]:
+    """Return the annotations of objects by identity, without objects that have none."""
+    annotations = {
+        manifest.identity: get_mapping(manifest.body, "metadata", "annotations")
+        for manifest in manifests
+    }
+    return {identity: values for identity, values in annotations.items() if values}
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:

@@ -393,7 +393,18 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
-def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("blue", "red"),
+        # The snapshot stays the same, but the hub notices the write.
+        (
+            "      name: settings\n",
+            "      name: settings\n      annotations: {deployment.kubernetes.io/revision: '2'}\n",
+        ),
+    ],
+)
+def test_status_of_evicted_cluster_is_kept_until_next_cycle(before: str, after: str) -> None:
     """Observed on a running hub, nine times.
 
     Under External, a cluster picked again gets no new status.
@@ -407,7 +418,8 @@ def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
     assert get_bindings(state)["c4"]["state"] == "Scheduled"
     assert (attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]) == said
     assert is_empty(plan(text, state))
-    text = text.replace("blue", "red")
+    assert before in text
+    text = text.replace(before, after, 1)
     state = build_state_after(require_success(plan(text, state)), state)
     (cluster,) = attributes(state, P)["placement_statuses"]
     assert [(c["type"], c["status"]) for c in cluster["conditions"]] == [
