@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -47,16 +48,31 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
     "Namespace": ("namespaces", "fleet_hub_manifest", "/api/v1"),
     "ConfigMap": ("configmaps", "fleet_hub_manifest", "/api/v1/namespaces/{namespace}"),
     "Deployment": ("deployments", "fleet_hub_manifest", "/apis/apps/v1/namespaces/{namespace}"),
+    "ResourceEnvelope": (
+        "resourceenvelopes",
+        "fleet_hub_manifest",
+        f"{_PLACEMENTS}/namespaces/{{namespace}}",
+    ),
     "ClusterRole": ("clusterroles", "fleet_hub_manifest", "/apis/rbac.authorization.k8s.io/v1"),
     "ClusterResourceOverride": (
         "clusterresourceoverrides",
         "fleet_cluster_resource_override",
         _PLACEMENTS,
     ),
+    "ResourceOverride": (
+        "resourceoverrides",
+        "fleet_resource_override",
+        f"{_PLACEMENTS}/namespaces/{{namespace}}",
+    ),
     "ClusterResourcePlacement": (
         "clusterresourceplacements",
         "fleet_cluster_resource_placement",
         _PLACEMENTS,
+    ),
+    "ResourcePlacement": (
+        "resourceplacements",
+        "fleet_resource_placement",
+        f"{_PLACEMENTS}/namespaces/{{namespace}}",
     ),
     "ClusterStagedUpdateStrategy": (
         "clusterstagedupdatestrategies",
@@ -70,6 +86,8 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
     ),
 }
 _RUN = "ClusterStagedUpdateRun"
+_CRP = "ClusterResourcePlacement"
+_RP = "ResourcePlacement"
 _EVICTION = "ClusterResourcePlacementEviction"
 _FIRST_KINDS = ("ClusterResourcePlacementDisruptionBudget", _EVICTION)
 # Longer than the hub agent collects changes of content.
@@ -100,7 +118,14 @@ class Story:
             )
             for name in _MEMBERS[: draw.randint(3, 5)]
         }
-        self.is_external = draw.random() < 0.35
+        # A ResourcePlacement of single objects in its namespace, without evictions and budgets.
+        self.is_namespaced = draw.random() < 0.25
+        self.placement_kind = _RP if self.is_namespaced else _CRP
+        self.is_external = not self.is_namespaced and draw.random() < 0.45
+        # Runs with two stages and an approval between them.
+        self.has_approvals = self.is_external and draw.random() < 0.5
+        # Names of runs.
+        self.approved: set[str] = set()
         self.kind = draw.choices(("PickAll", "PickN", "PickFixed"), (3, 4, 1))[0]
         self.objects: dict[tuple[str, str], Body] = {}
         self.steps = draw.randint(4, 8)
@@ -125,17 +150,32 @@ class Story:
             values = {"maxUnavailable": self.random.choice((1, 2, "50%")), "maxSurge": 1}
             rolling = {**values, "unavailablePeriodSeconds": 1}
             strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
-        placement = self._build_fleet_object("ClusterResourcePlacement", self.name)
+        if self.random.random() < 0.3:
+            self.change_envelope()
+        placement = self._build_fleet_object(self.placement_kind, self.name)
+        first_selector = (
+            ("ConfigMap", "settings") if self.is_namespaced else ("Namespace", self.name)
+        )
         placement["spec"] = {
-            "resourceSelectors": [self._build_selector("Namespace", self.name)],
+            "resourceSelectors": [self._build_selector(*first_selector)],
             "policy": self._draw_policy(),
             "strategy": strategy,
         }
         self._set(placement)
         if self.is_external:
-            stage = {"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}
+            stages: list[Body] = [{"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}]
+            if self.has_approvals:
+                stages = [
+                    {
+                        "name": env,
+                        "labelSelector": {"matchLabels": {"env": env}},
+                        "maxConcurrency": "100%",
+                    }
+                    for env in ("canary", "prod")
+                ]
+                stages[0]["afterStageTasks"] = [{"type": "Approval"}]
             body = self._build_fleet_object("ClusterStagedUpdateStrategy", self.name)
-            self._set({**body, "spec": {"stages": [stage]}})
+            self._set({**body, "spec": {"stages": stages}})
 
     def _build(self, version: str, kind: str, name: str) -> Body:
         metadata: Body = {"name": name}
@@ -159,8 +199,8 @@ class Story:
         }
 
     def _build_selector(self, kind: str, name: str) -> Body:
-        group = "rbac.authorization.k8s.io" if kind == "ClusterRole" else ""
-        return {"group": group, "version": "v1", "kind": kind, "name": name}
+        groups = {"ClusterRole": "rbac.authorization.k8s.io", "Deployment": "apps"}
+        return {"group": groups.get(kind, ""), "version": "v1", "kind": kind, "name": name}
 
     def _draw_policy(self) -> Body:
         draw = self.random
@@ -170,6 +210,13 @@ class Story:
         policy: Body = {"placementType": self.kind}
         if self.kind == "PickN":
             policy["numberOfClusters"] = draw.randint(1, 4)
+            if draw.random() < 0.35:
+                constraint = {
+                    "maxSkew": draw.choice((1, 2)),
+                    "topologyKey": _ZONE,
+                    "whenUnsatisfiable": draw.choice(("DoNotSchedule", "ScheduleAnyway")),
+                }
+                policy["topologySpreadConstraints"] = [constraint]
         shape = draw.choice(("none", "none", "labels", "property", "preferred"))
         terms: Body = {}
         if shape == "labels":
@@ -198,7 +245,7 @@ class Story:
     @property
     def placement(self) -> Body:
         """The body of the placement."""
-        return self.objects["ClusterResourcePlacement", self.name]
+        return self.objects[self.placement_kind, self.name]
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -208,30 +255,37 @@ class Story:
         changes: list[tuple[Callable[[], None], int]] = [
             (self.change_data, 3),
             (self.change_deployment, 2),
-            (self.remove_namespace, 1),
             (self.edit_silently, 3),
             (self.change_selectors, 2),
             (self.change_policy, 3),
             (self.change_strategy, 1),
             (self.change_override, 2),
-            (self.change_budget, 1),
-            (self.evict_cluster, 2),
+            (self.change_envelope, 2),
             (self.relabel_member, 2),
             (self.taint_member, 1),
             (self.change_property, 2),
             (self.join_member, 1),
             (self.leave_member, 1),
         ]
+        if not self.is_namespaced:
+            changes += [
+                (self.remove_namespace, 1),
+                (self.change_budget, 1),
+                (self.evict_cluster, 2),
+            ]
         if self.is_external:
             changes.append((self.start_run, 6))
+        if self.has_approvals:
+            changes.append((self.approve_run, 6))
         chosen: list[Callable[[], None]] = []
         functions, weights = zip(*changes, strict=True)
         for function in self.random.choices(functions, weights, k=self.random.choice((1, 1, 2, 3))):
             if function not in chosen:
                 chosen.append(function)
         # Rollouts go on while a member leaves, and with the settings before a change of them. So
-        # nothing else changes with these.
-        alone = (self.leave_member, self.change_strategy)
+        # nothing else changes with these. The removal of a namespace takes longer than the hub
+        # collects changes, so other changes of content may get a snapshot of their own.
+        alone = (self.leave_member, self.change_strategy, self.remove_namespace)
         chosen = [function for function in chosen if function in alone][:1] or chosen
         for function in chosen:
             function()
@@ -256,7 +310,8 @@ class Story:
             self._set(self._build("v1", "Namespace", self.name))
             self._set({**self._build("v1", "ConfigMap", "settings"), "data": {"a": "1"}})
             return
-        for key in [key for key in self.objects if key[0] in ("Deployment", "ConfigMap")]:
+        kinds = ("Deployment", "ConfigMap", "ResourceEnvelope")
+        for key in [key for key in self.objects if key[0] in kinds]:
             del self.objects[key]
         del self.objects["Namespace", self.name]
 
@@ -275,11 +330,13 @@ class Story:
 
     def change_selectors(self) -> None:
         selectors = self.placement["spec"]["resourceSelectors"]
-        role = self._build_selector("ClusterRole", f"{self.name}-role")
-        if role in selectors:
-            selectors.remove(role)
+        selector = self._build_selector("ClusterRole", f"{self.name}-role")
+        if self.is_namespaced:
+            selector = self._build_selector("Deployment", "web")
+        if selector in selectors:
+            selectors.remove(selector)
         else:
-            selectors.append(role)
+            selectors.append(selector)
 
     def change_policy(self) -> None:
         self.placement["spec"]["policy"] = self._draw_policy()
@@ -289,9 +346,20 @@ class Story:
         if rolling is not None:
             rolling["maxUnavailable"] = self.random.choice((1, 2, 3, "50%"))
 
+    def change_envelope(self) -> None:
+        """Add, change or remove objects that only members get."""
+        if self._get("Namespace", self.name) is None:
+            return
+        if self._get("ResourceEnvelope", "sealed") is not None and self.random.random() < 0.4:
+            del self.objects["ResourceEnvelope", "sealed"]
+            return
+        sealed = {**self._build("v1", "ConfigMap", "inner"), "data": {"step": str(self.number)}}
+        envelope = self._build_fleet_object("ResourceEnvelope", "sealed")
+        self._set({**envelope, "data": {"inner.yaml": sealed}})
+
     def change_override(self) -> None:
         name = f"{self.name}-o"
-        key = ("ClusterResourceOverride", name)
+        key = ("ResourceOverride" if self.is_namespaced else "ClusterResourceOverride", name)
         if key in self.objects and self.random.random() < 0.4:
             del self.objects[key]
             return
@@ -303,9 +371,14 @@ class Story:
             ],
         }
         body = self._build_fleet_object(*key)
+        role = self._build_selector("ClusterRole", f"{self.name}-role")
+        selectors = {"clusterResourceSelectors": [role]}
+        if self.is_namespaced:
+            selectors = {"resourceSelectors": [self._build_selector("ConfigMap", "settings")]}
+        scope = {"scope": "Namespaced"} if self.is_namespaced else {}
         body["spec"] = {
-            "placement": {"name": self.name},
-            "clusterResourceSelectors": [self._build_selector("ClusterRole", f"{self.name}-role")],
+            "placement": {"name": self.name, **scope},
+            **selectors,
             "policy": {"overrideRules": [rule]},
         }
         self._set(body)
@@ -324,6 +397,12 @@ class Story:
         body = self._build_fleet_object("ClusterStagedUpdateRun", f"{self.name}-{self.number}")
         strategy = {"placementName": self.name, "stagedRolloutStrategyName": self.name}
         self._set({**body, "spec": {**strategy, "state": "Run"}})
+
+    def approve_run(self) -> None:
+        """Approve the last run that is not approved yet."""
+        runs = [name for kind, name in self.objects if kind == _RUN and name not in self.approved]
+        if runs:
+            self.approved.add(max(runs, key=lambda name: int(name.rpartition("-")[2])))
 
     def relabel_member(self) -> None:
         member = self.members[self.random.choice(sorted(self.members))]
@@ -368,6 +447,12 @@ class Story:
             label = f"{kind.lower()}-{name}"
             text = json.dumps(json.dumps(body))
             blocks.append(f'resource "{resource_type}" "{label}" {{\n  {argument} = {text}\n}}\n')
+        blocks += [
+            f'resource "fleet_cluster_approval_request" "{run}" {{\n'
+            f'  name = "{run}-after-canary"\n  parent_stage_rollout = "{run}"\n'
+            '  target_stage = "canary"\n}\n'
+            for run in sorted(self.approved)
+        ]
         return "".join(blocks)
 
 
@@ -379,9 +464,15 @@ class Twin:
         self._applied: dict[tuple[str, str], Body] = {}
         self._joined: set[str] = set()
         self._members: dict[str, tuple[dict[str, str], int | None, bool]] = {}
+        self._approved: set[str] = set()
+        # Of the placement of this story.
+        self._placement = ""
+        self._prefix = "cluster"
 
     def apply(self, story: Story) -> None:
         """Make the hub equal to a story: members, removals, objects, runs and evictions."""
+        self._placement = _build_path(story.placement)
+        self._prefix = "" if story.is_namespaced else "cluster"
         for name in sorted(self._joined - story.members.keys()):
             self._hub.leave(name)
         if self._write_members(story.members):
@@ -393,6 +484,26 @@ class Twin:
             self._delete(self._applied.pop(key))
         self._write_kinds(story, [kind for kind in _KINDS if kind not in _FIRST_KINDS])
         self._wait_until_quiet(story.name)
+        for run in sorted(story.approved - self._approved):
+            self._approve(run)
+        self._approved = set(story.approved)
+        self._wait_until_quiet(story.name)
+
+    def _approve(self, run: str) -> None:
+        """Approve a run if it asks for it: an aborted or finished run does not."""
+        path = f"{_PLACEMENTS}/clusterapprovalrequests/{run}-after-canary"
+        if "error" in self._hub.call("GET", path):
+            return
+        condition = {
+            "type": "Approved",
+            "status": "True",
+            "reason": "Reviewed",
+            "message": "",
+            "observedGeneration": 1,
+            "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        status = {"status": {"conditions": [condition]}}
+        self._hub.call("PATCH", f"{path}/status", status, MERGE)
 
     def _write_kinds(self, story: Story, kinds: Iterable[str]) -> None:
         """Write the changed objects of these kinds; wait before a run and after an eviction."""
@@ -415,7 +526,8 @@ class Twin:
             for body in [body for (kind, _), body in self._applied.items() if kind == key]:
                 self._delete(body)
         self._applied.clear()
-        self._wait(lambda: not self._list("clusterresourcebindings", story.name))
+        self._approved.clear()
+        self._wait(lambda: not self._list(f"{self._prefix}resourcebindings", story.name))
 
     def _write_members(self, members: Mapping[str, Member]) -> bool:
         """Write labels, taints and properties of changed members; return whether there are any."""
@@ -452,7 +564,7 @@ class Twin:
     def _delete(self, body: Body) -> None:
         path = _build_path(body)
         self._hub.call("DELETE", path)
-        if body["kind"] in ("Namespace", "ClusterResourcePlacement"):
+        if body["kind"] in ("Namespace", _CRP, _RP):
             self._wait(lambda: self._hub.call("GET", path).get("error") == 404)
 
     def _list(self, plural: str, name: str) -> list[Body]:
@@ -464,19 +576,19 @@ class Twin:
 
     def read(self, name: str) -> Body:
         """Return what the hub decided on a placement, in the form of `read_prediction`."""
-        body = self._hub.call("GET", f"{_PLACEMENTS}/clusterresourceplacements/{name}")
+        body = self._hub.call("GET", self._placement)
         status = body.get("status") or {}
         bindings = {}
-        for item in self._list("clusterresourcebindings", name):
+        for item in self._list(f"{self._prefix}resourcebindings", name):
             spec = item["spec"]
             if not item["metadata"].get("deletionTimestamp"):
                 bindings[spec["targetCluster"]] = (
                     spec["state"],
                     _read_number(spec.get("resourceSnapshotName"), name),
                 )
-        snapshots = self._list("clusterresourcesnapshots", name)
+        snapshots = self._list(f"{self._prefix}resourcesnapshots", name)
         indexes = [int(each["metadata"]["labels"][_INDEX]) for each in snapshots]
-        policies = self._list("clusterschedulingpolicysnapshots", name)
+        policies = self._list(f"{self._prefix}schedulingpolicysnapshots", name)
         numbers = [int(each["metadata"]["labels"][_POLICY_INDEX]) for each in policies]
         return {
             "bindings": bindings,
@@ -508,10 +620,11 @@ class Twin:
             time.sleep(0.4)
 
     def _list_versions(self, name: str) -> Iterator[str]:
-        for plural in ("clusterresourcebindings", "clusterresourcesnapshots", "works"):
+        plurals = (f"{self._prefix}resourcebindings", f"{self._prefix}resourcesnapshots", "works")
+        for plural in plurals:
             for item in self._list(plural, name):
                 yield item["metadata"]["uid"] + item["metadata"]["resourceVersion"]
-        body = self._hub.call("GET", f"{_PLACEMENTS}/clusterresourceplacements/{name}")
+        body = self._hub.call("GET", self._placement)
         yield str((body.get("metadata") or {}).get("resourceVersion"))
 
     def describe_runs(self, name: str) -> Iterator[str]:
@@ -523,7 +636,17 @@ class Twin:
 
     def _is_running(self, name: str) -> bool:
         runs = self._hub.call("GET", f"{_PLACEMENTS}/clusterstagedupdateruns").get("items") or ()
+        requests = (
+            self._hub.call("GET", f"{_PLACEMENTS}/clusterapprovalrequests").get("items") or ()
+        )
+        waiting = {
+            each["spec"]["parentStageRollout"]
+            for each in requests
+            if not (each.get("status") or {}).get("conditions")
+        }
         for run in runs:
+            if run["metadata"]["name"] in waiting:
+                continue
             statuses = {
                 each["type"]: each["status"]
                 for each in (run.get("status") or {}).get("conditions") or ()
@@ -556,14 +679,20 @@ def _read_number(snapshot: str | None, name: str) -> int | None:
 
 
 def _simplify(conditions: Any) -> list[tuple[str, ...]]:
+    # Spread scores of kept clusters differ between two runs of the same story.
     return sorted(
-        (each["type"], each["status"], each["reason"], each["message"]) for each in conditions
+        (each["type"], each["status"], each["reason"], _SPREAD.sub("spread score", each["message"]))
+        for each in conditions
     )
+
+
+_SPREAD = re.compile(r"topology spread score: -?\d+")
 
 
 def read_prediction(state: State, story: Story) -> Body:
     """Return the decisions on a placement in a state."""
-    address = f"fleet_cluster_resource_placement.clusterresourceplacement-{story.name}"
+    kind = story.placement_kind
+    address = f"{_KINDS[kind][1]}.{kind.lower()}-{story.name}"
     found = attributes(state, address)
     (instance,) = [item for at, item in state.instances.items() if str(at) == address]
     assert instance.current is not None
@@ -585,6 +714,16 @@ def read_prediction(state: State, story: Story) -> Body:
             f"{each['kind']} {each['name']}" for each in found["selected_resources"] or ()
         ),
     }
+
+
+def _ignore_snapshots_of_departed_members(side: Body, story: Story) -> None:
+    """Ignore the snapshots of bindings that stay after their member left.
+
+    While a member leaves, its binding is not ready, so a rollout that waits may update it first.
+    """
+    for cluster, (state, _snapshot) in side["bindings"].items():
+        if state == "Unscheduled" and cluster not in story.members:
+            side["bindings"][cluster] = (state, None)
 
 
 COMPARED: Counter[str] = Counter()
@@ -615,13 +754,13 @@ def run_story(seed: int, twin: Twin) -> bool:
     is_equal = True
     for step in range(story.steps + 1):
         if step:
-            previous = copy.deepcopy((story.members, story.objects))
+            previous = copy.deepcopy((story.members, story.objects, story.approved))
             changes = story.change()
             result = plan(story.render(), state)
             if list_errors(result):
                 # The plan rejects the change.
                 COMPARED["rejected plans"] += 1
-                story.members, story.objects = previous
+                story.members, story.objects, story.approved = previous
                 continue
         else:
             result = plan(story.render(), state)
@@ -630,10 +769,14 @@ def run_story(seed: int, twin: Twin) -> bool:
         state = build_state_after(result, state)
         twin.apply(story)
         COMPARED["steps"] += 1
-        lines = find_differences(read_prediction(state, story), twin.read(story.name))
+        ours, theirs = read_prediction(state, story), twin.read(story.name)
+        for side in (ours, theirs):
+            _ignore_snapshots_of_departed_members(side, story)
+        lines = find_differences(ours, theirs)
         if lines:
             is_equal = False
-            kind = f"{story.kind}, {'External' if story.is_external else 'RollingUpdate'}"
+            strategy = "External" if story.is_external else "RollingUpdate"
+            kind = f"{story.placement_kind}, {story.kind}, {strategy}"
             print(f"story {seed} ({kind}), step {step} of [{'; '.join(log)}]:", flush=True)
             print("\n".join((*lines, *twin.describe_runs(story.name))), flush=True)
             break
@@ -662,7 +805,11 @@ def run_stories(minutes: float, count: int, first: int) -> int:
                 hub = RealHub(PROGRAMS, CRDS, directory, collection=_COLLECTION[is_external])
                 stack.callback(hub.close)
                 twins[is_external] = Twin(hub)
-            wrong += not run_story(first + done, twins[is_external])
+            twin = twins[is_external]
+            # On a busy machine a hub may pause for longer than it takes to seem quiet: a difference
+            # counts if it occurs again.
+            is_equal = run_story(first + done, twin) or run_story(first + done, twin)
+            wrong += not is_equal
             done += 1
             print(f"{done} stories, {wrong} with differences", flush=True)
     print(f"{done} stories, {wrong} with differences; {dict(sorted(COMPARED.items()))}")
