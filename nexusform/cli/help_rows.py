@@ -11,7 +11,8 @@ _FLAG_SECTIONS: Final[Mapping[str, str]] = {
         "var-file samples assume allow-older-export"
     ),
     "Result": (
-        "out previous sign check-with generate-config-out detailed-exitcode fail-on warn-on max-age"
+        "out previous sign check-with generate-config-out detailed-exitcode fail-on warn-on "
+        "max-age next"
     ),
     "Output": (
         "details placements report diff source-url json compat no-color concise show-sensitive"

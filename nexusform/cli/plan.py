@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 # exit code of -detailed-exitcode.
 _EXIT_CHANGES: Final = 2
+# Waves have a number or a name.
+_MERGE_STEP: Final = re.compile(r"apply|none|wave:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     max_age: str = declare_text_flag(
         "Let apply reject the saved plan after this time", metavar="DURATION"
     )
+    next: str = declare_text_flag("Report what a merge does: apply, wave:N or none", metavar="STEP")
     assume: tuple[str, ...] = declare_repeatable_text(
         "Show a hypothetical plan: a loss, or another value", metavar="ASSUMPTION"
     )
@@ -213,6 +217,9 @@ def plan(arguments: PlanArguments) -> int:
     lasting risk, such as a lost quorum. Every report shows the result, and apply rejects the saved
     plan. -warn-on takes the same limits: a plan above them needs a review, and can be applied.
 
+    A merge: with -next say what it does in your pipeline: apply the plan, one wave of it (wave:N),
+    or nothing (none). The line Next of every report shows it, and when the plan expires (-max-age).
+
     What if: -assume=lost:rack/SITE/RACK plans as if this rack were down (also lost:machine,
     lost:node, lost:member), -assume=ADDR:PATH=VALUE with another value. Such a plan is only shown.
     """
@@ -230,7 +237,8 @@ def plan(arguments: PlanArguments) -> int:
         # pods after a loss of one machine or rack.
         includes_losses=arguments.placement_flags.details,
     )
-    options = replace(options, assumptions=arguments.assume)
+    after_merge = _parse_merge_step(arguments.next)
+    options = replace(options, assumptions=arguments.assume, after_merge=after_merge)
     context = create_context(
         arguments.state,
         arguments.variables,
@@ -268,7 +276,7 @@ def plan(arguments: PlanArguments) -> int:
         context,
         options,
         locking,
-        lambda plan: compare(apply_limits(_set_max_age(plan, max_age), limits)),
+        lambda plan: compare(apply_limits(_set_basis(plan, max_age, after_merge), limits)),
     )
 
 
@@ -281,6 +289,7 @@ def _check_assumption_flags(arguments: PlanArguments) -> None:
         "-out": (arguments.out, "a hypothetical plan cannot be saved"),
         "-sign": (arguments.sign, "a hypothetical plan cannot be signed"),
         "-max-age": (arguments.max_age, "a hypothetical plan cannot be saved"),
+        "-next": (arguments.next, "a hypothetical plan cannot be applied"),
         "-generate-config-out": (
             arguments.generate_config_out,
             "a hypothetical plan writes no configuration",
@@ -294,9 +303,16 @@ def _check_assumption_flags(arguments: PlanArguments) -> None:
             raise click.UsageError(f"-assume and {flag} cannot be combined: {reason}.")
 
 
-def _set_max_age(plan: Plan, max_age: float) -> Plan:
-    """Return the plan with its maximum age in seconds."""
-    return replace(plan, basis=replace(plan.basis, max_age=max_age))
+def _parse_merge_step(text: str) -> str:
+    """Return what a merge does, of the flag -next; raises a usage error."""
+    if text and not _MERGE_STEP.fullmatch(text):
+        raise click.UsageError(f'-next: "{text}" is no step. Use apply, wave:N or none.')
+    return text
+
+
+def _set_basis(plan: Plan, max_age: float, after_merge: str) -> Plan:
+    """Return the plan with its maximum age in seconds, and what a merge does."""
+    return replace(plan, basis=replace(plan.basis, max_age=max_age, after_merge=after_merge))
 
 
 def _run_plan(
@@ -346,7 +362,8 @@ def _run_plan(
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
         else:
             # For example, another run holds the state lock.
-            new_plan = run.build_failed_plan(options, run.diagnostics).plan
+            failed_plan = run.build_failed_plan(options, run.diagnostics).plan
+            new_plan = _set_basis(failed_plan, 0, options.after_merge)
             run.diagnostics += _save_plan(new_plan, run, arguments.out, signer=None)
             display.write_reports(new_plan, run)
     display.reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)

@@ -528,7 +528,9 @@ class PlanInputs(Struct, frozen=True):
     `ephemeral_variables` were set; apply needs them again. `variable_files` are the files with
     values of variables, SHA-256 by path (None: not recorded). `origin` is None in plans of earlier
     versions. `max_age` is the maximum age at apply in seconds, 0 for none.
-    `allows_older_export`: an inventory may be older than that of the last apply.
+    `allows_older_export`: an inventory may be older than that of the last apply. `after_merge` is
+    what a merge of the change does, as the pipeline says: `apply`, `wave:N`, `none`, "" if it does
+    not say.
     """
 
     commit: str = ""
@@ -543,6 +545,7 @@ class PlanInputs(Struct, frozen=True):
     origin: PlanOrigin | None = None
     max_age: float = 0
     allows_older_export: bool = False
+    after_merge: str = ""
 
 
 class SeparationViolation(Struct, frozen=True):

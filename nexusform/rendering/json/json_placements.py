@@ -333,6 +333,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     A capacity is a minimum of further VMs, null if unknown.
     """
     decision = build_decision(plan)
+    max_age = plan.basis.max_age if plan.basis.after_merge else 0
     return {
         # A form converts a record to JSON.
         "impact": _IMPACT_FORM(decision.impact),
@@ -344,6 +345,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "risks": list(map(RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
+        **omit_empty({"after_merge": plan.basis.after_merge, "max_age_seconds": max_age}),
     }
 
 

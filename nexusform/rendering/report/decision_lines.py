@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -94,12 +95,12 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
-        if not plan.guard_rails:
-            return (failure,)
-        return (
-            failure,
-            DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))),
+        guard_rails = tuple(_describe_guard_rails(plan.guard_rails)) if plan.guard_rails else ()
+        further_lines = (
+            DecisionLine("Guard rails", guard_rails),
+            DecisionLine("Next", (describe_merge(plan),)),
         )
+        return (failure, *(line for line in further_lines if any(line.texts)))
     decision = build_decision(plan)
     # Not to be repeated as a risk.
     losses_in_impact = describe_lost_vms(plan)
@@ -130,6 +131,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
         *_build_previous_plan_line(plan),
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
+        DecisionLine("Next", (describe_merge(plan),)),
     )
     return tuple(line for line in lines if any(line.texts))
 
@@ -216,6 +218,30 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+def describe_merge(plan: Plan) -> str:
+    """Return what a merge of the change does, and when the plan expires.
+
+    `a merge applies this plan; it expires 2026-11-28 20:15 UTC`. Return "" if the pipeline does not
+    say what a merge does.
+    """
+    step = plan.basis.after_merge
+    if not step:
+        return ""
+    if plan.is_rejected:
+        return "a merge applies nothing: this plan cannot be applied"
+    if step == "none":
+        return "a merge applies nothing"
+    if not plan.has_changes:
+        return "a merge changes nothing"
+    wave = step.removeprefix("wave:")
+    subject = "this plan" if step == wave else f"wave {wave} of this plan"
+    expiry = "it does not expire"
+    if plan.basis.max_age and plan.timestamp:
+        end = datetime.fromisoformat(plan.timestamp) + timedelta(seconds=plan.basis.max_age)
+        expiry = f"it expires {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"a merge applies {subject}; {expiry}"
 
 
 # What drains at a time.

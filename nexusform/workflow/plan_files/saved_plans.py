@@ -482,7 +482,8 @@ def build_failed_plan(
         basis=PlanInputs(
             commit=find_commit(
                 context.directory, context.environment, context.directory_confinement
-            )
+            ),
+            after_merge=options.after_merge,
         ),
     )
 

@@ -102,7 +102,7 @@ class PlanOptions(Struct, frozen=True):
     the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
     `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` as a
     user wrote them, or `edits` of a question, make the plan a hypothetical one. Questions share
-    the plan without edits, `before`.
+    the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
     """
 
     mode: Mode = Mode.NORMAL
@@ -126,6 +126,7 @@ class PlanOptions(Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
     before: PlanResult | None = None
+    after_merge: str = ""
 
 
 class Run(Struct):
@@ -610,6 +611,7 @@ def get_plan_options(plan: Plan) -> PlanOptions:
         includes_rejections=any(row.rejections for row in plan.placements),
         now=plan.timestamp,
         allows_older_export=plan.basis.allows_older_export,
+        after_merge=plan.basis.after_merge,
     )
 
 
