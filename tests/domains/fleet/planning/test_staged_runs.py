@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.plans.impact.decision_figures import build_decision
@@ -368,3 +369,17 @@ def test_run_with_new_content_is_uncertain_about_its_snapshot() -> None:
     details = [w.detail for w in list_warnings(result) if w.id == "run-with-previous-content"]
     assert "the hub rejects the run if resource snapshot 1 of p does not exist" in details[1]
     assert "Apply the earlier run first" in details[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "obstacle"),
+    [
+        ("other", EXTERNAL, "other: no such placement."),
+        ("p", "", "p: its strategy is not External."),
+    ],
+)
+def test_run_without_effect_says_why(name: str, strategy: str, obstacle: str) -> None:
+    text = FLEET + build_placement(build_pick_n(2), strategy) + STAGES
+    run = build_run().replace('"p"', f'"{name}"')
+    (warning,) = [each for each in list_warnings(plan(text + run)) if each.id == "empty-staged-run"]
+    assert obstacle in warning.detail
