@@ -177,6 +177,8 @@ class PlacementChange(Struct, frozen=True):
     candidates (filled only on request). Bindings of rollouts have their `stage` in a staged run,
     their `group` in it (of a rolling update the wave; from 1, 0: none) and the `waits_for`
     condition. `platform_name` is the platform's own name of an existing VM, "" if unknown.
+    `chosen_by` is the platform that chooses which VMs of a pool to remove, "" if the configuration
+    names them: this VM is then one possibility.
     """
 
     address: Address
@@ -200,6 +202,12 @@ class PlacementChange(Struct, frozen=True):
     group: int = 0
     waits_for: str = ""
     platform_name: str = ""
+    chosen_by: str = ""
+
+    @property
+    def origin(self) -> ObjectLocation | None:
+        """Location before the plan for reports; None if the platform chooses the removed VM."""
+        return None if self.chosen_by else self.source
 
 
 class PlacementTotal(Struct, frozen=True):
@@ -430,6 +438,18 @@ class PlacementTable(Struct, frozen=True):
     provenance: str = "predicted"
     drain_timeout: int = 0
     platform: str = ""
+
+    @property
+    def rack_names(self) -> Iterable[str]:
+        """Racks that have a VM of the pool after the plan, or may have one."""
+        return self.possible_vms_per_rack or self.actual_vms_per_rack
+
+    @property
+    def rack_counts(self) -> Mapping[str, tuple[int, int]]:
+        """The fewest and the most VMs of each rack."""
+        return self.possible_vms_per_rack or {
+            rack: (count, count) for rack, count in self.actual_vms_per_rack.items()
+        }
 
     @property
     def placed_pool(self) -> PlacedPool:
@@ -743,6 +763,11 @@ class Plan(Struct, frozen=True):
         pools = (table.placed_pool for table in self.placement_tables if table.placed)
         diagnostic_ids = (problem.id for problem in self.diagnostics)
         return build_ledger(self.unread, pools, diagnostic_ids, self.listed)
+
+    @property
+    def shrunk_pools(self) -> frozenset[tuple[str, str]]:
+        """Pools (address, name) of which the platform chooses the VMs to remove."""
+        return frozenset((str(row.address), row.pool) for row in self.placements if row.chosen_by)
 
     @property
     def uncertain_vms(self) -> int:

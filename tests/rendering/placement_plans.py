@@ -70,7 +70,7 @@ def changed_placements() -> Plan:
     rows = [
         vm_row(moved, PlacementAction.MOVE, "machine_evacuated", spots[moved], after[moved]),
         *(
-            vm_row(gone, PlacementAction.REMOVE, "scale_in", spots[gone], None)
+            vm_row(gone, PlacementAction.REMOVE, "scale_in", spots[gone], None, chosen_by="Azure")
             for gone in names[-3:]
         ),
         vm_row(names[0], PlacementAction.KEEP, "", spots[names[0]], spots[names[0]]),
@@ -85,7 +85,14 @@ def changed_placements() -> Plan:
         placements=tuple(rows),
         placement_tables=(
             _build_tables()[1],
-            table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1),
+            table(
+                "pool2",
+                "NC_P22_112_v1",
+                21,
+                per_rack,
+                minimum_remaining_on_rack=1,
+                possible_vms_per_rack=dict.fromkeys(per_rack, (0, 3)),
+            ),
         ),
         unchanged_count=174,
         samples=0,

@@ -16,6 +16,7 @@ from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
+from nexusform.scheduling.racks.vms import Interval
 from nexusform.workflow.opening.command_context import CommandContext, create_editor_context
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
@@ -95,10 +96,10 @@ def build_preview(plan: Plan) -> PlacementPreview:
 
 def _format_vms_per_rack(table: PlacementTable) -> str:
     """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
-    vms_per_rack = table.actual_vms_per_rack
+    vms_per_rack = table.rack_counts
     racks_by_count = group_by(vms_per_rack, lambda rack: vms_per_rack[rack])
     texts = [
-        f"{format_names(names)}: {count}"
+        f"{format_names(names)}: {Interval(*count)}"
         for count, names in sorted(racks_by_count.items(), reverse=True)
     ]
     has_equal_racks = len(racks_by_count) == 1 and len(vms_per_rack) > 1

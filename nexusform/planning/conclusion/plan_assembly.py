@@ -48,6 +48,7 @@ from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
     build_placement_tables,
     collect_explanations,
+    count_chosen_removals,
     list_placed_pools,
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -542,6 +543,11 @@ def _measure_certainty(
         record = parse_record(current.private)
         if record:
             records[str(current.attributes.get("id"))] = record
+    # New VMs depend on the choice of the platform.
+    for vm_object in outcome.objects.values():
+        site_id = vm_object.prior.site_id
+        if site_id in certainties and count_chosen_removals(vm_object):
+            certainties[site_id] = replace(certainties[site_id], vms={}, pools={})
     return samples, placement_fit.lower_certainty_to_accuracy(certainties, records)
 
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # Certainty of a pool that was not sampled.
 _NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
+SCALE_IN: Final = "scale_in"
+# Platform that chooses the VMs of a smaller pool.
+_PLATFORM: Final = "Azure"
 REASONS: Mapping[str, str] = {
     "new": "new",
     "scale_out": "the pool's count was raised",
@@ -79,9 +82,13 @@ def build_placement_changes(
             PlacementAction.LOSE: actions.losses,
             PlacementAction.FORGET: actions.forgets,
         }
+        chosen_counts = count_chosen_removals(vm_object)
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
-                yield _build_row_of_removed_vm(vm_object, key, action, trigger)
+                row = _build_row_of_removed_vm(vm_object, key, action, trigger)
+                if trigger == SCALE_IN and chosen_counts[row.pool]:
+                    row = replace(row, chosen_by=_PLATFORM)
+                yield row
         # VMs placed or moved.
         is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements
         if everything or is_changed:
@@ -403,7 +410,7 @@ def _build_table_row(
         tied_machines=sampled.tied_machines,
         is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_on_rack(vm_object, pool),
-        possible_vms_per_rack=_compute_possible_counts(vm_object, pool),
+        possible_vms_per_rack=_compute_possible_counts(vm_object, pool, vms_per_rack),
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
@@ -413,41 +420,51 @@ def _build_table_row(
     )
 
 
-def _compute_possible_counts(vm_object: VmObject, pool: PoolDemand) -> dict[str, tuple[int, int]]:
-    """Return the fewest and the most VMs of each rack after a scale-in; {} without a choice."""
-    removed_count = _count_chosen_removals(vm_object, pool)
+def _compute_possible_counts(
+    vm_object: VmObject, pool: PoolDemand, vms_per_rack: Counter[str]
+) -> dict[str, tuple[int, int]]:
+    """Return the fewest and the most VMs of each rack after a scale-in; {} without a choice.
+
+    `vms_per_rack` is the outcome for one choice of VMs.
+    """
+    removed_count = count_chosen_removals(vm_object)[pool.pool]
     if not removed_count:
         return {}
-    vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
-    remaining_count = vms_per_rack.total() - removed_count
+    removals = vm_object.request.actions.removals
+    with_candidates = vms_per_rack + Counter(
+        vm.placement.rack
+        for key, vm in vm_object.prior.existing.items()
+        if vm.pool == pool.pool and removals.get(key) == SCALE_IN
+    )
+    remaining_count = with_candidates.total() - removed_count
     return {
-        rack: (max(vms_per_rack[rack] - removed_count, 0), min(vms_per_rack[rack], remaining_count))
-        for rack in sorted(vms_per_rack)
+        rack: (max(count - removed_count, 0), min(count, remaining_count))
+        for rack, count in sorted(with_candidates.items())
     }
 
 
-def _count_chosen_removals(vm_object: VmObject, pool: PoolDemand) -> int:
-    """Return how many VMs of a pool a scale-in removes by the choice of the platform.
+def count_chosen_removals(vm_object: VmObject) -> Counter[str]:
+    """Count the VMs by pool of which the platform chooses which ones a scale-in removes.
 
-    0 if no VM of the pool stays. The manager of a VNF ("decided") removes the newest.
+    A pool that ends leaves no choice. The manager of a VNF ("decided") removes the newest.
     """
     if vm_object.request.demand.provenance == "decided":
-        return 0
+        return Counter()
     actions = vm_object.request.actions
-    if not any(name == pool.pool for name, _ in actions.unchanged):
-        return 0
-    return sum(
-        name == pool.pool and trigger == "scale_in"
+    staying_pools = {name for name, _ in actions.unchanged}
+    return Counter(
+        name
         for (name, _), trigger in actions.removals.items()
+        if trigger == SCALE_IN and name in staying_pools
     )
 
 
 def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the platform chooses the VMs that a scale-in removes, and a rack may empty.
+    """Return whether the platform chooses the VMs that a scale-in removes, and it matters.
 
-    Some VMs of the pool share a rack.
+    It matters if some VMs share a rack.
     """
-    if not _count_chosen_removals(vm_object, pool):
+    if not count_chosen_removals(vm_object)[pool.pool]:
         return False
     vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
     return max(vms_per_rack.values()) > 1

@@ -4,7 +4,7 @@
 PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
-        "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity "
+        "read_recorded_vms UnmanagedVm PoolVms RackVmCounts MachineVmCount SpareCapacity "
         "select_without_new_sharing SiteMachine "
         "SiteRack SiteSkuCapacity SiteVms add_recorded_vms add_unread_facts build_unread_note "
         "select_largest_sku_rows get_owner_kind group_outages_by_pool group_vms_down_by_cluster "

@@ -7,6 +7,7 @@ Outages are those of a hypothetical plan: the VMs return to their machines, noth
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
@@ -204,12 +205,14 @@ def select_largest_sku_rows(
 class MachineVmCount(Struct, frozen=True):
     """VMs on one machine.
 
-    None on a side without the machine. `is_closed` machines take no new VM.
+    None on a side without the machine. `is_closed` machines take no new VM. With `may_lose` the
+    platform chooses whether VMs leave: `after` is the maximum.
     """
 
     before: int | None
     after: int | None
     is_closed: bool
+    may_lose: bool = False
 
 
 class RackVmCounts(Struct, frozen=True):
@@ -260,12 +263,15 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
                 )
 
 
-def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
+def list_changed_racks(
+    sites: Iterable[SiteVms], shrunk_pools: AbstractSet[tuple[str, str]] = frozenset()
+) -> tuple[RackVmCounts, ...]:
     """Return the racks with added or removed VMs.
 
-    Those with most removed VMs first, then by name.
+    Those with most removed VMs first, then by name. The platform chooses the VMs to remove of
+    `shrunk_pools` (address, name), so each of their racks may lose some.
     """
-    racks = chain.from_iterable(map(_list_site_changes, sites))
+    racks = chain.from_iterable(_list_site_changes(site, shrunk_pools) for site in sites)
     return tuple(
         sorted(
             racks,
@@ -274,16 +280,18 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     )
 
 
-def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
+def _list_site_changes(
+    site: SiteVms, shrunk_pools: AbstractSet[tuple[str, str]]
+) -> list[RackVmCounts]:
     """Return the racks of a site with added or removed VMs.
 
     The numbers of VMs on each of their machines are returned as well.
     """
-    unchanged, removed, added = _count_vms_by_machine(site)
+    unchanged, removed, added, possibly_removed = _count_vms_by_machine(site, shrunk_pools)
     racks = []
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
-        if any(removed[name] or added[name] for name in names):
+        if any(removed[name] or added[name] or possibly_removed[name] for name in names):
             members.sort(
                 key=lambda machine: (
                     machine.facts.slot,
@@ -293,32 +301,49 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
             counts = []
             for machine in members:
                 name = machine.facts.name
-                before = unchanged[name] + removed[name] if machine.exists_before else None
-                after = unchanged[name] + added[name] if machine.exists_after else None
+                staying = unchanged[name] + possibly_removed[name]
+                before = staying + removed[name] if machine.exists_before else None
+                after = staying + added[name] if machine.exists_after else None
                 counts.append(
-                    MachineVmCount(before, after, bool(machine.facts.unschedulable_reason))
+                    MachineVmCount(
+                        before,
+                        after,
+                        bool(machine.facts.unschedulable_reason),
+                        may_lose=possibly_removed[name] > 0,
+                    )
                 )
             removed_count = sum(removed[name] for name in names)
             racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
 
 
-def _count_vms_by_machine(site: SiteVms) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count unchanged, removed and added VMs by machine.
+def _count_vms_by_machine(
+    site: SiteVms, shrunk_pools: AbstractSet[tuple[str, str]]
+) -> tuple[Counter[str], Counter[str], Counter[str], Counter[str]]:
+    """Count unchanged, removed, added and possibly removed VMs by machine.
 
     Unmanaged VMs on a deleted machine count as removed.
     """
     unchanged = Counter[str]()
     removed = Counter[str]()
     added = Counter[str]()
+    possibly_removed = Counter[str]()
     for vm in site.unmanaged_vms:
         counter = removed if vm.is_lost else unchanged
         counter[vm.placement.machine] += 1
     for pool in site.pools:
+        added.update(_list_machine_of_each_vm(pool.added))
+        if (str(pool.address), pool.pool) in shrunk_pools:
+            # A moved VM leaves its machine for certain.
+            moved = {vm.name for vm in pool.added}
+            staying = [vm for vm in pool.before if vm.name not in moved]
+            leaving = [vm for vm in pool.removed if vm.name in moved]
+            possibly_removed.update(_list_machine_of_each_vm(staying))
+            removed.update(_list_machine_of_each_vm(leaving))
+            continue
         unchanged.update(_list_machine_of_each_vm(pool.unchanged))
         removed.update(_list_machine_of_each_vm(pool.removed))
-        added.update(_list_machine_of_each_vm(pool.added))
-    return unchanged, removed, added
+    return unchanged, removed, added, possibly_removed
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:

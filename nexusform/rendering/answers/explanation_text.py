@@ -35,7 +35,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate
 from nexusform.scheduling.racks.rule import RankingFigure
-from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, Placement, VmSku
 from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle
 
 
@@ -493,7 +493,7 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
             )
         )
         pool_sections.append(_build_pool_section(pool, has_several_clusters))
-        racks |= pool.table.actual_vms_per_rack.keys()
+        racks |= pool.table.rack_counts.keys()
     table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
@@ -522,9 +522,9 @@ def _build_pool_section(pool: PoolPlacement, has_several_clusters: bool) -> Sect
 
     VMs per rack, zones, triggers of the placements, and names of its objects.
     """
-    counts = pool.table.actual_vms_per_rack
+    counts = pool.table.rack_counts
     racks = ", ".join(
-        f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key)
+        f"{rack} {Interval(*counts[rack])}" for rack in sorted(counts, key=compute_natural_sort_key)
     )
     zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"
     lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]

@@ -90,7 +90,7 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "kind": row.kind,
         "object": row.object,
         "action": row.action.value,
-        "from": build_location_document(row.source),
+        "from": build_location_document(row.origin),
         "to": build_location_document(row.target),
         "trigger": row.trigger,
         "reason": row.reason,
@@ -98,7 +98,7 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "certainty": None if row.certainty is None else row.certainty.get_shares_by_name(),
         "provenance": row.provenance,
     }
-    document |= omit_empty({"platform_name": row.platform_name})
+    document |= omit_empty({"platform_name": row.platform_name, "chosen_by": row.chosen_by})
     # A binding of a rollout: its stage in a staged run, its group or wave, its condition to start.
     if row.group:
         document |= {

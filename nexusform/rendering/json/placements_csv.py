@@ -55,7 +55,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     # The common location columns, then those of other location classes in the rows, such as nodes
     # of pods.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
-    locations = chain.from_iterable((row.source, row.target) for row in rows)
+    locations = chain.from_iterable((row.origin, row.target) for row in rows)
     # A class has the same columns.
     for location in {type(location): location for location in locations}.values():
         columns.update(dict.fromkeys(build_location_document(location) or {}))
@@ -79,7 +79,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
                 *escape_formulas([str(row.address), row.cluster, row.pool, row.sku, row.object]),
                 row.action.value,
                 row.trigger,
-                *_build_location_cells(build_location_document(row.source), names),
+                *_build_location_cells(build_location_document(row.origin), names),
                 *_build_location_cells(build_location_document(row.target), names),
                 *certainty,
                 row.provenance,

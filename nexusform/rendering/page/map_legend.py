@@ -88,7 +88,8 @@ STYLE: Final = Markup(
     ".placed{stroke:#000000;stroke-width:2.5}"
     ".moved{stroke:#000000;stroke-width:2.5;stroke-dasharray:4 2}"
     ".removed{stroke:#b3001b;stroke-width:2.5;stroke-dasharray:1.5 2;fill-opacity:.55}"
-    ".bare.placed,.bare.moved,.bare.removed{stroke-width:1.2}"
+    ".choice{stroke:#b3001b;stroke-width:2.5;stroke-dasharray:4 2}"
+    ".bare.placed,.bare.moved,.bare.removed,.bare.choice{stroke-width:1.2}"
     "</style>"
 )
 
@@ -200,10 +201,11 @@ def _render_legend_entry(
     yield build_svg_element("text", f"{name} ({vm_count:,})", x=left + 32, y=top + 11)
 
 
-def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
+def render_mark_legend(unmarked: ChangeMark | None, *, has_choice: bool = False) -> list[Markup]:
     """Render the meaning of outlines and signs.
 
-    VMs with the mark `unmarked` (None: none) have no sign on the map.
+    VMs with the mark `unmarked` (None: none) have no sign on the map. With `has_choice`, some VMs
+    may be removed.
     """
     parts: list[Markup] = []
     # label, sign, class and fill.
@@ -211,6 +213,7 @@ def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
         ("placed", "+", "vm placed", "#ffffff"),
         ("moved", "~", "vm moved", "#ffffff"),
         ("removed", "\N{MINUS SIGN}", "vm removed", "#ffffff"),
+        *((("may leave", "?", "vm choice", "#ffffff"),) if has_choice else ()),
         # An empty cell.
         ("free", "", "cell", None),
     )

@@ -20,6 +20,7 @@ from nexusform.rendering.notation.json_values import drop_unknown_values, omit_e
 from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import (
+    MAY_BE_REMOVED,
     CertaintyLevel,
     ChangeMark,
     MapMachine,
@@ -69,6 +70,7 @@ _MARK_NUMBERS: Final = {
     ChangeMark.PLACED: 1,
     ChangeMark.MOVED: 2,
     ChangeMark.REMOVED: 3,
+    ChangeMark.CHOICE: 4,
 }
 
 
@@ -277,6 +279,8 @@ def _describe_vm_outcome(vm: MapVm) -> str:
 
     "" if its mark on the map is enough.
     """
+    if vm.mark is ChangeMark.CHOICE:
+        return MAY_BE_REMOVED
     # unchanged or unmanaged; an unmanaged VM can only lose its host.
     if vm.row is None:
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
@@ -338,7 +342,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     # A field of its own.
     explanation.pop("trigger", None)
     # linked by its cluster, node and machine.
-    location = row.target or row.source
+    location = row.target or row.origin
     link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
     return [
         row.kind,
@@ -346,7 +350,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         str(row.address),
         join_texts((row.cluster, row.pool), "/"),
         row.action.value,
-        format_optional_location(row.source),
+        format_optional_location(row.origin),
         format_optional_location(row.target),
         row.trigger,
         explanation or None,

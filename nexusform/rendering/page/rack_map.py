@@ -24,12 +24,20 @@ OUTSIDE: Final = "(not managed here)"
 
 
 class ChangeMark(StrEnum):
-    """Change of a VM or machine by the plan."""
+    """Change of a VM or machine by the plan.
+
+    CHOICE: the platform chooses whether it removes this VM or another one of the pool.
+    """
 
     KEPT = "kept"
     PLACED = "placed"
     MOVED = "moved"
     REMOVED = "removed"
+    CHOICE = "choice"
+
+
+# Change of a VM with the mark CHOICE.
+MAY_BE_REMOVED: Final = "may be removed (Azure picks the VMs of the pool)"
 
 
 class CertaintyLevel(StrEnum):
@@ -65,6 +73,11 @@ class MapVm(Struct, frozen=True):
     provenance: str = ""
     row: PlacementChange | None = None
     certainty: CertaintyLevel = CertaintyLevel.UNKNOWN
+
+    @property
+    def is_running_after(self) -> bool:
+        """Whether the VM counts after the plan: of possible removals, as many as the plan makes."""
+        return self.after is not None and not (self.row is not None and self.row.chosen_by)
 
     @property
     def trigger(self) -> str:
@@ -301,8 +314,19 @@ def _list_managed_vms(
         vms = (*pool.unchanged, *pool.removed, *pool.added)
         ordered_vms = sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number))
         keys += [_build_vm_key(pool, pool_vm) for pool_vm in ordered_vms]
+    # Of pools (address, name) the platform chooses the VMs to remove.
+    shrunk_pools = {
+        (address, row.pool)
+        for (address, _), vm_rows in rows.items()
+        for row in vm_rows
+        if row.chosen_by
+    }
     for key in dict.fromkeys(keys):
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
+        is_possibly_removed = vm.mark in (ChangeMark.KEPT, ChangeMark.REMOVED)
+        if (vm.address, vm.pool) in shrunk_pools and is_possibly_removed:
+            # Which VMs leave is unknown, so each one stays on the map.
+            vm = replace(vm, mark=ChangeMark.CHOICE, after=vm.before)
         yield replace(vm, certainty=_compute_location_certainty(vm, certain_racks))
 
 

@@ -26,6 +26,7 @@ from nexusform.rendering.page.map_legend import (
 )
 from nexusform.rendering.page.page_data import format_optional_location, load_domain_parts
 from nexusform.rendering.page.rack_map import (
+    MAY_BE_REMOVED,
     ChangeMark,
     MapMachine,
     MapRack,
@@ -208,7 +209,11 @@ def _describe_maps(maps: Iterable[SiteMap]) -> str:
         sizes += (
             f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
         )
-        marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
+        counts = {mark: site.count_vms(mark) for mark in ChangeMark}
+        # Other plans have no VM with this mark.
+        choice = counts.pop(ChangeMark.CHOICE)
+        texts = [f"{count} {mark.value}" for mark, count in counts.items()]
+        marks = ", ".join([*texts, f"{choice} may be removed"] if choice else texts)
         sentences.append(f"Site {site.name}: {sizes}: {marks}.")
     return " ".join(sentences)
 
@@ -268,6 +273,10 @@ def _select_unmarked(site: SiteMap) -> ChangeMark | None:
     return ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
 
 
+def _render_mark_legend(site: SiteMap, unmarked: ChangeMark | None) -> list[Markup]:
+    return render_mark_legend(unmarked, has_choice=site.count_vms(ChangeMark.CHOICE) > 0)
+
+
 class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
@@ -295,7 +304,7 @@ class _SiteDrawing:
         self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
-        vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
+        vm_counts = Counter(vm.cluster for vm in site.vms if vm.is_running_after)
         self._legend, self._legend_height = render_cluster_legend(
             entries, vm_counts, changed_clusters, self.width
         )
@@ -319,7 +328,7 @@ class _SiteDrawing:
         y = top + _HEADING_HEIGHT
         parts.append(translate_parts(self._legend, MARGIN, y))
         y += self._legend_height
-        parts.append(translate_parts(render_mark_legend(self._unmarked), MARGIN, y))
+        parts.append(translate_parts(_render_mark_legend(self._map, self._unmarked), MARGIN, y))
         y += _MARK_LEGEND_HEIGHT
         for side in self._sides:
             parts.append(render_text(MARGIN, y + 16, side.title, "side"))
@@ -436,6 +445,7 @@ _MARK_SIGNS: Final = {
     ChangeMark.PLACED: "+",
     ChangeMark.MOVED: "~",
     ChangeMark.REMOVED: "\N{MINUS SIGN}",
+    ChangeMark.CHOICE: "?",
     ChangeMark.KEPT: "",
 }
 
@@ -498,6 +508,7 @@ def describe_vm(vm: MapVm) -> str:
         ChangeMark.MOVED: f"moves{trigger_note}: {old} to {new}",
         ChangeMark.REMOVED: f"is removed{trigger_note} from {old}",
         ChangeMark.PLACED: f"is placed{trigger_note}: {new}",
+        ChangeMark.CHOICE: f"{MAY_BE_REMOVED}: {new}",
         ChangeMark.KEPT: new,
     }
     owner = join_texts((vm.cluster, vm.pool), " / ")
@@ -525,7 +536,12 @@ _STEP = 72
 _LINE = 40
 _USED_COLOUR: Final = "#56b4e9"
 # The outline of a rack shows its most severe change.
-_MARKS_BY_SEVERITY: Final = (ChangeMark.REMOVED, ChangeMark.MOVED, ChangeMark.PLACED)
+_MARKS_BY_SEVERITY: Final = (
+    ChangeMark.REMOVED,
+    ChangeMark.CHOICE,
+    ChangeMark.MOVED,
+    ChangeMark.PLACED,
+)
 
 
 class RackOverviewDrawing:
@@ -556,7 +572,9 @@ class RackOverviewDrawing:
             ),
             build_svg_element("text", f"{NOTE}{hidden_note}", x=margin, y=top + 40),
             build_svg_element(
-                "g", render_mark_legend(self._unmarked), transform=f"translate({margin} {top + 50})"
+                "g",
+                _render_mark_legend(self._site, self._unmarked),
+                transform=f"translate({margin} {top + 50})",
             ),
         ]
         for number, rack in enumerate(self._racks):
@@ -595,6 +613,7 @@ class RackOverviewDrawing:
                 (mark_counts[ChangeMark.PLACED], "placed"),
                 (mark_counts[ChangeMark.MOVED], "moved from or to it"),
                 (mark_counts[ChangeMark.REMOVED], "removed"),
+                (mark_counts[ChangeMark.CHOICE], "may be removed"),
             )
         )
         zone = enclose(", ", rack.zone_text)

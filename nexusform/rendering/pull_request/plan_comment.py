@@ -23,7 +23,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.occupancy import RackVmCounts, list_changed_racks
+from nexusform.plans.site_capacity.occupancy import MachineVmCount, RackVmCounts, list_changed_racks
 from nexusform.rendering.notation.colours import PLAIN, count_columns, fill_to_width
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -178,7 +178,7 @@ def _build_notes(view: PlanReportData) -> Section:
 def _build_picture(view: PlanReportData) -> Section:
     """Build the text picture of changed racks, folded if it has only some of them."""
     sites = view.plan.sites
-    racks = list_changed_racks(sites)
+    racks = list_changed_racks(sites, view.plan.shrunk_pools)
     lines = render_rack_picture(racks, has_several_sites=len(sites) > 1)
     is_partial = len(racks) > _MAX_RACKS
     return Section("Racks", code=CodeBlock("\n".join(lines), "text"), is_folded=is_partial)
@@ -283,10 +283,12 @@ _MAX_NEW_RACKS: Final = 12
 _NO_MACHINE: Final = "."
 _CLOSED: Final = "x"
 _TEN_OR_MORE: Final = "+"
+_MAY_LOSE: Final = "?"
 _SIGN_MEANINGS: Final = (
     (_CLOSED, "cordoned"),
     (_NO_MACHINE, "no machine"),
     (_TEN_OR_MORE, "ten or more"),
+    (_MAY_LOSE, "may lose VMs (Azure picks them)"),
 )
 
 
@@ -310,7 +312,9 @@ def render_rack_picture(
         rack9   01
     """
     racks = [
-        rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)
+        rack
+        for rack in racks
+        if any(machine.may_lose or machine.before != machine.after for machine in rack.machines)
     ]
     if not racks:
         return []
@@ -329,7 +333,7 @@ def render_rack_picture(
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
         for machine in rack.machines:
-            used_signs.add(_format_vm_count(machine.after, is_closed=machine.is_closed))
+            used_signs.add(_format_count_after(machine))
             if rack.existed_before:
                 used_signs.add(_format_vm_count(machine.before, is_closed=False))
     if len(racks) > len(visible_racks):
@@ -359,9 +363,7 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]
-        after = _join_in_groups(
-            [_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines]
-        )
+        after = _join_in_groups([_format_count_after(machine) for machine in machines])
         # One line without slots; further ones have the first slot in the margin.
         if not rack.existed_before:
             margin = fill_to_width(f"from {first + 1}", _MARGIN_WIDTH) if first else name_margin
@@ -378,6 +380,13 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
             fill_to_width("after", _MARGIN_WIDTH) + after,
         ]
     return lines
+
+
+def _format_count_after(machine: MachineVmCount) -> str:
+    """Return the sign of a machine after the plan."""
+    if machine.may_lose:
+        return _MAY_LOSE
+    return _format_vm_count(machine.after, is_closed=machine.is_closed)
 
 
 def _join_in_groups(signs: Sequence[str]) -> str:

@@ -74,7 +74,6 @@ _MAX_ERRORS: Final = 3
 _MAX_OBJECTS: Final = 5
 _MAX_NAMES: Final = 3
 # Trigger of VMs that a smaller count removes.
-_SCALE_IN: Final = "scale_in"
 _MAX_RISKS: Final = 20
 _SECONDS_PER_MINUTE: Final = 60
 _MINUTES_PER_HOUR: Final = 60
@@ -125,7 +124,10 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Risk", tuple(_shorten_risks(risks))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
-        DecisionLine("Upgrades", (_describe_upgrade_capacity(decision),)),
+        DecisionLine(
+            "Upgrades",
+            (_describe_upgrade_capacity(decision, has_chosen_removals=bool(plan.shrunk_pools)),),
+        ),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Not read", (plan.ledger.describe(),)),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
@@ -417,7 +419,7 @@ def _format_amount(count: Interval) -> str:
     )
 
 
-def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
+def _describe_upgrade_capacity(decision: PlanDecisionSummary, *, has_chosen_removals: bool) -> str:
     """Return `surge capacity for every cluster`, or the clusters without it.
 
     `no surge capacity for cluster-d; ...`. Next are clusters with unknown capacity, the cause, and
@@ -436,7 +438,12 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
     # The only other result.
     unknown = chain.from_iterable(names.values())
     lacks_data = any(row.lacks_data for row in decision.capacity)
-    cause = "data is missing" if lacks_data else "NUMA use unknown"
+    if lacks_data:
+        cause = "data is missing"
+    elif has_chosen_removals:
+        cause = "it depends on the VMs that Azure removes"
+    else:
+        cause = "NUMA use unknown"
     clauses = (
         enclose("no surge capacity for ", format_names(insufficient)),
         enclose("surge capacity unknown for ", format_names(unknown), f" ({cause})"),
@@ -558,18 +565,7 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
     A plan that only removes other VMs is exact.
     """
     removed = select_vm_rows(plan, PlacementAction.REMOVE)
-    # Of a pool that ends, every VM is removed.
-    remaining_pools = {
-        (table.address, table.pool) for table in plan.placement_tables if table.total_count
-    }
-    chosen_by_azure = [
-        row
-        for row in removed
-        if row.trigger == _SCALE_IN
-        and row.provenance != "decided"
-        and row.address.type.startswith("nexus_")
-        and (row.address, row.pool) in remaining_pools
-    ]
+    chosen_by_azure = [row for row in removed if row.chosen_by]
     if chosen_by_azure:
         count = len(chosen_by_azure)
         subject = select_word_form(count, "VM it removes", "VMs it removes")
@@ -581,10 +577,14 @@ def _describe_removal_confidence(plan: Plan) -> Iterator[str]:
             ],
             _MAX_NAMES,
         )
-        yield (
-            f"Azure chooses which {count:,} {subject} ({pools}): the capacity after it is one "
-            "possibility"
+        # New VMs of the site depend on the choice.
+        sites = {row.site_id for row in chosen_by_azure}
+        consequence = (
+            "the new VMs and the capacity are one possibility"
+            if any(table.placed and table.site_id in sites for table in plan.placement_tables)
+            else "racks and capacity after it are ranges"
         )
+        yield f"Azure chooses which {count:,} {subject} ({pools}): {consequence}"
     elif removed and not plan.placed_vms:
         yield "exact; the configuration names every removed VM"
 

@@ -28,6 +28,7 @@ from nexusform.rendering.report.placement_rows import (
     build_recreation_line,
 )
 from nexusform.resources.address import Address
+from nexusform.scheduling.racks.vms import Interval
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MAX_PREFIXES: Final = 6
@@ -622,12 +623,10 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """
     first_table = tables[0]
     # Of each rack.
-    vm_counts = chain.from_iterable(map(_list_vm_counts, tables))
-    racks = dict.fromkeys(
-        chain.from_iterable(
-            table.possible_vms_per_rack or table.actual_vms_per_rack for table in tables
-        )
-    )  # names
+    vm_counts = chain.from_iterable(
+        chain.from_iterable(table.rack_counts.values()) for table in tables
+    )
+    racks = dict.fromkeys(chain.from_iterable(table.rack_names for table in tables))  # names
     row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
@@ -644,15 +643,12 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         pools=len(tables),
         rack_count=len(racks),
     )
-    if len(tables) == 1 and first_table.possible_vms_per_rack:
-        return replace(row, spread=f"{row.per_rack} on {row.racks}")
     if len(tables) == 1:
         # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
-        by_count = group_by(
-            first_table.actual_vms_per_rack, lambda rack: first_table.actual_vms_per_rack[rack]
-        )
+        rack_counts = first_table.rack_counts
+        by_count = group_by(rack_counts, lambda rack: rack_counts[rack])
         spread = "; ".join(
-            f"{count:,} on {format_names(by_count[count])}"
+            f"{Interval(*count)} on {format_names(by_count[count])}"
             for count in sorted(by_count, reverse=True)
         )
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
@@ -665,26 +661,17 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     note = enclose(
         f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected)
     )
-    rack_counts = [
-        len(table.possible_vms_per_rack or table.actual_vms_per_rack) for table in tables
-    ]
+    rack_totals = [len(table.rack_counts) for table in tables]
     return replace(
         row,
         # pools x VMs per pool.
         count=f"{len(tables):,} x {row.count}",
         racks=(
-            f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} "
+            f"{format_range(rack_totals)} {select_word_form(max(rack_totals), 'rack', 'racks')} "
             "each"
         ),
         note=note,
     )
-
-
-def _list_vm_counts(table: PlacementTable) -> list[int]:
-    """Return the numbers of VMs of the racks; all possible ones after a scale-in."""
-    if not table.possible_vms_per_rack:
-        return list(table.actual_vms_per_rack.values())
-    return [number for bounds in table.possible_vms_per_rack.values() for number in bounds]
 
 
 def _format_certain_count(
@@ -716,7 +703,6 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
     It is on more or fewer racks, or a rack has another number of its VMs.
     """
     if table.possible_vms_per_rack:
-        # The spread is not known.
         return False
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(

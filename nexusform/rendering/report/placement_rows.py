@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -39,7 +40,7 @@ from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.report.plan_sentences import describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.racks.vms import Interval, Placement
 
 # More moves than this are folded.
 MAX_SINGLE_MOVES = 10
@@ -55,9 +56,6 @@ RECREATION_VERBS: Final[Mapping[str, str]] = {
         AT_ONCE,
     ),
 }
-
-
-_CHOICE_NOTE: Final = "chooses which"
 
 
 class ShownPlacements(StrEnum):
@@ -109,7 +107,7 @@ class PlacementLine(Struct, frozen=True):
     @property
     def is_platform_choice(self) -> bool:
         """Whether the platform chooses the VMs to remove: the origin has the possible racks."""
-        return self.trigger.endswith(_CHOICE_NOTE)
+        return any(row.chosen_by for row in self.rows[:1])
 
     @property
     def remark(self) -> str:
@@ -403,11 +401,11 @@ def _build_pool_group(
     ).values():
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
-        if run[0].trigger in recreation_triggers:
+        if run[0].chosen_by:
+            lines.append(_build_choice_line(run, table))
+        elif run[0].trigger in recreation_triggers:
             is_at_once = (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools
             lines.append(build_recreation_line(run, AT_ONCE if is_at_once else ""))
-        elif table and table.possible_vms_per_rack and _is_scale_in(run[0]):
-            lines.append(_build_choice_line(run, table))
         elif detail is ShownPlacements.ALL or len(run) <= max_single_lines:
             lines += [_build_single_line(row, location_formatter) for row in run]
         else:
@@ -454,6 +452,7 @@ def _collect_line_contents(
         effect,
         describe_state(row),
         doubt,
+        row.chosen_by,
     )
 
 
@@ -494,6 +493,30 @@ def build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     )
 
 
+def _build_choice_line(
+    run: Sequence[PlacementChange], table: PlacementTable | None
+) -> PlacementLine:
+    """Build the line of VMs that the platform chooses: their number, and the racks of the pool.
+
+    `web/workers: 1 of 9 VMs  leaves r1, r2, r3 (scale_in; Azure chooses which)`.
+    """
+    row = run[0]
+    count = len(run)
+    before_count = count + (table.total_count if table is not None else 0)
+    racks = list(table.rack_names) if table is not None else []
+    return PlacementLine(
+        symbol=_SYMBOLS[row.action],
+        action=row.action,
+        effect=compute_effect(row),
+        label=f"{row.cluster}/{row.pool}: {count:,} of {before_count:,} VMs",
+        origin=format_first_items(racks, MAXIMUM_NAMES),
+        target="",
+        trigger=f"{row.trigger}; {row.chosen_by} chooses which",
+        count=count,
+        rows=tuple(run),
+    )
+
+
 def build_recreation_line(run: Sequence[PlacementChange], state: str) -> PlacementLine:
     """Build one line for re-created nodes of a pool.
 
@@ -514,28 +537,6 @@ def build_recreation_line(run: Sequence[PlacementChange], state: str) -> Placeme
         count=len(run),
         state=state,
         rows=tuple(ordered),
-    )
-
-
-def _is_scale_in(row: PlacementChange) -> bool:
-    """Return whether a VM leaves because the count of its pool was lowered."""
-    return row.trigger == "scale_in" and compute_effect(row) is Effect.REMOVED
-
-
-def _build_choice_line(run: Sequence[PlacementChange], table: PlacementTable) -> PlacementLine:
-    """Build the line of VMs that the platform chooses: their number, and the racks of the pool."""
-    platform = table.platform or "Azure"
-    before_count = table.total_count + len(run)
-    return PlacementLine(
-        symbol=_SYMBOLS[PlacementAction.REMOVE],
-        action=PlacementAction.REMOVE,
-        effect=Effect.REMOVED,
-        label=f"{table.cluster}/{table.pool}: {len(run):,} of {before_count:,} VMs",
-        origin=format_first_items(list(table.possible_vms_per_rack), MAXIMUM_NAMES),
-        target="",
-        trigger=f"scale_in; {platform} {_CHOICE_NOTE}",
-        count=len(run),
-        rows=tuple(run),
     )
 
 
@@ -717,6 +718,14 @@ def format_alternatives(numbers: Iterable[int]) -> str:
     return f"{', '.join(first_texts)} or {last_text}" if first_texts else last_text
 
 
+def _format_vms_per_rack(table: PlacementTable) -> str:
+    """Return the numbers of VMs per rack: `3 or 4`, or `0 to 2` if the platform chooses."""
+    if not table.possible_vms_per_rack:
+        return format_alternatives(table.actual_vms_per_rack.values())
+    numbers = list(chain.from_iterable(table.rack_counts.values()))
+    return str(Interval(min(numbers), max(numbers)))
+
+
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:
     """Return the eight cells of a pool in the placement table.
 
@@ -730,5 +739,5 @@ def build_table_row(table: PlacementTable) -> tuple[str, ...]:
         str(table.expected_racks),
         str(table.actual_racks),
         format_alternatives(table.expected_vms_per_rack),
-        format_alternatives(table.actual_vms_per_rack.values()),
+        _format_vms_per_rack(table),
     )

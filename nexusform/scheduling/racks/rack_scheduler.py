@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -277,6 +277,54 @@ class RackScheduler:
         their free capacities are added up. With such limits each VM may exclude others, so VMs are
         placed until none fits.
         """
+        passes_rack, passes_machine, has_count_filter = self._prepare_count(demand)
+        if has_count_filter:
+            intervals = self._count_slots_by_placement(demand)
+        else:
+            intervals = self._count_slots_by_capacity(demand.sku, passes_machine)
+        names = enumerate(self._site.rack_name)
+        return {
+            name: intervals[rack]
+            for rack, name in names
+            if passes_rack is None or passes_rack(rack)
+        }
+
+    def create_machine_counter(self, demand: Demand) -> Callable[[str], Interval] | None:
+        """Return a function that counts how many more VMs like this one fit on a machine now.
+
+        The count follows later changes of the site. None with limits on numbers of VMs: then
+        machines depend on each other.
+        """
+        passes_rack, passes_machine, has_count_filter = self._prepare_count(demand)
+        if has_count_filter:
+            return None
+        ledger = self._ledger
+        site = self._site
+        shape = site.get_shape(demand.sku)
+        open_machines = frozenset(chain.from_iterable(site.open_machines_by_rack))
+
+        def count_slots(name: str) -> Interval:
+            machine = site.machine_index[name]
+            if machine not in open_machines:
+                return Interval(0, 0)
+            if passes_rack is not None and not passes_rack(site.rack_by_machine[machine]):
+                return Interval(0, 0)
+            if passes_machine is not None and not passes_machine(machine):
+                return Interval(0, 0)
+            if machine in ledger.unknown_cells:
+                return ledger.find_split_capacities(machine).count(shape)
+            count = shape.steps.count(ledger.capacities[machine])
+            return Interval(count, count)
+
+        return count_slots
+
+    def _prepare_count(
+        self, demand: Demand
+    ) -> tuple[Callable[[int], bool] | None, Callable[[int], bool] | None, bool]:
+        """Return the checks of racks and machines for a demand (None: all pass).
+
+        Also return whether the demand has a limit on numbers of VMs.
+        """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = demand_rules.prepare_filters(self._ledger, usage, demand)
@@ -284,18 +332,8 @@ class RackScheduler:
         passes_rack = demand_rules.build_combined_check(
             [find_rejection for _, find_rejection in rack_selections]
         )
-        if any(isinstance(rule, CountFilter) for rule, _ in filters):
-            intervals = self._count_slots_by_placement(demand)
-        else:
-            intervals = self._count_slots_by_capacity(
-                demand.sku, demand_rules.build_combined_check(machine_checks)
-            )
-        names = enumerate(self._site.rack_name)
-        return {
-            name: intervals[rack]
-            for rack, name in names
-            if passes_rack is None or passes_rack(rack)
-        }
+        has_count_filter = any(isinstance(rule, CountFilter) for rule, _ in filters)
+        return passes_rack, demand_rules.build_combined_check(machine_checks), has_count_filter
 
     def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
         """Count how many more VMs like this one fit on each rack.

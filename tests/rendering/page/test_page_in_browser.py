@@ -210,7 +210,8 @@ def test_hover_and_click_show_vm_details(browser: Browser, pages: dict[str, Path
     assert "web-workers-0" in told
     assert "its machine is evacuated" in told
     assert "r1 / r1-bm01 / cell 0" in told
-    assert "of 100 samples" in told
+    # It depends on the VM that Azure removes.
+    assert "of 100 samples" not in told
     browser.press("Escape")
     assert browser.run("return document.getElementById('detail').hidden")
     assert browser.run("return document.activeElement.matches('button.vm.moved')")

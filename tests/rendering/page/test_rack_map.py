@@ -39,13 +39,15 @@ def test_moves_and_removals_are_shown_at_their_machines(examples: Mapping[str, R
     (site,) = build_rack_maps(examples["repaired"].saved.plan)
     by_mark = {vm.mark: vm for vm in site.vms}
     moved = by_mark[ChangeMark.MOVED]
-    removed = by_mark[ChangeMark.REMOVED]
+    choice = [vm for vm in site.vms if vm.mark is ChangeMark.CHOICE]
     assert moved.before is not None
     assert moved.after is not None
     assert (moved.before.machine, moved.trigger) == ("r1-bm01", "machine_evacuated")
     assert moved.after.machine != "r1-bm01"
-    assert removed.after is None
-    assert (removed.name, removed.trigger) == ("web-workers-8", "scale_in")
+    # Azure picks the VM to remove, so no VM is missing after the plan.
+    assert len(choice) == 8
+    assert all(vm.after == vm.before for vm in choice)
+    assert ChangeMark.REMOVED not in by_mark
     evacuated = next(m for rack in site.racks for m in rack.machines if m.facts.name == "r1-bm01")
     assert evacuated.facts.unschedulable_reason
     assert len(evacuated.before) == 1

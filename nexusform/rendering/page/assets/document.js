@@ -3,8 +3,8 @@
 
 // Set only by `render` in page.js; read by every part of the page.
 let plan = null;
-const MARKS = ["kept", "placed", "moved", "removed"];
-const SIGNS = ["", "+", "~", "\u2212"];
+const MARKS = ["kept", "placed", "moved", "removed", "choice"];
+const SIGNS = ["", "+", "~", "\u2212", "?"];
 // Certainty of a position: 0 if not computed, or not part of this plan.
 const STEPS = ["", "rack count exact", "likely", "tie-break"];
 const CHUNK = 100;

@@ -125,10 +125,10 @@ function foldedClusters(paints, words, entryOf) {
 function clusterLegend(site, model) {
   const entries = clusterEntries(site, model);
   const verb = plan.denied ? "would be placed" : "placed";
-  const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => listOutcomes(model, mark).join(" or "))];
+  const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3, 4].map((mark) => listOutcomes(model, mark).join(" or "))];
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
   if (model.plainMark) entries.push(make("li", { class: "quiet" }, `unmarked: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
-  [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
+  [1, 2, 3, 4].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
   if (leavesAny(model)) entries.push(entry("ghost", "", "previous location"));
   if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine to be removed"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`certainty-${step}`, "", STEPS[step])));

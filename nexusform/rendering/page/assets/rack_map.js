@@ -21,14 +21,14 @@ function siteShown() { return plan.sites[map.site]; }
 /** Lists the useful views of a site: only one if it was empty before or nothing changes. */
 function viewsOf(model) {
   if (siteShown().steps.length) return [];
-  const changes = model.marks[1] + model.marks[2] + model.marks[3];
+  const changes = model.marks[1] + model.marks[2] + model.marks[3] + model.marks[4];
   if (!changes || !model.stood) return ["after"];
   return Object.keys(VIEWS).filter((view) => view !== "sides" || !isFar(model));
 }
 
 /** Returns the content of a VM's box on a side: {mark, step, ghost}; marks are at new and at old positions. */
 function faceOf(model, vm, side, ghost) {
-  const marked = side === "after" ? arrives(vm) : leaves(vm);
+  const marked = vm.mark === 4 || (side === "after" ? arrives(vm) : leaves(vm));
   const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
   const step = side === "after" && arrives(vm) && vm.step !== model.plainStep ? vm.step : 0;
   return { mark, step, ghost };

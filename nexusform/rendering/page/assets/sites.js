@@ -18,7 +18,7 @@ function decoded(site, at) {
     machines.forEach((machine) => { machine.rack = rack; model.machines.set(machine.name, machine); });
     model.racks.set(rack.name, { name: rack.name, zone: rack.zone, planned: rack.planned, machines });
   }
-  model.marks = [0, 0, 0, 0];
+  model.marks = [0, 0, 0, 0, 0];
   model.steps = [0, 0, 0, 0];
   for (const vm of model.vms) {
     model.marks[vm.mark] += 1;

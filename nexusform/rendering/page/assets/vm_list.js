@@ -3,7 +3,7 @@
 
 const FIRST_VMS = 15;
 
-const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove"];
+const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove", "mark-remove"];
 // Columns marked `plain` need no label if a row has several lines.
 const COLUMNS = [
   { head: "VM" },

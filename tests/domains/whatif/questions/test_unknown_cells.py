@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.plan_result import SiteWithVms
-from nexusform.planning.conclusion.site_records import compute_headroom
+from nexusform.planning.conclusion.spare_capacity import compute_headroom
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (

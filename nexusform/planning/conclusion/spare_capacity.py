@@ -1,0 +1,112 @@
+"""Capacity of sites for further VMs, before and after a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain
+
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.planning.conclusion.plan_result import SiteWithVms
+from nexusform.planning.vm_planning import site_plans
+from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
+from nexusform.scheduling.racks.vms import (
+    Interval,
+    VmSku,
+    build_standalone_demand,
+    find_common_constraints,
+    sum_count_intervals,
+)
+from nexusform.scheduling.sku_catalogue import compute_size_key
+
+
+def compute_headroom(
+    before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
+) -> tuple[SiteSkuCapacity, ...]:
+    """Compute the capacity of every site for every VM SKU in use, before and after the plan.
+
+    By site id, then the largest SKU first. In use are the SKUs of the NKS pools on either side; a
+    site without any is skipped.
+    """
+    capacities: list[SiteSkuCapacity] = []
+    for site_id in sorted({*before, *after}):
+        side_before = before.get(site_id)
+        side_after = after.get(site_id)
+        sides = [side for side in (side_before, side_after) if side is not None]
+        # The one after the plan, if it exists then.
+        site = sides[-1].site
+        pools = chain.from_iterable(side.pools for side in sides)
+        skus = {pool.sku for _, pool in pools}
+        capacities += [
+            SiteSkuCapacity(
+                site_id=site.id,
+                site=site.name,
+                sku=sku.name,
+                cells=sku.numa_cells,
+                before=compute_sku_capacity(side_before, sku),
+                after=compute_sku_capacity(side_after, sku),
+            )
+            for sku in sorted(skus, key=compute_size_key, reverse=True)
+        ]
+    return tuple(capacities)
+
+
+def compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
+    """Compute how many further VMs of a SKU fit, before or after the plan.
+
+    On all racks, and on all but the one with most capacity. Also list the clusters without capacity
+    for the surge VMs of an upgrade. Counts are intervals if VMs are in unknown NUMA cells. Return
+    None without the site.
+    """
+    if occupied is None:
+        return None
+    pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
+    constraints = find_common_constraints(pool.constraints for _, pool in pools)
+    by_rack = occupied.site.scheduler.count_free_slots_by_rack(
+        build_standalone_demand(sku, constraints)
+    )
+    free = sum_count_intervals(by_rack.values())
+    minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
+    worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
+    # The unknown cells decide on the rack with most capacity, so each bound subtracts its own
+    # largest rack.
+    rack_lost = Interval(
+        free.minimum - minimums.get(worst_rack, 0),
+        free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
+    )
+    clusters_without_surge, uncertain_clusters = _find_clusters_without_surge(occupied, pools)
+    return SpareCapacity(
+        free=free.minimum,
+        free_after_rack_loss=rack_lost.minimum,
+        worst_rack=worst_rack if minimums.get(worst_rack) else "",
+        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        no_surge_clusters=clusters_without_surge,
+        maximum_free=None if free.is_exact else free.maximum,
+        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
+        uncertain_surge_clusters=uncertain_clusters,
+    )
+
+
+def _find_clusters_without_surge(
+    occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the clusters with a pool without surge capacity, and the uncertain ones.
+
+    Capacity for the surge VMs of the pool.
+
+    It is uncertain if the capacity depends on unknown NUMA cells.
+    """
+    # Both dicts are ordered sets.
+    without_capacity: dict[str, None] = {}
+    uncertain: dict[str, None] = {}
+    # filled by the scheduler, to count equal demands once.
+    known_counts: dict[Hashable, Interval] = {}
+    for owner, pool in pools:
+        demand = site_plans.build_demand(owner, pool, number=0)
+        capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
+        if capacity.maximum < pool.surge_size:
+            without_capacity[owner.cluster] = None
+        elif capacity.minimum < pool.surge_size:
+            uncertain[owner.cluster] = None
+    return tuple(without_capacity), tuple(
+        cluster for cluster in uncertain if cluster not in without_capacity
+    )

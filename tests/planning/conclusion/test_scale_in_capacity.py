@@ -1,0 +1,102 @@
+"""Tests of a scale-in whose VMs Azure chooses: ranges of capacity and racks, no machine names."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.plans.plan import Plan
+from nexusform.rendering.report.placement_rows import ShownPlacements, build_placement_groups
+from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
+from tests.planning.harness import (
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
+
+RACKS = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 2
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 2
+}
+"""
+
+
+def shrink(before: str, after: str) -> Plan:
+    state = build_state(RACKS + cluster("a", pools=before))
+    result = require_success(plan(RACKS + cluster("a", pools=after), state))
+    return add_site_capacity(result, build_all_types()).plan
+
+
+@pytest.mark.parametrize(
+    ("sku", "count", "removed_count"),
+    [
+        ("NC_G12_56_v1", 6, 2),
+        ("NC_G12_56_v1", 9, 1),
+        ("NC_G6_28_v1", 7, 3),
+        ("NC_G24_112_v1", 5, 4),
+        ("NC_P46_224_v1", 2, 1),
+    ],
+)
+def test_capacity_is_the_exact_range_over_all_choices(
+    sku: str, count: int, removed_count: int
+) -> None:
+    """Remove each combination of VMs by hand, and count what fits then."""
+    small = pool("p", count, sku)
+    big = pool("big", 1, "NC_P46_224_v1")
+    state = build_state(RACKS + cluster("a", pools=small + big))
+    fewer = pool("p", count - removed_count, sku) + big
+    result = require_success(plan(RACKS + cluster("a", pools=fewer), state))
+    made = add_site_capacity(result, build_all_types())
+    assert made.occupied_before is not None
+    before = made.occupied_before["s"].site.scheduler
+    vms = [vm for vm in before.list_vms() if vm.vm.pool == "p"]
+    skus = {pool.sku.name: pool.sku for _, pool in made.occupied_before["s"].pools}
+    ranges = {row.sku: row.after.free_interval for row in made.plan.capacity if row.after}
+    after_loss = {
+        row.sku: row.after.free_interval_after_rack_loss for row in made.plan.capacity if row.after
+    }
+    for name, vm_sku in skus.items():
+        counts = set()
+        counts_after_loss = set()
+        for removed in itertools.combinations(vms, removed_count):
+            scheduler = before.copy()
+            for vm in removed:
+                scheduler.release(vm.handle)
+            by_rack = scheduler.count_free_slots_by_rack(build_standalone_demand(vm_sku))
+            numbers = [count.minimum for count in by_rack.values()]
+            counts.add(sum(numbers))
+            counts_after_loss.add(sum(numbers) - max(numbers))
+        assert ranges[name] == Interval(min(counts), max(counts)), name
+        assert after_loss[name].minimum <= min(counts_after_loss)
+        assert after_loss[name].maximum >= max(counts_after_loss)
+
+
+def test_rows_name_no_machine_and_racks_have_a_range() -> None:
+    made = shrink(pool("p", 6), pool("p", 4))
+    removed = [row for row in made.placements if row.chosen_by]
+    assert len(removed) == 2
+    assert [row.origin for row in removed] == [None, None]
+    (table,) = [table for table in made.placement_tables if table.pool == "p"]
+    assert all(low < high for low, high in table.possible_vms_per_rack.values())
+    lines = itertools.chain.from_iterable(
+        group.lines for group in build_placement_groups(made, ShownPlacements.ALL)
+    )
+    (line,) = [line for line in lines if line.symbol == "-"]
+    assert line.label == "a/p: 2 of 6 VMs"
+    assert line.origin == "r0, r1"
+    assert line.remark == "(scale_in; Azure chooses which)"
+
+
+def test_removed_pool_is_no_choice() -> None:
+    made = shrink(pool("p", 3) + pool("q", 1), pool("q", 1))
+    assert not any(row.chosen_by for row in made.placements)
+    assert all(row.origin is not None for row in made.placements if row.action.value == "remove")
