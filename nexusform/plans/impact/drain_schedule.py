@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -92,7 +93,7 @@ def build_drain_schedule(
         # A VM without its host is not drained.
         if compute_effect(row) is not Effect.LOST and row.trigger != MACHINE_LOST
     )
-    rows_by_pool = group_by(drained_vms, lambda row: (row.site_id, row.cluster, row.pool))
+    rows_by_pool = group_by(drained_vms, attrgetter("site_id", "cluster", "pool"))
     for (site_id, cluster, pool), rows in rows_by_pool.items():
         timeout = timeouts.get((site_id, cluster, pool), 0)
         if timeout:
