@@ -31,6 +31,7 @@ from nexusform.diagnostics.diagnostic import suggest_name
 _PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 
 
+_HYPOTHETICAL: Final = "A hypothetical plan cannot be saved or signed."
 _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
 
 
@@ -209,12 +210,16 @@ def _build_unknown_flag_error(
         "init lockfile": _NO_PLUGINS,
         "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
         f"{command} json": "Use -format=json." if "format" in flags else "",
+        # Of all commands of a group.
+        "simulate out": _HYPOTHETICAL,
+        "simulate sign": _HYPOTHETICAL,
+        "explore out": _HYPOTHETICAL,
+        "explore sign": _HYPOTHETICAL,
     }
-    hint = hints.get(f"{command} {name}", "")
+    group = command.partition(" ")[0]
+    hint = hints.get(f"{command} {name}", "") or hints.get(f"{group} {name}", "")
     if command in ("apply", "destroy", "sites apply") and name in ("y", "yes", "approve", "force"):
         hint = "Use -auto-approve."
-    if command.partition(" ")[0] in ("simulate", "explore") and name in ("out", "sign"):
-        hint = "A hypothetical plan cannot be saved or signed."
     visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
     advice = f" {hint}" if hint else suggest_name(f"-{name}", visible_flags)
     return click.UsageError(f"Unknown flag -{name}.{advice}", ctx)

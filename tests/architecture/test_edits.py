@@ -31,6 +31,21 @@ def test_only_edits_change_a_request_for_a_trial() -> None:
     assert writers == {"nexusform/planning/edits.py"}
 
 
+def test_questions_and_fixes_are_planned_by_two_functions() -> None:
+    """A hypothetical plan is a whole answer, a trial only decides about a suggested fix."""
+    planners = {
+        path.relative_to(ROOT / "nexusform").as_posix()
+        for path in (ROOT / "nexusform").rglob("*.py")
+        if "apply_edits(" in path.read_text()
+    }
+    assert planners == {
+        "planning/edits.py",
+        "planning/hypothesis/hypothetical_plan.py",
+        "planning/hypothesis/start_points.py",
+        "planning/replanning/trials.py",
+    }
+
+
 def test_questions_add_blocks_by_an_edit() -> None:
     """A domain plans no other configuration than that of its project, except by AddedBlocks."""
     writers = [

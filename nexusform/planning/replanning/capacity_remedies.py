@@ -18,8 +18,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import Edit, PlacementOrder, VmReplacement, apply_edits
-from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
+from nexusform.planning.edits import Edit, PlacementOrder, VmReplacement
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
+from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PoolShortage
 from nexusform.planning.vm_planning.vm_object import HardHint
@@ -137,7 +138,7 @@ def add_remedies(
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         # Another error would reject every trial, too.
         return result
-    plan_trial: TrialPlanner = partial(_plan_trial, request, make_plan)
+    plan_edits: TrialPlanner = partial(plan_trial, request, make_plan)
     get_kind = request.registries.get_kind
     racks = [
         (change.address, change.after)
@@ -155,25 +156,12 @@ def add_remedies(
         _try_other_placement_hints,
         _try_smaller_skus,
     ):
-        remedies += search(failure, plan_trial)
+        remedies += search(failure, plan_edits)
     has_hints = any(shortage.binding_hints for shortage in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
     return replace(
         result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result))
     )
-
-
-def _plan_trial(
-    request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], edits: Sequence[Edit]
-) -> PlanResult:
-    """Plan again with edits."""
-    trial_request = apply_edits(build_trial_request(request), edits)
-    outcome = make_plan(replace(trial_request, samples=0))
-    # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown
-    # NUMA cells.
-    if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
-        return outcome
-    return make_plan(trial_request)
 
 
 def _format_repack_hint(result: PlanResult) -> str:

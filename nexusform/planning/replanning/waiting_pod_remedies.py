@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import apply_edits
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
+from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.plans.plan import FeasibilityResult, Plan
 from nexusform.resources.address import Address
@@ -48,7 +48,7 @@ def add_feasibility_remedies(
     # Domains propose fixes only for the first bindings, as many as there are trials. The others
     # stay untested.
     untested = set(waiting[trials_left:])
-    trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
+    trial_request = replace(request, samples=0, verifies_certainty=False)
     # successful ones by binding and kind.
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
     for contribution in result.contributions:
@@ -61,7 +61,7 @@ def add_feasibility_remedies(
                 continue
             trials_left -= 1
             untested -= proposal.solves
-            trial = make_plan(apply_edits(trial_request, proposal.edits)).plan
+            trial = plan_trial(trial_request, make_plan, proposal.edits).plan
             if _is_proposal_successful(proposal, plan, trial):
                 remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
                 for binding in proposal.solves:

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.edits import apply_edits
-from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest
 from nexusform.planning.replanning.capacity_remedies import (
     Remedy,
     build_remedy_document,
@@ -27,6 +26,7 @@ from nexusform.planning.replanning.capacity_remedies import (
     format_numbered_remedies,
     format_replacement_cost,
 )
+from nexusform.planning.replanning.trials import plan_trial
 from nexusform.planning.verdicts.separation_rules import (
     SEPARATION_VIOLATED,
     GroupMember,
@@ -91,12 +91,9 @@ def _plan_trial(
 
     Return None if it has errors, except violations of `other_rules`.
     """
-    # Most trials fail by capacity; samples are computed only for those that fit.
-    trial_request = apply_edits(build_trial_request(request), adjustments)
-    outcome = make_plan(replace(trial_request, samples=0))
-    if request.samples != 0 and _is_trial_without_other_errors(outcome, other_rules):
-        outcome = make_plan(trial_request)
-    return outcome if _is_trial_without_other_errors(outcome, other_rules) else None
+    is_successful = partial(_is_trial_without_other_errors, other_rules=other_rules)
+    outcome = plan_trial(request, make_plan, adjustments, is_successful)
+    return outcome if is_successful(outcome) else None
 
 
 def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:

@@ -299,6 +299,6 @@ resource "nexus_bare_metal_machine" "m" {
     site = get_site(state)
     simulated = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0])
     assert planned == {
-        each.pool: (each.course.minimum_up, each.course.is_lost) for each in simulated.pools
+        each.course.pool: (each.course.minimum_up, each.course.is_lost) for each in simulated.pools
     }
     assert planned == {"control-plane": (2, False), "p": (minimum, minimum == 0)}

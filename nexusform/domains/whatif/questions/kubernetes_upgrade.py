@@ -8,6 +8,7 @@ from bisect import bisect_left
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
@@ -17,9 +18,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.hypothesis.recreations import has_capacity_in_layout
 from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.planning.plan_request import ArgumentAdjustment
-from nexusform.plans.maintenance import DrainObstacles, Upgrade
-from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
-from nexusform.resources.address import Address
+from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.snapshots.availability import SampledShortage, sample_capacity
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
@@ -52,87 +51,41 @@ class NodeUpgradeBatch(Struct, frozen=True):
 class PoolUpgrade(Struct, frozen=True):
     """Upgrade of one pool.
 
-    `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is positive. It stops at
-    its first batch without capacity: `reason` explains it, `fitting_surge` is the largest smaller
-    max_surge for the whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable 1
-    fits.
+    `course` is its upgrade in the plan. `surge` and `unavailable` are numbers of VMs; a pool surges
+    if `surge` is positive. It stops at its first batch without capacity: the course has the reason.
+    `fitting_surge` is the largest smaller max_surge for the whole pool (0: none), `fits_in_place`:
+    max_surge 0 with max_unavailable 1 fits.
     """
 
-    pool: str
-    is_control_plane: bool
-    sku: str
-    count: int
+    course: PoolNodeRecreation
     max_surge: str
     max_unavailable: str
     surge: int
     unavailable: int
-    drain_timeout: int
     batches: tuple[NodeUpgradeBatch, ...]
-    reason: str = ""
     fitting_surge: int = 0
     fits_in_place: bool = False
 
     @property
     def is_blocked(self) -> bool:
         """Whether a batch has no capacity."""
-        return bool(self.reason)
-
-    @property
-    def course(self) -> PoolCourse:
-        """Course of the upgrade (batches, VMs down) in the form recorded by plans."""
-        # VMs per batch: without surge, those down at once.
-        size = self.surge or max(self.unavailable, 1)
-        return PoolCourse(
-            pool=self.pool,
-            sku=self.sku,
-            vms=self.count,
-            concurrent_vms=min(size, self.count),
-            batches=-(-self.count // size),  # rounded up
-            surges=self.surge > 0,
-            minimum_up=min((batch.up for batch in self.batches), default=self.count),
-            # The upgrade stops there.
-            failed_batch=self.batches[-1].number if self.is_blocked else 0,
-            reason=self.reason,
-            batch=size,
-            count=self.count,
-            is_control_plane=self.is_control_plane,
-            drain_timeout=self.drain_timeout,
-        )
+        return bool(self.course.reason)
 
 
 class KubernetesUpgrade(Struct, frozen=True):
     """Upgrade of one cluster, pools in upgrade order.
 
-    `disruptions` are the obstacles to draining its nodes. With unknown NUMA cells `pools` are of
-    one sample, and `samples` summarizes the others. `after` is the hypothetical plan.
+    `course` is the upgrade in the plan, with the obstacles to draining its nodes. With unknown NUMA
+    cells `pools` are of one sample, and `samples` summarizes the others. `after` is the
+    hypothetical plan.
     """
 
     cluster_id: str
-    cluster: str
-    site_id: str
     version: str
+    course: Upgrade
     pools: tuple[PoolUpgrade, ...]
-    address: Address
     after: PlanResult
-    disruptions: DrainObstacles = DrainObstacles()
     samples: SampledShortage | None = None
-
-    def build_course(self, before: str = "", after: str = "") -> Upgrade:
-        """Build the upgrade in the form recorded by plans.
-
-        `before` and `after` are versions, "" if not needed.
-        """
-        return Upgrade(
-            address=self.address,
-            cluster=self.cluster,
-            site_id=self.site_id,
-            before=before,
-            after=after,
-            pools=tuple(pool.course for pool in self.pools),
-            budgets=self.disruptions.budgets,
-            single_replicas=self.disruptions.single_replicas,
-            protected_workloads=self.disruptions.protected_workloads,
-        )
 
     @property
     def blocked_pools(self) -> tuple[PoolUpgrade, ...]:
@@ -143,8 +96,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether success is uncertain, or availability is lost meanwhile."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        course = self.build_course()
-        return is_uncertain or not course.is_feasible or bool(course.lost_pools)
+        return is_uncertain or not self.course.is_feasible or bool(self.course.lost_pools)
 
 
 def simulate_kubernetes_upgrade(
@@ -185,22 +137,31 @@ def simulate_kubernetes_upgrade(
         ]
 
     samples = sample_capacity(after.sites[site.id].base, cluster.vm_count, count_missing_by_pool)
-    pools = tuple([_build_pool_upgrade(start, after, edit, site, pool) for pool in cluster.pools])
-    obstacles = DrainObstacles()
+    course = _find_course(after, cluster)
+    pools = tuple(
+        [_build_pool_upgrade(start, course, after, edit, site, pool) for pool in cluster.pools]
+    )
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
-    return KubernetesUpgrade(
-        cluster.id,
-        cluster.name,
-        site.id,
-        running_version,
-        pools,
-        address=address,
-        disruptions=obstacles,
-        samples=samples,
-        after=after,
-    )
+        course = replace(
+            course,
+            budgets=obstacles.budgets,
+            single_replicas=obstacles.single_replicas,
+            protected_workloads=obstacles.protected_workloads,
+        )
+    return KubernetesUpgrade(cluster.id, running_version, course, pools, after, samples)
+
+
+def _find_course(after: PlanResult, cluster: VmOwnerSnapshot) -> Upgrade:
+    """Return the upgrade of a cluster in the plan; one without pools if it has no VM."""
+    courses = [
+        upgrade
+        for upgrade in after.plan.upgrades
+        if (upgrade.site_id, upgrade.cluster) == (cluster.site_id, cluster.name)
+    ]
+    address = cluster.pools[0].address
+    return next(iter(courses), Upgrade(address, cluster.name, cluster.site_id, "", "", ()))
 
 
 def get_running_version(cluster: VmOwnerSnapshot) -> str:
@@ -210,6 +171,7 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
 
 def _build_pool_upgrade(
     start: StartPoint,
+    upgrade: Upgrade,
     after: PlanResult,
     edit: ArgumentAdjustment,
     site: SiteSnapshot,
@@ -219,8 +181,11 @@ def _build_pool_upgrade(
 
     If it is blocked, try smaller surges, and one node at a time without surge.
     """
-    batches = _list_batches(after, site, pool)
-    reason = _find_shortage_reason(after, pool)
+    # None: an empty pool.
+    course = next((course for course in upgrade.pools if course.pool == pool.name), None)
+    if course is None:
+        course = PoolNodeRecreation(pool.name, pool.sku.name, 0, 0, 0, surges=False, minimum_up=0)
+        course = replace(course, is_control_plane=pool.is_control_plane)
     max_surge, max_unavailable = _read_surge_settings(pool)
     count = len(pool.vms)
     surge = compute_amount_of_total(max_surge, count)
@@ -237,7 +202,7 @@ def _build_pool_upgrade(
     fitting_surge = 0
     fits_in_place = False
     # The surge of a control plane is fixed.
-    if reason and not pool.is_control_plane:
+    if course.reason and not pool.is_control_plane:
         # A smaller surge needs no more capacity. 0 is tried in place.
         surges = range(1, min(surge, count))
         fitting_surge = bisect_left(
@@ -245,17 +210,12 @@ def _build_pool_upgrade(
         )
         fits_in_place = is_feasible(max_surge=0, max_unavailable=1)
     return PoolUpgrade(
-        pool=pool.name,
-        is_control_plane=pool.is_control_plane,
-        sku=pool.sku.name,
-        count=count,
+        course=course,
         max_surge=max_surge,
         max_unavailable=max_unavailable,
         surge=surge,
         unavailable=compute_amount_of_total(max_unavailable, count),
-        drain_timeout=pool.drain_timeout,
-        batches=batches,
-        reason=reason,
+        batches=_list_batches(after, site, pool),
         fitting_surge=fitting_surge,
         fits_in_place=fits_in_place,
     )

@@ -61,8 +61,8 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def course(self) -> Upgrade:
-        """The hop as an upgrade in the form recorded by plans."""
-        return self.upgrade.build_course(self.start, str(self.end))
+        """The hop as the upgrade of its plan."""
+        return self.upgrade.course
 
     @property
     def batch_count(self) -> int:

@@ -29,7 +29,7 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     """Build the report: summary, pools, blocked batches with fixes, and every batch."""
     version = enclose(", now ", upgrade.version)
     # Without empty pools.
-    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
+    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.course.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
     table = Table(heads, rows, number_columns=frozenset({2}))
     sections = [Section("Pools", table=table, is_finding=upgrade.has_findings)]
@@ -56,7 +56,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
     ):
         pools_with_missing_vms = zip(upgrade.pools, samples.pools, strict=True)
         names = format_list(
-            pool.pool for pool, missing_vms in pools_with_missing_vms if missing_vms.maximum
+            pool.course.pool for pool, missing_vms in pools_with_missing_vms if missing_vms.maximum
         )
         return (
             f"The upgrade fits in {samples.numa_sampling.fitting_count:,} of "
@@ -65,9 +65,9 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
             f"surge capacity for {names}."
         )
     if upgrade.blocked_pools:
-        names = format_list(pool.pool for pool in upgrade.blocked_pools)
+        names = format_list(pool.course.pool for pool in upgrade.blocked_pools)
         return f"The upgrade does not fit: no surge capacity for {names}."
-    course = upgrade.build_course()
+    course = upgrade.course
     if course.budgets:
         return f"The upgrade is blocked: {_describe_blocking_budgets(course.budgets)}"
     if course.lost_pools:
@@ -82,7 +82,8 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
         "batch "
         "are placed before the old ones are deleted."
     )
-    timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.is_control_plane})
+    courses = [pool.course for pool in upgrade.pools]
+    timeouts = sorted({course.drain_timeout for course in courses if not course.is_control_plane})
     if timeouts:
         seconds = format_list(f"{timeout:,}" for timeout in timeouts)
         yield f"Each old node is drained first, for at most {seconds} seconds."
@@ -98,14 +99,14 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
 def _build_pool_row(pool: PoolUpgrade) -> Row:
     """Build the row of a pool: SKU, VMs, VMs replaced at once, fewest VMs up, and the result."""
     course = pool.course
-    up = f"{course.minimum_up} of {pool.count}"
+    up = f"{course.minimum_up} of {course.count}"
     if pool.is_blocked:
         result = f"blocked in batch {pool.batches[-1].number}"
     elif course.has_lost_quorum:
         result = f"quorum lost (needs {course.quorum})"
     else:
         result = "no node up" if course.is_lost else "fits"
-    cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, result)
+    cells = (course.pool, course.sku, str(course.count), _format_surge(pool), up, result)
     # lost: quorum, or every node.
     return Row(cells, is_finding=pool.is_blocked or course.is_lost)
 
@@ -128,9 +129,10 @@ def _format_surge(pool: PoolUpgrade) -> str:
 def _build_blocked_section(pool: PoolUpgrade) -> Section:
     """Build the section of a batch without capacity, with suggested fixes."""
     batch = pool.batches[-1]
-    prefix = f"Batch {batch.number} of {pool.pool} ({_format_surge(pool)})"
-    line = f"{prefix} has no capacity for {format_list(batch.missing_names)}. {pool.reason}"
-    return Section(f"What blocks {pool.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
+    course = pool.course
+    prefix = f"Batch {batch.number} of {course.pool} ({_format_surge(pool)})"
+    line = f"{prefix} has no capacity for {format_list(batch.missing_names)}. {course.reason}"
+    return Section(f"What blocks {course.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
 
 
 def _suggest_fixes(pool: PoolUpgrade) -> Iterable[str]:
@@ -142,8 +144,8 @@ def _suggest_fixes(pool: PoolUpgrade) -> Iterable[str]:
             'max_surge = "0" with max_unavailable = "1" fits: the old VM is deleted first, so one '
             "node less is up per batch."
         )
-    if pool.is_control_plane:
-        yield f"Free a cell for one more {pool.sku}; a control plane always surges by one."
+    if pool.course.is_control_plane:
+        yield f"Free a cell for one more {pool.course.sku}; a control plane always surges by one."
     elif not pool.fitting_surge and not pool.fits_in_place:
         yield "Tested smaller surges, and max_surge 0 with max_unavailable 1: none fits."
 
@@ -166,7 +168,7 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
             )
             rows.append(Row(cells, is_finding=not batch.fits))
     heads = ("batch", "node", "runs on", "new VM on")
-    title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
+    title = f"{pool.course.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
     table = Table(heads, tuple(rows), number_columns=frozenset({0}))
     return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
 
@@ -176,10 +178,11 @@ _BATCH: Final = RecordForm(
 )
 _POOL: Final = RecordForm(
     PoolUpgrade,
-    "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "
+    "pool=course.pool vm_sku_name=course.sku vms=course.count max_surge max_unavailable surge "
+    "unavailable drain_timeout=course.drain_timeout "
     "minimum_up=course.minimum_up "
-    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=course.is_lost "
-    "batches",
+    "blocked=is_blocked reason=course.reason? fitting_surge? fits_in_place "
+    "availability_lost=course.is_lost batches",
     batches=_BATCH,
 )
 
@@ -188,8 +191,8 @@ _POOL: Final = RecordForm(
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
     (
-        "cluster_id site_id kubernetes_version=version? fits=. "
-        "blocking_budgets=disruptions.budgets pools samples"
+        "cluster_id site_id=course.site_id kubernetes_version=version? fits=. "
+        "blocking_budgets=course.budgets pools samples"
     ),
     fits=lambda upgrade: not upgrade.blocked_pools,
     pools=_POOL,
@@ -216,7 +219,7 @@ def _build_path_summary(path: SiteUpgradePath) -> str:
         return "Nothing to do: already at this version."
     for cluster, hop in hops:
         if not hop.has_surge_capacity:
-            pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
+            pools = format_list(pool.course.pool for pool in hop.upgrade.blocked_pools)
             reason = (
                 f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
             )
@@ -300,7 +303,7 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
     """
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
-        yield f"{prefix}{pool.pool}: {pool.reason}"
+        yield f"{prefix}{pool.course.pool}: {pool.course.reason}"
     course = hop.course
     if course.budgets:
         yield f"{prefix}{_describe_blocking_budgets(course.budgets)}"

@@ -106,22 +106,18 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     site_map = _build_site_map(
         site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves}
     )
-    cluster = upgrade.cluster
+    cluster = upgrade.course.cluster
     # In the map.
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        # A stopped upgrade lists no later batches, so the total comes from the size of the first
-        # one, rounded up.
-        batch_size = len(pool.batches[0].moves)
-        batch_count = (pool.count + batch_size - 1) // batch_size
-        prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
+        course = pool.course
+        prefix = f"{course.pool}, batch {batch.number} of {course.batches}"
         if batch.fits:
-            title = (
-                f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
-            )
+            nodes = format_first_items(names, 3)
+            title = f"{prefix}: {nodes}, {batch.up:,} of {course.count:,} nodes up"
             steps.append(PlaybackStep(title, affected_vms=tuple(numbers[name] for name in names)))
         else:
             missing = format_first_items(batch.missing_names, 3)

@@ -345,7 +345,7 @@ _WORKLOAD_VERDICT: Final = RecordForm(
 _POOL_VERDICT: Final = RecordForm(
     PoolOutages,
     "cluster_id=worst.cluster_id pool=worst.pool control_plane=worst.is_control_plane "
-    "vms=worst.total minimum_up=worst.remaining_count quorum?=worst.quorum waves=outages "
+    "vms=worst.total minimum_up=worst.remaining_count quorum=worst.quorum? waves=outages "
     "lost_in_waves=losses verdict=outcome",
     waves=attrgetter("number"),
     lost_in_waves=attrgetter("number"),

@@ -86,10 +86,11 @@ def test_nodes_on_machines_down_do_not_count_for_the_quorum(simulate: Any) -> No
     }
     assert "m5" not in targets
     [upgrade] = simulate("runtime-upgrade", code=2)["sites"]
-    assert {pool["pool"]: pool["minimum_up"] for pool in upgrade["verdicts"]} == {
-        "control-plane": 1,
-        "p": 3,
+    assert {pool["pool"]: (pool["minimum_up"], pool["quorum"]) for pool in upgrade["verdicts"]} == {
+        "control-plane": (1, 2),
+        "p": (3, None),
     }
+    assert [risk["risk"] for risk in upgrade["risks"]] == ["control-plane-quorum-lost"]
 
 
 def test_report_names_machines_down_before(

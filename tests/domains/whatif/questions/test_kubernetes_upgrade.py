@@ -77,9 +77,13 @@ def test_pinned_pool_of_cluster_d_blocks_and_upgrades_in_place() -> None:
     state = build_document_state("nearly-full")
     found = simulate_upgrade(state, "cluster-d", "lab")
     [blocked] = found.blocked_pools
-    assert (blocked.pool, blocked.batches[-1].number, blocked.fitting_surge) == ("pool1", 1, 0)
+    assert (blocked.course.pool, blocked.batches[-1].number, blocked.fitting_surge) == (
+        "pool1",
+        1,
+        0,
+    )
     assert blocked.fits_in_place
-    assert "(zones: 7, 8)" in blocked.reason
+    assert "(zones: 7, 8)" in blocked.course.reason
     assert found.has_findings
     assert not simulate_upgrade(state, "cluster-b", "lab").has_findings
 
@@ -126,4 +130,8 @@ def test_control_plane_needs_one_free_machine() -> None:
     files = build_racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
     found = simulate_upgrade(build_applied_state(files))
     [plane] = found.blocked_pools
-    assert (plane.is_control_plane, plane.fitting_surge, plane.fits_in_place) == (True, 0, False)
+    assert (plane.course.is_control_plane, plane.fitting_surge, plane.fits_in_place) == (
+        True,
+        0,
+        False,
+    )

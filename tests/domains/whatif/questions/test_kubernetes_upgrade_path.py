@@ -26,7 +26,6 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     parse_version,
     select_available_versions,
 )
-from nexusform.plans.maintenance import DrainObstacles
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import build_start
 from tests.planning.harness import cluster, list_rows, plan, pool
@@ -149,9 +148,8 @@ def test_summary_names_the_reason_of_a_hop_that_may_stop() -> None:
         == "The upgrade fits in 1 hop: every surge fits."
     )
     gap = replace(hop, needs_intermediate_bundle=True)
-    blocked = replace(
-        hop, upgrade=replace(hop.upgrade, disruptions=DrainObstacles(budgets=("web/a", "web/b")))
-    )
+    course = replace(hop.upgrade.course, budgets=("web/a", "web/b"))
+    blocked = replace(hop, upgrade=replace(hop.upgrade, course=course))
     for changed, reason in (
         (gap, "it needs another version bundle first."),
         (blocked, "web/a and web/b allow no eviction, so drains time out."),
