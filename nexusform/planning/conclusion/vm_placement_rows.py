@@ -31,6 +31,7 @@ OBSERVED_ELSEWHERE = "observed_elsewhere"
 SCALE_IN: Final = "scale_in"
 # Platform that chooses the VMs of a smaller pool.
 _PLATFORM: Final = "Azure"
+_CHOICE_REASON: Final = f"the pool's count was lowered; {_PLATFORM} chooses the VMs to remove"
 REASONS: Mapping[str, str] = {
     "new": "new",
     "scale_out": "the pool's count was raised",
@@ -87,7 +88,7 @@ def build_placement_changes(
             for key, trigger in triggers.items():
                 row = _build_row_of_removed_vm(vm_object, key, action, trigger)
                 if trigger == SCALE_IN and chosen_counts[row.pool]:
-                    row = replace(row, chosen_by=_PLATFORM)
+                    row = replace(row, chosen_by=_PLATFORM, reason=_CHOICE_REASON)
                 yield row
         # VMs placed or moved.
         is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements

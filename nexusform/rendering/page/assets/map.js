@@ -77,7 +77,10 @@ function tell() {
   const existing = modelOf(site).vms.filter((vm) => vm[side]);
   const shown = existing.filter(passes).length.toLocaleString("en");
   const all = existing.length.toLocaleString("en");
-  const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(existing.length, "VM");
+  // The platform removes that many of the VMs marked with ?.
+  const choice = side === "after" ? existing.filter((vm) => vm.mark === 4) : [];
+  const removed = choice.filter((vm) => vm.trigger).length;
+  const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(existing.length - removed, "VM");
   const after = plan.denied ? "If applied" : "After the plan";
   const when = plan.errored ? "No changes were made" : side === "before" ? "Before the plan" : after;
   if (plan.marks) {
@@ -85,7 +88,8 @@ function tell() {
     frame.status.textContent = `${words} on ${site.name}${down ? `, ${counted(down, "machine")} down` : ""}.`;
     return;
   }
-  frame.status.textContent = `${when}: ${words} on ${site.name}.`;
+  const note = removed ? `, without ${removed.toLocaleString("en")} of the ${choice.length.toLocaleString("en")} marked with ?` : "";
+  frame.status.textContent = `${when}: ${words} on ${site.name}${note}.`;
 }
 
 function drawLegend() {

@@ -117,7 +117,7 @@ function bindingsOf(site, vm) {
 }
 
 function happens(vm) {
-  const why = vm.trigger ? ` (${vm.trigger})` : "";
+  const why = vm.trigger && vm.mark !== 4 ? ` (${vm.trigger})` : "";
   if (vm.mark === 0) return vm.more.outcome || "unchanged";
   if (siteShown().steps.length) return plan.marks[vm.mark];
   return `${plan.denied ? "would be " : ""}${vm.more.outcome || MARKS[vm.mark]}${why}`;
