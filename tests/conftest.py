@@ -29,6 +29,11 @@ _MARKED = re.compile(r"^pytestmark = pytest\.mark\.of_domains\(([^)]*)\)", re.MU
 _OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import (\w*)", re.MULTILINE)
 SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 
+# Workers and programs of tests share the compiled sources. Without bytecode files, each of them
+# compiles the product, and each worker rewrites the assertions of all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile(
     "nexusform",
     deadline=None,
@@ -63,8 +68,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Compile the product once, before all workers import it."""
-    if not sys.dont_write_bytecode:
-        compileall.compile_dir(ROOT / "nexusform", quiet=2, workers=0)
+    compileall.compile_dir(ROOT / "nexusform", quiet=2, workers=0)
 
 
 def _import_share(config: pytest.Config) -> None:
@@ -74,7 +78,7 @@ def _import_share(config: pytest.Config) -> None:
     the other workers.
     """
     worker = getattr(config, "workerinput", None)
-    if worker is not None and not sys.dont_write_bytecode:
+    if worker is not None:
         files = {
             path
             for argument in config.args

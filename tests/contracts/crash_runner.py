@@ -21,7 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.commands import import_modules, list_modules, read_names, send_names
+from tests.commands import (
+    build_module_command,
+    import_modules,
+    list_modules,
+    read_names,
+    send_names,
+)
 
 DIED = 77
 LOCAL_KINDS = ("before", "after", "torn", "ENOSPC", "EIO")
@@ -177,14 +183,7 @@ class CommandRunner:
         """
         self.constants = dict(constants or {})
         self.longest_wait = longest_wait
-        reading, writing = os.pipe()
-        command = [
-            sys.executable,
-            "-m",
-            "tests.contracts.crash_runner",
-            str(template),
-            str(writing),
-        ]
+        command = [*build_module_command("tests.contracts.crash_runner"), str(template)]
         command += [backend, json.dumps(settings or {})]
         root = str(Path(__file__).parents[2])
         environment = {
@@ -197,14 +196,13 @@ class CommandRunner:
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             cwd=root,
             env=environment,
-            pass_fds=[writing],
             text=True,
         )
-        os.close(writing)
-        self.answers = os.fdopen(reading)
+        assert self.process.stdout is not None
+        self.answers = self.process.stdout
 
     def run(
         self, where: Path, *words: str, kind: str = "", call: int = 0, places: Sequence[str] = ()
@@ -252,13 +250,16 @@ def main() -> None:
     from nexusform.backends.registry import BACKENDS, Directories
     from nexusform.cli.main import run_command_line
 
+    template, backend, backend_settings = sys.argv[-3:]
+    answers = os.fdopen(os.dup(1), "w")
+    # Commands that load modules print, too.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     # modules of all commands are loaded once.
-    run_command_line([f"-chdir={sys.argv[1]}", "validate"])
-    run_command_line([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
-    BACKENDS[sys.argv[3]].open_backend(
-        json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1])
-    )
-    answers = os.fdopen(int(sys.argv[2]), "w")
+    run_command_line([f"-chdir={template}", "validate"])
+    run_command_line([f"-chdir={template}", "plan", "-lock=false"])
+    BACKENDS[backend].open_backend(json.loads(backend_settings), Directories(template, template))
     for line in sys.stdin:
         task = json.loads(line)
         if "load" in task:
