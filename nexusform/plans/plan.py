@@ -364,13 +364,14 @@ class ContentEffect(StrEnum):
     """Effect of new content on an object of a cluster.
 
     `stopped`: the workload stays, without pods. `scaled_in`: it has fewer pods. `rolled_out`: its
-    pods are re-created.
+    pods are re-created. `left`: its placement leaves the cluster, and the object is deleted there.
     """
 
     REMOVED = "removed"
     STOPPED = "stopped"
     SCALED_IN = "scaled_in"
     ROLLED_OUT = "rolled_out"
+    LEFT = "left"
 
 
 class ContentChange(Struct, frozen=True):

@@ -24,7 +24,7 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.decision_figures import (
     INSUFFICIENT,
     SUFFICIENT,
@@ -58,7 +58,7 @@ from nexusform.plans.impact.object_effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.risk_assessment import list_plan_risks
-from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
+from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
@@ -163,6 +163,29 @@ def _describe_content_losses(plan: Plan) -> list[str]:
     return describe_content_losses(plan)
 
 
+def select_unnamed_rows(plan: Plan) -> list[PlacementChange]:
+    """Return the rows outside of upgrades, without placements that leave clusters.
+
+    Their names are in clauses of their own.
+    """
+    rows = list(select_rows_outside_upgrades(plan))
+    if not any(KINDS[row.kind].by_resource for row in rows):
+        return rows
+    from nexusform.rendering.report.content_losses import list_departures
+
+    departures = set(map(id, list_departures(plan)))
+    return [row for row in rows if id(row) not in departures]
+
+
+def describe_left_clusters(plan: Plan, *, has_objects: bool) -> list[str]:
+    """Return a clause per cluster that a placement leaves; [] for a plan without placements."""
+    if not any(KINDS[row.kind].by_resource for row in plan.placements):
+        return []
+    from nexusform.rendering.report.content_losses import describe_departures
+
+    return describe_departures(plan, has_objects=has_objects)
+
+
 _VERBS: Final[Mapping[Effect, str]] = {
     Effect.PLACED: "to place",
     Effect.MOVED: "to move",
@@ -181,10 +204,11 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     after a semicolon.
     """
     outside_upgrades = count_content_effects(
-        count_effects(select_rows_outside_upgrades(plan)), plan.content_changes
+        count_effects(select_unnamed_rows(plan)), plan.content_changes
     )
     clauses = [
         *_describe_upgraded(plan),
+        *describe_left_clusters(plan, has_objects=True),
         *describe_effects(outside_upgrades, LOSS_EFFECTS),
         *describe_lost_vms(plan),
         *_describe_content_losses(plan),
@@ -474,6 +498,14 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
             verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
             doubts.append(f"{count:,}{verb} on {assumption}")
         yield join_texts((text, ", ".join(doubts)), "; ")
+    changed_bindings = sum(
+        KINDS[row.kind].by_resource and row.action in _CHANGES for row in plan.placements
+    )
+    if changed_bindings:
+        yield (
+            f"{format_count(changed_bindings, 'changed binding')} exact unless members change "
+            "meanwhile"
+        )
     if figures.uncertain_rollouts:
         count = len(figures.uncertain_rollouts)
         yield (

@@ -105,6 +105,12 @@ class PlacementLine(Struct, frozen=True):
         return has_trigger and not self.origin
 
     @property
+    def is_left_cluster(self) -> bool:
+        """Whether a placement leaves its clusters: their name is the label."""
+        is_removed = self.effect is Effect.REMOVED and bool(self.rows)
+        return is_removed and KINDS[self.rows[0].kind].by_resource
+
+    @property
     def is_platform_choice(self) -> bool:
         """Whether the platform chooses the VMs to remove: the origin has the possible racks."""
         return any(row.chosen_by for row in self.rows[:1])

@@ -694,6 +694,8 @@ def describe_line(line: PlacementLine) -> Text:
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
+    if line.is_left_cluster:
+        return f"deleted{remark}"
     # "" if the object is not removed, lost or forgotten.
     leaving_verb = get_leaving_verb(line)
     if leaving_verb:

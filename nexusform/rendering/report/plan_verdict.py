@@ -34,7 +34,6 @@ from nexusform.plans.impact.object_effects import (
     count_plan_effects,
     describe_lost_vms,
     format_effect_clauses,
-    select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms
@@ -51,10 +50,12 @@ from nexusform.plans.plan_checks import GuardRailOutcome
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
+    describe_left_clusters,
     format_title,
     list_blocking_reasons,
     list_blocking_rules,
     select_own_errors,
+    select_unnamed_rows,
 )
 from nexusform.rendering.report.finding_entries import Finding, list_destructive_renames
 from nexusform.rendering.report.folding import format_names
@@ -106,6 +107,7 @@ def build_headline(plan: Plan) -> str:
 
     moving = [
         *describe_upgrades(plan.upgrades),
+        *describe_left_clusters(plan, has_objects=False),
         *format_effect_clauses(outside_upgrades, LOSS_EFFECTS),
     ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
@@ -126,7 +128,7 @@ def _select_rows_of_headline(plan: Plan) -> list[PlacementChange]:
         named_addresses = set()
     return [
         row
-        for row in select_rows_outside_upgrades(plan)
+        for row in select_unnamed_rows(plan)
         if not (compute_effect(row) is Effect.REMOVED and str(row.address) in named_addresses)
     ]
 

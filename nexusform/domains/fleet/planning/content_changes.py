@@ -3,7 +3,7 @@
 Source: a running hub empties the Works of removed objects, and members delete the objects.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nexusform.diagnostics.phrases import group_by
@@ -21,7 +21,8 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.domains.pods.scheduling.cluster_records import Strategy, Workload
 from nexusform.json_data.plain_data import get_value_at_path
-from nexusform.plans.plan import ContentChange, ContentEffect
+from nexusform.plans.plan import ContentChange, ContentEffect, PlacementAction, PlacementChange
+from nexusform.resources.address import Address
 
 
 class _ClusterContent(NamedTuple):
@@ -88,6 +89,37 @@ def find_content_changes(
                     pod_kind=POD if effect.is_workload else "",
                     pods=effect.pods,
                     has_rows=cluster in known_clusters,
+                )
+
+
+def find_left_objects(
+    placements: Mapping[Address, PlacementPlan], rows: Iterable[PlacementChange]
+) -> Iterator[ContentChange]:
+    """Yield the objects that are deleted on the clusters that placements leave.
+
+    `rows` are those of bindings. An object that another placement keeps there stays.
+    """
+    departures = [
+        (placements[row.address], row.object)
+        for row in rows
+        if row.action is PlacementAction.REMOVE and row.address in placements
+    ]
+    if not departures:
+        return
+    kept: dict[str, set[ObjectIdentity]] = {}
+    for placement in placements.values():
+        for cluster, resources in placement.compute_final_resources().items():
+            identities = collect_object_identities(resources.manifests)
+            kept.setdefault(cluster, set()).update(identities)
+    for placement, cluster in departures:
+        applied = placement.current.applied.on_cluster.get(cluster)
+        for manifest in expand_envelopes(applied.manifests if applied is not None else ()):
+            if get_object_identity(manifest) not in kept.get(cluster, ()):
+                yield ContentChange(
+                    address=placement.spec.instance.address,
+                    cluster=cluster,
+                    object=manifest.title,
+                    effect=ContentEffect.LEFT,
                 )
 
 

@@ -18,7 +18,7 @@ from nexusform.domains.fleet.planning.binding_rows import (
     build_removed_rows,
     build_rolling_timeline,
 )
-from nexusform.domains.fleet.planning.content_changes import find_content_changes
+from nexusform.domains.fleet.planning.content_changes import find_content_changes, find_left_objects
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
 from nexusform.domains.fleet.planning.fleet_outcome import (
     FleetOutcome,
@@ -165,7 +165,9 @@ def plan_placements(
     rejections = (
         iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     )
-    rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
+    rows = tuple(
+        _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
+    )
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
     diagnostics += late_override_warnings
@@ -175,7 +177,7 @@ def plan_placements(
     }
     content_changes = find_content_changes(placements, recreated_workloads, known_clusters)
     return FleetOutcome(
-        rows=tuple(rows),
+        rows=rows,
         placements=by_address,
         member_list=iterations.member_list,
         diagnostics=tuple(diagnostics),
@@ -184,7 +186,7 @@ def plan_placements(
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
         clusters=known_clusters,
-        content_changes=tuple(content_changes),
+        content_changes=(*content_changes, *find_left_objects(by_address, rows)),
     )
 
 

@@ -216,3 +216,39 @@ def test_guard_rail_and_document_know_the_removed_content(run: Runner) -> None:
     }
     assert ("Deployment web/d", "a", "removed", 3) in effects
     assert document["decision"]["impact"]["removed"] == 6
+
+
+FIXED = PLACEMENT.replace(
+    'policy { placement_type = "PickAll" }',
+    'policy {\n    placement_type = "PickFixed"\n    cluster_names  = ["a", "b"]\n  }',
+)
+
+
+def test_left_cluster_names_what_is_deleted_there(run: Runner) -> None:
+    content = build_content(CONTENT)
+    write_files({"main.nf.hcl": MEMBERS + FIXED, "content.nf.hcl": content})
+    assert run("apply", "-auto-approve")[0] == 0
+    write_files({"main.nf.hcl": MEMBERS + FIXED.replace(', "b"', "")})
+    code, printed = run("plan", "-no-color", "-report=json:p.json", "-report=markdown:p.md")
+    assert code == 0, printed
+    sentence = "p leaves b: Namespace web and 2 objects are deleted"
+    assert f"Impact: {sentence}" in join_lines(printed)
+    assert "- b deleted (" in join_lines(printed)
+    assert "Confidence: 1 changed binding exact" in join_lines(printed)
+    comment = Path("p.md").read_text(encoding="utf-8")
+    assert comment.startswith("### nexusform: p leaves b\n> [!CAUTION]\n")
+    assert f"**Impact**: {sentence}" in comment
+    rows = json.loads(Path("p.json").read_text(encoding="utf-8"))["content_changes"]
+    assert {(row["cluster"], row["effect"]) for row in rows} == {("b", "left")}
+
+
+def test_object_that_another_placement_keeps_is_not_deleted_on_a_left_cluster(run: Runner) -> None:
+    content = build_content(CONTENT)
+    other = PLACEMENT.replace('"p"', '"q"')
+    write_files({"main.nf.hcl": MEMBERS + FIXED + other, "content.nf.hcl": content})
+    assert run("apply", "-auto-approve")[0] == 0
+    write_files({"main.nf.hcl": MEMBERS + FIXED.replace(', "b"', "") + other})
+    code, printed = run("plan", "-no-color")
+    assert code == 0, printed
+    assert "p leaves b" in join_lines(printed)
+    assert "p leaves b:" not in join_lines(printed)
