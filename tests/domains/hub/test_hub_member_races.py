@@ -440,6 +440,53 @@ def test_value_changed_after_the_write_is_reported(race: Race) -> None:
     assert race.has(race.target)
 
 
+CREATED = [member for member in UPDATED if member.kind != MEMBER_KIND]
+
+
+@parametrize_races(CREATED, 1)
+def test_value_changed_between_the_requests_of_a_creation_is_kept(race: Race) -> None:
+    """The second request of a creation hands its fields over to the configured manager."""
+    existing = race.hub.get(race.member.kind, "o", race.namespace)
+    assert existing is not None
+    race.hub.remove(existing)
+    race.run_after_write(race.set_by_other_client)
+    message = race.apply(
+        ChangeRequest(race.key, "it", None, race.build_attributes(race.target), lineage="l")
+    )
+    assert message.startswith(race.format_difference()), message
+    assert "Plan again." in message
+    assert race.list_writes() == []
+    assert race.has(race.other)
+
+
+@parametrize_races([member for member in MEMBERS if member.kind == "ConfigMap"], 2)
+@pytest.mark.parametrize("is_later_removed", [False, True], ids=["write", "deletion"])
+def test_value_changed_between_two_objects_of_a_step_stops_it(
+    race: Race, *, is_later_removed: bool
+) -> None:
+    """A manifest has another object after the member's, to write or to delete."""
+    later = {**race.build_body(None), "metadata": {"name": "p", "namespace": "web"}}
+    if is_later_removed:
+        race.provider.create(
+            ChangeRequest(race.key, "it", None, {"yaml_body": json.dumps({**later, "data": {}})})
+        )
+    bodies = [json.dumps(race.build_body(value)) for value in (race.start, race.target)]
+    other = json.dumps({**later, "data": {"b": "1"}})
+    prior, planned = (f"{bodies[0]}\n---\n{json.dumps(later)}", bodies[1])
+    if not is_later_removed:
+        prior, planned = bodies[0], f"{bodies[1]}\n---\n{other}"
+    race.provider.read([ReadRequest(race.key, {"yaml_body": prior}, "it")])
+    request = ChangeRequest(race.key, "it", {"yaml_body": prior}, {"yaml_body": planned})
+    (start_values,) = race.provider.collect_start_values([request])
+    race.run_after_write(race.set_by_other_client)
+    message = race.apply(replace(request, start_values=start_values))
+    assert message.startswith(race.format_difference()), message
+    assert "after this apply wrote" in message
+    assert race.list_writes() == []
+    assert (race.hub.get("ConfigMap", "p", "web") is not None) is is_later_removed
+    assert race.has(race.other)
+
+
 @parametrize_races(UPDATED, 0)
 def test_unchanged_value_of_another_version_is_replaced(race: Race) -> None:
     request = race.plan(race.start, race.target)

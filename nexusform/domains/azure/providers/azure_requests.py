@@ -30,6 +30,7 @@ from nexusform.domains.azure.providers.creation_tags import (
 )
 from nexusform.domains.azure.providers.start_values import (
     POOL_COUNTS,
+    find_later_difference,
     find_result_difference,
     find_start_difference,
     has_target_values,
@@ -153,6 +154,8 @@ class ArmClient:
         self._pace = pace
         # targets of changes that possibly reached Azure.
         self._possibly_sent: set[ArmTarget] = set()
+        # Of the step, before the one to send.
+        self._completed_changes: list[ArmChange] = []
 
     def get_body(self, target: ArmTarget) -> dict[str, Any] | None:
         """Return the body of a resource, None if it does not exist.
@@ -192,6 +195,7 @@ class ArmClient:
         last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)
         for number in range(max(last_sent, 0), len(changes)):
             change = changes[number]
+            self._completed_changes = changes[:number]
             was_sent = number == last_sent
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
@@ -199,6 +203,8 @@ class ArmClient:
                     self._wait_until_visible(change, step, etag_before="", succeeded=True)
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
+                if number == len(changes) - 1:
+                    self._check_completed_changes(step)
             except _RequestRejected as rejection:
                 raise ProviderProblem(f"Azure rejects {change.target.title}: {rejection}") from None
             except AzureChangeFailed as failure:
@@ -301,6 +307,7 @@ class ArmClient:
                 self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 # Azure accepts no other change meanwhile.
                 continue
+            self._check_completed_changes(step)
             self.check_start_values(change, observed, step, was_sent=was_sent)
             try:
                 url = self.send_change(change, observed, step)
@@ -319,6 +326,27 @@ class ArmClient:
             etag_before = "" if change.verb in ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
+
+    def _check_completed_changes(self, step: ChangeRequest) -> None:
+        """Raise ProviderProblem if another client changed what earlier requests of a step left.
+
+        A read may be outdated, so a difference is read again. Raises StepPending and AzureError.
+        """
+        for number, change in enumerate(self._completed_changes):
+            later_targets = [later.target for later in self._completed_changes[number + 1 :]]
+            # A later request of the step re-creates it.
+            if change.target in later_targets or change.verb is ArmOperation.DELETE:
+                continue
+            for read in range(MAX_READS):
+                difference = find_later_difference(
+                    change, self.get_body(change.target), is_sensitive=step.is_sensitive
+                )
+                if not difference:
+                    break
+                if read < MAX_READS - 1:
+                    self.wait(step, difference)
+            else:
+                raise ProviderProblem(difference)
 
     def check_start_values(
         self,

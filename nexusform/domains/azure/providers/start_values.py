@@ -310,6 +310,34 @@ def find_start_difference(
     return ""
 
 
+def find_later_difference(
+    change: ArmChange, observed: Values | None, *, is_sensitive: bool = False
+) -> str:
+    """Return the message about the first member changed after an earlier request of the step.
+
+    "" for none. `observed` is the resource before the next request of the step. Members that Azure
+    does not show are not compared, and of a new resource only those with a name of their own.
+    """
+    targets = dict(list_targets(change))
+    if observed is None:
+        title = change.target.title
+        return f"{title} was deleted in Azure after this apply wrote it. Plan again."
+    for path, target in targets.items():
+        value = read_member(observed, path)
+        is_compared = (
+            change.verb is ArmOperation.UPDATE or path[0] == TAGS or path in _COUNTED_NOUNS
+        )
+        is_hidden_by_azure = value is None and path[0] != TAGS
+        if not is_compared or is_hidden_by_azure or _is_same_value(path, value, target):
+            continue
+        is_hidden = is_sensitive or not _is_scalar(value) or not _is_scalar(target)
+        origin = f"this apply requested {_format_value(path, target)}"
+        return _describe_difference(
+            change.target.title, path, value, "" if is_hidden else origin, observed
+        )
+    return ""
+
+
 def find_result_difference(
     change: ArmChange, observed: Values, *, is_sensitive: bool = False
 ) -> str:

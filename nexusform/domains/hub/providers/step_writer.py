@@ -323,6 +323,7 @@ class HubStepWriter(Struct, frozen=True):
                 index_hub_objects(self._type_name, self.request.prior).items()
             ):
                 if identity not in current_identities:
+                    self._verify_written_objects(written)
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
             result = self._wait_for_result(written)
@@ -391,6 +392,7 @@ class HubStepWriter(Struct, frozen=True):
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
+                self._verify_written_objects(results)
                 body = (
                     None
                     if metadata.get("namespace") in new_namespaces
@@ -479,6 +481,7 @@ class HubStepWriter(Struct, frozen=True):
             is_repeated = self.request.resumed_operation is not None or conflict is not None
             is_created = is_repeated and has_creation_mark(existing, self._creation_manager)
             if existing is not None and is_created:
+                self._check_created_object(hub_object, existing)
                 existing = self._complete_creation(path, hub_object, existing)
             body_to_send = remove_ignored_fields(
                 hub_object.body, existing, self.request.ignored_paths, self.options.manager
@@ -537,6 +540,16 @@ class HubStepWriter(Struct, frozen=True):
             if api_error.kind in CONFLICT_KINDS:
                 raise
             raise self._build_rejection(hub_object, api_error) from None
+
+    def _check_created_object(self, hub_object: HubObject, existing: Values) -> None:
+        """Raise ProviderProblem if another client changed an object since this step created it."""
+        if self._has_content(hub_object, existing):
+            return
+        raise ProviderProblem(
+            find_result_difference(self.request, hub_object, hub_object.body, existing),
+            object_exists=True,
+            attributes=self._planned,
+        )
 
     def _complete_creation(
         self, path: str, hub_object: HubObject, created: Values

@@ -5,6 +5,7 @@ Each operation is sent once and followed to its end.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -320,7 +321,7 @@ class VnfInstance(Struct, frozen=True):
     """Observed VNF instance.
 
     `owner` is the mark recorded at its creation, "" if nexusform did not create it. `object_id` is
-    the id of its object, "" if unknown.
+    the id of its object, "" if unknown. `vim_connections` is a digest, as they contain secrets.
     """
 
     id: str
@@ -331,6 +332,7 @@ class VnfInstance(Struct, frozen=True):
     is_instantiated: bool
     scale_levels: Mapping[str, int]
     vnfcs: tuple[ObservedVnfc, ...]
+    vim_connections: str = ""
 
 
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
@@ -354,7 +356,13 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         is_instantiated=is_instantiated,
         scale_levels=_parse_scale_levels(document) if is_instantiated else {},
         vnfcs=tuple(_list_vnfcs(document)) if is_instantiated else (),
+        vim_connections=_compute_digest(document.get("vimConnectionInfo")),
     )
+
+
+def _compute_digest(value: Any) -> str:
+    """Return a digest of a JSON value; empty and absent ones are equal."""
+    return hashlib.sha256(json.dumps(value or None, sort_keys=True).encode()).hexdigest()
 
 
 def _parse_scale_levels(document: Mapping[str, Any]) -> dict[str, int]:

@@ -192,7 +192,8 @@ class TackerProvider(FixedIdentity):
                 raise ProviderProblem(f"{problem} {kept}") from None
             instance = _require_instance(runner, instance.id)
         # Those of its instantiation.
-        start = VnfStart(compute_target_levels({**planned, "scale_levels": None}))
+        levels = compute_target_levels({**planned, "scale_levels": None})
+        start = VnfStart(levels, last_result=instance)
         try:
             self._change_levels(runner, instance, planned, start)
         except OperationFailed as problem:
@@ -217,12 +218,16 @@ class TackerProvider(FixedIdentity):
         if request.resumed_operation is None:
             start = replace(start, vnfc_ids=_find_vnfcs_to_heal(planned, request.private_note))
         final = request.final_attributes or planned
+        final_levels = compute_target_levels(planned)
         try:
-            self._send_vim_connections(runner, instance, request)
-            self._change_levels(runner, instance, final, start, only_in=request.is_release)
+            start = self._send_vim_connections(runner, instance, request, start)
+            next_start = self._change_levels(
+                runner, instance, final, start, only_in=request.is_release
+            )
             if request.is_release:
                 return ChangeResult(planned)
-            self._recreate_vnfcs(runner, instance, planned, start)
+            is_scaled_in = any(start.find_step(aspect, final_levels) < 0 for aspect in final_levels)
+            self._recreate_vnfcs(runner, instance, planned, next_start, is_scaled_in=is_scaled_in)
         except OperationFailed as problem:
             current = _require_instance(runner, instance_id)
             observed = _add_observed_vnfcs(request.prior or planned, current, request.private_note)
@@ -364,15 +369,15 @@ class TackerProvider(FixedIdentity):
         start: VnfStart,
         *,
         only_in: bool = False,
-    ) -> None:
+    ) -> VnfStart:
         """Scale each aspect from its start to its planned level: first in, then out.
 
-        `only_in`: scale none out. Raises OperationFailed, also if Tacker has other levels before or
-        after it.
+        `only_in`: scale none out. Return the values that the next request starts from. Raises
+        OperationFailed, also if Tacker has other levels before or after it, or between requests.
         """
         targets = compute_target_levels(planned)
-        find_difference = partial(find_vnf_difference, start, targets)
-        runner.check_unchanged(instance.id, find_difference)
+        next_start = start
+        runner.check_unchanged(instance.id, partial(find_vnf_difference, start, targets))
         for aspect in sorted(targets, key=lambda name: (start.find_step(name, targets) > 0, name)):
             difference = start.find_step(aspect, targets)
             level = _require_instance(runner, instance.id).scale_levels.get(aspect)
@@ -387,25 +392,37 @@ class TackerProvider(FixedIdentity):
                 "numberOfSteps": abs(difference),
             }
             body |= _build_user_data(planned)
+            find_difference = partial(find_vnf_difference, next_start, targets)
             runner.run(instance.id, "scale", body, find_difference)
-            # They may be removed by Tacker's choice.
-            find_difference = partial(find_vnf_difference, replace(start, vnfc_ids={}), targets)
+            result = _require_instance(runner, instance.id)
+            next_start = next_start.follow_request(result, {aspect: targets[aspect]})
         if not only_in:
-            result = find_level_difference(_require_instance(runner, instance.id), targets)
-            if result:
-                raise VnfChanged(result)
+            difference_after = find_level_difference(
+                _require_instance(runner, instance.id), targets
+            )
+            if difference_after:
+                raise VnfChanged(difference_after)
+        return next_start
 
     def _send_vim_connections(
-        self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest
-    ) -> None:
-        """Send the write-only connections to VIMs if their version differs from the prior one."""
+        self,
+        runner: OperationRunner,
+        instance: VnfInstance,
+        request: ChangeRequest,
+        start: VnfStart,
+    ) -> VnfStart:
+        """Send the write-only connections to VIMs if their version differs from the prior one.
+
+        Return the values that the next request starts from.
+        """
         planned = request.planned_attributes
         version = planned.get(VIM_CONNECTIONS_VERSION)
         connections = request.write_only.get(VIM_CONNECTIONS)
         is_new = version != request.prior_attributes.get(VIM_CONNECTIONS_VERSION)
         if request.is_release or not connections or not is_new:
-            return
+            return start
         runner.modify(instance.id, {"vimConnectionInfo": connections})
+        return replace(start, last_result=_require_instance(runner, instance.id))
 
     def _recreate_vnfcs(
         self,
@@ -413,6 +430,8 @@ class TackerProvider(FixedIdentity):
         instance: VnfInstance,
         planned: Mapping[str, Any],
         start: VnfStart,
+        *,
+        is_scaled_in: bool,
     ) -> None:
         """Run the healing of the VNFCs (VMs) to re-create.
 
@@ -422,10 +441,10 @@ class TackerProvider(FixedIdentity):
         """
         targets = compute_target_levels(planned)
         vnfc_ids = _find_vnfcs_to_heal(planned, runner.request.private_note)
-        is_scaled_in = any(start.find_step(aspect, targets) < 0 for aspect in targets)
         if is_scaled_in or runner.request.resumed_operation is not None:
             # Tacker may have removed or healed some.
-            existing = {vnfc.id for vnfc in _require_instance(runner, instance.id).vnfcs}
+            last_result = start.last_result or _require_instance(runner, instance.id)
+            existing = {vnfc.id for vnfc in last_result.vnfcs}
             vnfc_ids = {name: vnfc for name, vnfc in vnfc_ids.items() if vnfc in existing}
         healed_ids = list(vnfc_ids.values())
         latest = runner.find_latest_operation(instance.id)

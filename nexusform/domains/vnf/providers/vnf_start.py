@@ -1,22 +1,46 @@
 """Comparison of a VNF in Tacker with the values that a step starts from."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.vnf.providers.tacker_operations import VnfInstance
 
 
 class VnfStart(Struct, frozen=True):
-    """Values of a VNF that a step starts from: those of the plan.
+    """Values of a VNF that the next request of a step starts from: first those of the plan.
 
     `levels` are scale levels by aspect. `vnfc_ids` are the VNFCs (VMs) to re-create, by name.
     `vnfc_count` is the number of VNFCs that a termination removes, None for other operations.
+    `completed_aspects` were scaled by an earlier request of the step. `last_result` is the VNF
+    after that request, None before the first one.
     """
 
     levels: Mapping[str, int]
     vnfc_ids: Mapping[str, str] = field(default_factory=dict)
     vnfc_count: int | None = None
+    completed_aspects: frozenset[str] = frozenset()
+    last_result: VnfInstance | None = None
+
+    def follow_request(
+        self, result: VnfInstance, completed_levels: Mapping[str, int] | None = None
+    ) -> VnfStart:
+        """Return the start of the request after one that left `result`.
+
+        `completed_levels` are the levels that it requested. VNFCs to re-create may be removed by
+        Tacker's choice, so they are those of the result.
+        """
+        levels = completed_levels or {}
+        return replace(
+            self,
+            levels={**self.levels, **levels},
+            completed_aspects=self.completed_aspects.union(levels),
+            vnfc_ids={},
+            last_result=result,
+        )
 
     def find_step(self, aspect: str, targets: Mapping[str, int]) -> int:
         """Return the difference from the start to the target level of an aspect."""
@@ -34,6 +58,8 @@ def find_vnf_difference(start: VnfStart, targets: Mapping[str, int], instance: V
         return f"{fact}; the plan started from a running VNF. Plan again."
     for aspect, level in instance.scale_levels.items():
         expected = start.levels.get(aspect, level)
+        if aspect in start.completed_aspects and level != expected:
+            return _describe_level(name, aspect, level, f"this apply requested {expected}")
         if level not in (expected, targets.get(aspect)):
             return _describe_level(name, aspect, level, f"the plan started from {expected}")
     existing = {vnfc.id for vnfc in instance.vnfcs}
@@ -48,7 +74,23 @@ def find_vnf_difference(start: VnfStart, targets: Mapping[str, int], instance: V
             f"{name} has {len(instance.vnfcs)} VNFCs in Tacker; the plan started from "
             f"{start.vnfc_count}. Plan again."
         )
-    return ""
+    return _find_difference_from_result(start.last_result, instance)
+
+
+def _find_difference_from_result(result: VnfInstance | None, instance: VnfInstance) -> str:
+    """Return the message about a value that differs from the result of an earlier request."""
+    if result is None:
+        return ""
+    if result.vim_connections != instance.vim_connections:
+        noun = "connections to VIMs"
+    elif {vnfc.id for vnfc in result.vnfcs} != {vnfc.id for vnfc in instance.vnfcs}:
+        noun = "VNFCs"
+    else:
+        return ""
+    return (
+        f"{instance.name} has other {noun} in Tacker than after the last request of this apply. "
+        "Plan again."
+    )
 
 
 def find_level_difference(instance: VnfInstance, targets: Mapping[str, int]) -> str:

@@ -408,6 +408,73 @@ def test_value_changed_after_the_write_is_reported(race: Race) -> None:
     race.converge()
 
 
+# --- several requests of one step ----------------------------------------------------------------
+
+LATER_POOL_ID = f"{CLUSTER_ID}/agentPools/zz"
+LATER_POOL = """  agent_pool "zz" {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+# A step of a VM has one request.
+CLUSTER_MEMBERS = [member for member in MEMBERS if member.arm_id != VM_ID]
+# Before the second request of a step, and during its operation.
+REQUEST_GAPS = ("before", "during")
+
+
+def list_request_gaps() -> list[Any]:
+    """Return each member in each gap between two requests; else each member in one of them."""
+    return [
+        pytest.param(member, gap, id=f"{get_member_id(member)}-{gap}")
+        for row, member in enumerate(CLUSTER_MEMBERS)
+        for column, gap in enumerate(REQUEST_GAPS)
+        if tries_all() or row % len(REQUEST_GAPS) == column
+    ]
+
+
+@pytest.mark.parametrize(("race", "gap"), list_request_gaps(), indirect=["race"])
+def test_value_changed_between_two_requests_stops_the_step(
+    race: Race, server: ArmServer, gap: str
+) -> None:
+    """The step changes a member, then creates a pool."""
+    path = Path("race_override.nf.hcl")
+    path.write_text(path.read_text().rstrip().removesuffix("}") + LATER_POOL)
+    changed: list[str] = []
+
+    def change_before(_number: int, after: bool) -> None:
+        """Change the member once the later pool is read, before it is created."""
+        is_read = bool(race.site.asked) and race.site.asked[-1][1].lower() == LATER_POOL_ID.lower()
+        if race.value == race.target and is_read and not after and not changed:
+            changed.append(gap)
+            race.change_by_other_client()
+
+    def change_during(written: str) -> None:
+        if written.lower() == LATER_POOL_ID.lower() and not changed:
+            changed.append(gap)
+            race.change_by_other_client()
+
+    if gap == "before":
+        server.at_request = change_before
+    else:
+        race.site.before_change = change_during
+    assert race.run("plan", "-out=p") == 0, race.run.said
+    assert race.run("apply", "-parallelism=1", "p") == 1, race.run.said
+    assert changed
+    assert (LATER_POOL_ID.lower() in race.site.resources) == (gap == "during")
+    title = race.member.sentence.partition(" has ")[0]
+    assert f"{title} has " in race.run.said, race.run.said
+    assert "Plan again." in race.run.said, race.run.said
+    is_shown = not isinstance(race.other, list)
+    assert (f"{race.other}" in race.run.said) or not is_shown
+    assert race.value == race.other
+    race.site.before_change = lambda _path: None
+    server.at_request = lambda _number, _after: None
+    if race.member.argument == "kubernetes_version":
+        return
+    race.converge()
+
+
 # --- deletions -----------------------------------------------------------------------------------
 
 

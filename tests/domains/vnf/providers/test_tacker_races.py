@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.providers.tacker_client import TackerProblem
+from nexusform.domains.vnf.providers.tacker_operations import OperationRunner, VnfInstance
+from nexusform.domains.vnf.providers.vnf_start import VnfStart, find_vnf_difference
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import (
     Capture,
@@ -248,3 +250,140 @@ def test_instance_instantiated_by_others_is_left_alone(tacker: Tacker, capfd: Ca
     expected = "v is instantiated in Tacker; this step started from a VNF instance that is not."
     assert expected in read_output(capfd)
     assert tacker.changes == ["POST /vnf_instances"]
+
+
+# --- several requests of one step ----------------------------------------------------------------
+
+CONNECTIONS = """vim_connection_info_wo = {
+    vim1 = { vimType = "openstack", accessInfo = { username = "u" } }
+  }
+  vim_connection_info_wo_version = VERSION"""
+
+
+def scale_back(tacker: Tacker) -> None:
+    """Scale the first aspect back to the level that the plan started from."""
+    info = get_info(tacker)
+    info["scaleStatus"][0]["scaleLevel"] = 0
+
+
+def connect(tacker: Tacker) -> None:
+    (instance,) = tacker.instances.values()
+    instance["vimConnectionInfo"] = {"vim1": {"accessInfo": {"username": "x"}}}
+
+
+class RacedRequests(Struct, frozen=True):
+    """Step with several requests: its plan, its requests, and changes of others between them.
+
+    A change is given by the request before which it happens.
+    """
+
+    flags: tuple[str, ...]
+    requests: tuple[str, ...]
+    interventions: dict[tuple[str, Callable[[Tacker], None]], str]
+
+
+OTHER_VNFCS = "v has other VNFCs in Tacker than after the last request of this apply. Plan again."
+SCALED_BACK = "v has level 0 of worker_scale in Tacker; this apply requested 1. Plan again."
+STEPS = {
+    "scale and heal": RacedRequests(
+        ("-replace=tacker_vnf.v:v-worker-0",),
+        ("scale", "heal"),
+        {
+            ("heal", scale_back): SCALED_BACK,
+            ("heal", add_vnfc): OTHER_VNFCS,
+            ("heal", heal): "in Tacker; the plan started from it as v-worker-0. Plan again.",
+            ("heal", terminate): STOPPED,
+        },
+    ),
+    "connect and scale": RacedRequests(
+        (),
+        ("PATCH", "scale"),
+        {
+            ("scale", connect): OTHER_VNFCS.replace("VNFCs", "connections to VIMs"),
+            ("scale", add_vnfc): OTHER_VNFCS,
+            ("scale", heal): OTHER_VNFCS,
+            ("scale", scale): "v has level 3 of worker_scale in Tacker; the plan started from 0.",
+            ("scale", terminate): STOPPED,
+        },
+    ),
+    "terminate and delete": RacedRequests(
+        ("-destroy",),
+        ("terminate", "DELETE"),
+        {("DELETE", instantiate): "v is instantiated in Tacker; this step started from"},
+    ),
+}
+STEP_CASES = [
+    pytest.param(name, request, call, id=f"{name}-{call.__name__}")
+    for name, step in STEPS.items()
+    for request, call in step.interventions
+]
+
+
+@pytest.mark.parametrize(("name", "request_after", "intervene"), STEP_CASES)
+def test_change_between_two_requests_of_a_step_stops_it(
+    tacker: Tacker,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Capture,
+    name: str,
+    request_after: str,
+    intervene: Callable[[Tacker], None],
+) -> None:
+    step = STEPS[name]
+    more = CONNECTIONS if "PATCH" in step.requests else ""
+    write_configuration(more=more.replace("VERSION", "1"))
+    assert apply() == 0, read_output(capfd)
+    level = 0 if "-destroy" in step.flags else 1
+    write_configuration(level, more=more.replace("VERSION", "2"))
+    assert run_command_line(["plan", "-out=p.nfplan", *step.flags]) == 0, read_output(capfd)
+    tacker.changes.clear()
+    check = OperationRunner.check_unchanged
+    changed: list[str] = []
+
+    def intervene_before_the_check(runner: OperationRunner, *arguments: Any) -> None:
+        """Change the VNF after the first request, before the check of the second one."""
+        first_is_done = any(step.requests[0] in path for path in tacker.changes)
+        if first_is_done and not changed:
+            changed.append(request_after)
+            intervene(tacker)
+        check(runner, *arguments)
+
+    if request_after == "DELETE":
+        tacker.before_write.append(
+            lambda request: intervene_once(tacker, request, changed, intervene)
+        )
+    else:
+        monkeypatch.setattr(OperationRunner, "check_unchanged", intervene_before_the_check)
+    assert run_command_line(["apply", "-auto-approve", "p.nfplan"]) == 1
+    output = read_output(capfd)
+    assert changed, output
+    assert step.interventions[request_after, intervene] in output, output
+    assert tacker.instances
+    # Tacker rejects the deletion of a running VNF.
+    if request_after != "DELETE":
+        assert not any(request_after in path for path in tacker.changes), tacker.changes
+    monkeypatch.undo()
+    tacker.before_write.clear()
+
+
+def intervene_once(
+    tacker: Tacker, request: str, changed: list[str], intervene: Callable[[Tacker], None]
+) -> None:
+    if request.startswith("DELETE") and not changed:
+        changed.append(request)
+        intervene(tacker)
+
+
+def test_two_aspects_are_scaled_only_if_the_first_stays() -> None:
+    """The start value of the first aspect is none any more once this step has scaled it."""
+    start = VnfStart({"a": 0, "b": 0})
+    targets = {"a": 1, "b": 1}
+    (before, after, back) = (build_instance(a=level) for level in (0, 1, 0))
+    assert find_vnf_difference(start, targets, before) == ""
+    start = start.follow_request(after, {"a": 1})
+    assert find_vnf_difference(start, targets, after) == ""
+    expected = "v has level 0 of a in Tacker; this apply requested 1. Plan again."
+    assert find_vnf_difference(start, targets, back) == expected
+
+
+def build_instance(**levels: int) -> VnfInstance:
+    return VnfInstance("i", "v", "d", "", "", True, {"b": 0, **levels}, ())
