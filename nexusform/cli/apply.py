@@ -150,7 +150,7 @@ def apply(arguments: ApplyArguments) -> int:
         max_age=parse_max_age(arguments.max_age),
         revocation_files=arguments.revocations,
     )
-    _check_verification_flags(arguments)
+    _check_verification_flags(arguments, verification)
     if arguments.discard and arguments.resume:
         raise click.UsageError("-resume and -discard cannot be combined.")
     if arguments.discard:
@@ -172,7 +172,7 @@ def apply(arguments: ApplyArguments) -> int:
     return _apply_saved_plan(arguments.planfile, verification, arguments.flags)
 
 
-def _check_verification_flags(arguments: ApplyArguments) -> None:
+def _check_verification_flags(arguments: ApplyArguments, verification: PlanVerification) -> None:
     """Raise a usage error for flags about a saved plan without one.
 
     -resume has the plan of its journal. Its signatures are in the file.
@@ -184,7 +184,7 @@ def _check_verification_flags(arguments: ApplyArguments) -> None:
         has_plan = arguments.planfile is not None or (arguments.resume and name != "verify")
         if arguments.discard or not has_plan:
             raise click.UsageError(f"-{flag} needs a plan file and excludes -discard.")
-    if arguments.revocations and not arguments.verify:
+    if verification.revocation_files and not verification.key_files:
         raise click.UsageError("-revocations needs -verify=key:FILE, the key that signed the file.")
     for text in arguments.verify if arguments.resume else ():
         if not text.startswith("key:"):

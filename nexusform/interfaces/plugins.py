@@ -336,6 +336,13 @@ class ReadResult(Struct, frozen=True):
     note: Mapping[str, Any] = field(default_factory=dict)
 
 
+# End of the message about an existing object that an unfinished creation may have made.
+EARLIER_CREATION_HINT: Final = (
+    " If an earlier version of nexusform started this creation, the object may be its own: it left "
+    "no mark. Then run `nexusform apply -discard`, and import the object."
+)
+
+
 class StepProgress(Struct, frozen=True):
     """Progress of a step, reported by its provider.
 

@@ -135,6 +135,36 @@ def test_plan_of_same_configuration_in_another_directory_is_rejected(
     expect_rejection(run, VERIFY, path)
 
 
+def test_withdrawn_plan_is_rejected_with_its_own_configuration(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage hands out an earlier plan, and the checkout has its configuration again.
+
+    Only the list of withdrawn plans tells it from the reviewed one: serial and place are equal.
+    """
+    first = save_signed_plan(run, name="first")
+    write_configuration("lab", 1)
+    second = save_signed_plan(run, name="second")
+    assert run("sign", "-withdraw", KEY, REVOCATIONS, first)[0] == 0
+    write_configuration("lab", 3)
+    for flags in ((VERIFY,), (VERIFY, "-verify=replan"), (VERIFY, "-verify=ancestor")):
+        text = expect_rejection(run, *flags, REVOCATIONS, first)
+        assert '"../../revocations.json" withdraws this plan.' in text
+    # The list alone proves nothing: its signer must be known.
+    code, text = run("apply", "-verify=replan", REVOCATIONS, first)
+    assert (code, "-revocations needs -verify=key:FILE" in text) == (1, True), text
+    # In prod with the configuration of lab, and with its own one.
+    for name in ("prod", "lab"):
+        text = Path("../lab/main.nf.hcl").read_text().replace('"lab"', f'"{name}"')
+        Path("../prod/main.nf.hcl").write_text(text)
+        monkeypatch.chdir("../prod")
+        text = expect_rejection(run, VERIFY, REVOCATIONS, second)
+        assert 'The plan is for the directory "lab" (here it is "prod").' in text
+        monkeypatch.chdir("../lab")
+    write_configuration("lab", 1)
+    assert run("apply", VERIFY, REVOCATIONS, second)[0] == 0
+
+
 def test_plan_of_another_backend_is_rejected(run: Run) -> None:
     path = save_signed_plan(run)
     text = expect_rejection(run, VERIFY, "-state=other/nexusform.nfstate", path)

@@ -12,6 +12,10 @@ from urllib.parse import urlencode
 import pytest
 
 pytest.importorskip("lightkube")
+from nexusform.backends.local_file import LocalBackend
+from nexusform.domains.hub.providers.creation_marks import is_created_by_step
+from nexusform.domains.hub.providers.hub_bodies import HubObject
+from nexusform.state.journal import Intent, RunningOperation, encode_journal_record, parse_journal
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_crashes import CREATED, Change, CrashScenario, send_heartbeats
@@ -169,3 +173,52 @@ def test_field_manager_of_a_creation_is_gone_after_it(crash_scenario: CrashScena
     }
     assert not [name for name in managers if "creation" in name]
     assert "nexusform" in managers
+
+
+def rewrite_journal(directory: Path, operation: str) -> None:
+    """Replace the recorded operation by that of an earlier version."""
+    backend = LocalBackend(str(directory / "state" / "nexusform.nfstate"))
+    records, problems = parse_journal(list(backend.read_journal()))
+    assert not problems
+    kept = [record for record in records if not isinstance(record, RunningOperation)]
+    number = next(record.number for record in kept if isinstance(record, Intent))
+    lines = [encode_journal_record(item) for item in (*kept, RunningOperation(number, operation))]
+    (journal,) = (directory / "state").glob("*journal*")
+    journal.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+
+
+@pytest.mark.parametrize("is_answered", [False, True], ids=["request", "answer"])
+def test_creation_of_an_earlier_version_names_the_way_out(
+    crash_scenario: CrashScenario, *, is_answered: bool
+) -> None:
+    """It had no field manager of its own. Its journal has the uid of the last object at most."""
+    scenario = crash_scenario
+    directory = kill_at_creation(scenario, is_sent=False)
+    apply_settings(scenario.hub, "1")
+    uid = scenario.hub.objects[KEY]["metadata"]["uid"]
+    title = "ConfigMap web/settings"
+    rewrite_journal(directory, f"created {title} {uid}" if is_answered else f"apply {title}")
+    code, text = scenario.runner.run(directory, "apply", "-resume")
+    hint = "nexusform apply -discard`, and import the object."
+    assert (code, hint in " ".join(text.replace("│", " ").split())) == (1, True), text
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_created"),
+    [
+        ("created ConfigMap web/settings u", True),
+        ("created ConfigMap web/settings v", False),
+        ("apply ConfigMap web/settings", False),
+        ("created Namespace web u", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_uid_in_a_journal_of_an_earlier_version_counts(
+    operation: str | None, *, is_created: bool
+) -> None:
+    metadata = {"name": "settings", "namespace": "web"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    existing = {**body, "metadata": {**metadata, "uid": "u"}}
+    hub_object = HubObject(body, SETTINGS)
+    assert is_created_by_step(operation, "creation", hub_object, existing) is is_created

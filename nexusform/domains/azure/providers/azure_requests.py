@@ -35,7 +35,13 @@ from nexusform.domains.azure.providers.start_values import (
     find_start_difference,
     has_target_values,
 )
-from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+from nexusform.interfaces.plugins import (
+    EARLIER_CREATION_HINT,
+    ChangeRequest,
+    ProviderProblem,
+    StepPending,
+    StepProgress,
+)
 from nexusform.json_data.plain_data import get_mapping, get_text
 
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
@@ -290,6 +296,9 @@ class ArmClient:
             is_own = was_sent and (
                 change.verb is not ArmOperation.CREATE or has_creation_tag(observed or {}, step)
             )
+            is_unproven = was_sent and not is_own and step.resumed_operation is not None
+            if is_unproven and observed is not None and not has_other_creation_tag(observed, step):
+                raise _build_existing_object_problem(change, EARLIER_CREATION_HINT)
             progress = _determine_progress(change, observed, was_sent=is_own)
             if progress is _ChangeStatus.DONE:
                 # Nothing is left to do.
@@ -661,11 +670,11 @@ def _determine_progress(
     return _ChangeStatus.DONE
 
 
-def _build_existing_object_problem(change: ArmChange) -> ProviderProblem:
+def _build_existing_object_problem(change: ArmChange, hint: str = "") -> ProviderProblem:
     """Build the problem of a creation whose name another object has."""
     return ProviderProblem(
         f"{change.target.title} already exists in resource group {change.target.group} and is not "
-        "in the state. Import it with an import block, or use another name."
+        f"in the state. Import it with an import block, or use another name.{hint}"
     )
 
 

@@ -52,7 +52,19 @@ def is_created_by_step(
     if has_creation_mark(body, creation_manager):
         return True
     uid = get_uid(body)
-    return bool(uid) and format_creation(hub_object, body) in _split_operation(operation or "")
+    if not uid or not operation:
+        return False
+    if is_operation_of_earlier_version(operation):
+        return operation == f"created {hub_object.title} {uid}"
+    return format_creation(hub_object, body) in _split_operation(operation)
+
+
+def is_operation_of_earlier_version(operation: str | None) -> bool:
+    """Return True if a version of nexusform without marks of creations recorded an operation.
+
+    It recorded one object of a step: `apply TITLE`, then `created TITLE UID`.
+    """
+    return bool(operation) and not str(operation).startswith(OPERATION_CONTINUATION)
 
 
 def _split_operation(operation: str) -> list[str]:

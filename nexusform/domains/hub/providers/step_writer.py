@@ -29,6 +29,7 @@ from nexusform.domains.hub.providers.creation_marks import (
     hand_over_fields,
     has_creation_mark,
     is_created_by_step,
+    is_operation_of_earlier_version,
 )
 from nexusform.domains.hub.providers.field_ownership import (
     ExistingObject,
@@ -99,6 +100,7 @@ from nexusform.domains.hub.providers.start_values import (
 )
 from nexusform.domains.hub.providers.versioned_writes import CONFLICT_KINDS, send_to_current_version
 from nexusform.interfaces.plugins import (
+    EARLIER_CREATION_HINT,
     ChangeRequest,
     ChangeResult,
     ManualStepPending,
@@ -450,9 +452,10 @@ class HubStepWriter(Struct, frozen=True):
         if not is_managed and not is_created_by_step(
             operation, self._creation_manager, hub_object, body
         ):
-            raise ProviderProblem(
-                describe_existing_object(hub_object, self.request.key, self.request.address)
-            )
+            message = describe_existing_object(hub_object, self.request.key, self.request.address)
+            if is_operation_of_earlier_version(operation):
+                message += EARLIER_CREATION_HINT
+            raise ProviderProblem(message)
 
     def _has_content(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an apply of an object would change nothing of it on the hub.

@@ -276,3 +276,21 @@ def test_equal_object_of_another_state_is_not_taken_over(
         story.runner.run(where, "destroy", "-auto-approve")
     assert site.resources[key] == existing
     assert site.taken.count((method, name)) == is_answered
+
+
+@pytest.mark.parametrize("story", [NEW], ids=["new"], indirect=True)
+def test_creation_of_an_earlier_version_names_the_way_out(story: KilledChange) -> None:
+    """Its journal has the request without an answer, and its object has no tag."""
+    methods = story.requests(Faults())
+    first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
+    where = story.begin("killed", Faults())
+    story.server.at_request = KillAtRequest(where.parent / "said", first_change, after=True)
+    assert story.runner.run(where, "apply", "-auto-approve", "-parallelism=1")[0] == KILLED
+    story.server.at_request = lambda _number, _after: None
+    site = story.server.site
+    key = site.taken[0][1].lower()
+    del site.resources[key]["tags"]["nexusform-creation"]
+    code, told = story.runner.run(where, "apply", "-resume")
+    text = " ".join(told.replace("│", " ").split())
+    assert (code, "nexusform apply -discard`, and import the object." in text) == (1, True), text
+    assert [name.lower() for _, name in site.taken].count(key) == 1

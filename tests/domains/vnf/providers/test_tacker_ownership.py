@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,6 +94,39 @@ def test_vnf_of_another_state_is_not_taken_over(
     assert run_command_line(["destroy", "-auto-approve"]) == 0
     assert tacker.changes == []
     assert tacker.instances == before
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("name", "block"), [("v", "v"), ("v", "other"), ("w", "v"), ("w", "other")]
+)
+def test_two_repositories_share_a_tacker(
+    tacker: type[MemoryTacker],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Capture,
+    name: str,
+    block: str,
+    level: int,
+) -> None:
+    """The second one has other counts, addresses or names; it never touches the first one's VNF."""
+    assert apply() == 0, read_output(capfd)
+    before = copy.deepcopy(tacker.instances)
+    (tmp_path / "second").mkdir()
+    monkeypatch.chdir(tmp_path / "second")
+    write_configuration(level, name, block)
+    tacker.changes.clear()
+    capfd.readouterr()
+    assert apply() == int(name == "v")
+    output = read_output(capfd)
+    assert ("already exists" in output) is (name == "v"), output
+    assert bool(tacker.changes) is (name != "v")
+    assert run_command_line(["destroy", "-auto-approve"]) == 0
+    assert not any(identifier in path for identifier in before for path in tacker.changes)
+    assert tacker.instances == before
+    # The first one is as applied.
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0
 
 
 @pytest.mark.parametrize(
