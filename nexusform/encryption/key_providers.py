@@ -196,8 +196,10 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         command = format_installation("azure")
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
     # Loaded on first use.
+    from nexusform.files.sandbox import declare_server
     from nexusform.network.azure_identity import create_configured_identity
 
+    declare_server(key_id)
     try:
         client = CryptographyClient(
             key_id, create_configured_identity({}) or DefaultAzureCredential()

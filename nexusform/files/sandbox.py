@@ -41,7 +41,7 @@ class Sandbox(Struct):
     """Declared accesses of a sandboxed run, besides those to its work tree.
 
     `paths` are files and directories, `programs` real paths, `servers` hosts with their ports
-    (0: any). None stands for every server: those of a library's own settings.
+    (0: any).
     """
 
     confinement: Confinement
@@ -50,7 +50,7 @@ class Sandbox(Struct):
     trusted_directories: tuple[str, ...]
     # Directories around the work tree that this Python imports from.
     code_paths: tuple[str, ...]
-    servers: set[tuple[str, int]] | None
+    servers: set[tuple[str, int]]
 
 
 class _SandboxState(Struct):
@@ -116,6 +116,11 @@ def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None
         _STATE.sandbox = earlier_sandbox
 
 
+def is_sandboxed() -> bool:
+    """Return whether undeclared accesses of this process are rejected."""
+    return _STATE.sandbox is not None
+
+
 def declare_path(path: str | Path) -> None:
     """Allow a sandboxed run to use a file, or a directory with its files."""
     if _STATE.sandbox is not None:
@@ -140,17 +145,10 @@ def declare_program(words: Sequence[str]) -> None:
         sandbox.programs.add(os.path.realpath(program))
 
 
-def declare_server(address: str = "") -> None:
-    """Allow a sandboxed run to use the server of an address, such as https://host:6443.
-
-    Without an address, it may use every server: a library finds its own by the environment.
-    """
+def declare_server(address: str) -> None:
+    """Allow a sandboxed run to use the server of an address, such as https://host:6443."""
     sandbox = _STATE.sandbox
-    if sandbox is None:
-        return
-    if not address:
-        sandbox.servers = None
-    elif sandbox.servers is not None:
+    if sandbox is not None:
         sandbox.servers.update(_parse_servers(address))
 
 
@@ -338,7 +336,7 @@ def _check_program(sandbox: Sandbox, program: str | bytes | os.PathLike[str]) ->
 def _check_host(sandbox: Sandbox, host: object) -> None:
     """Raise UndeclaredAccess for the name or address of a server that no client declared."""
     # None: this machine.
-    if host is None or sandbox.servers is None:
+    if host is None:
         return
     name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
     if name.lower() not in {server for server, _ in sandbox.servers}:
@@ -351,7 +349,7 @@ def _check_address(sandbox: Sandbox, address: object) -> None:
     The address of a declared name is unknown here: its port counts, and `_check_host` saw the name.
     """
     # Sockets of this machine have a path.
-    if not isinstance(address, tuple) or sandbox.servers is None:
+    if not isinstance(address, tuple):
         return
     host, port = str(address[0]), address[1]
     for server, declared_port in sandbox.servers:

@@ -4,6 +4,7 @@ Names and precedence are those of OpenTofu's azurerm backend. In a GitHub job th
 own OIDC endpoint.
 """
 
+import os
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,6 +21,18 @@ from nexusform.network.web_errors import WebError
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 
 _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
+# The second one is that of the machine's own identity.
+_SIGN_IN_SERVERS: Final = ("https://login.microsoftonline.com", "http://169.254.169.254")
+# Addresses of the sign-in, read by azure-identity.
+_SIGN_IN_VARIABLES: Final = (
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+    "IDENTITY_ENDPOINT",
+    "IMDS_ENDPOINT",
+    "MSI_ENDPOINT",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "SYSTEM_OIDCREQUESTURI",
+)
 
 
 def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
@@ -29,8 +42,7 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
     without azure-identity. Its get_token raises AzureError; if the OIDC token is missing, the cause
     of this error is a BackendProblem.
     """
-    # The addresses of the sign-in are those of the SDK and of the operator's variables.
-    declare_server()
+    declare_sign_in_servers()
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import (
         AzureCliCredential,
@@ -60,6 +72,22 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
         _require_ids(client, tenant, "client_secret")
         return ClientSecretCredential(tenant, client, secret)
     return None
+
+
+def declare_sign_in_servers() -> None:
+    """Allow a sandboxed run to use the servers of the sign-in.
+
+    They are those of Azure and of this machine, and those in the operator's variables.
+    """
+    for address in _SIGN_IN_SERVERS:
+        declare_server(address)
+    for name in _SIGN_IN_VARIABLES:
+        address = os.environ.get(name, "")
+        if address:
+            declare_server(address if "://" in address else f"https://{address}")
+    region = os.environ.get("AZURE_REGIONAL_AUTHORITY_NAME", "")
+    if region:
+        declare_server(f"https://{region}.login.microsoft.com")
 
 
 def _require_ids(client: str, tenant: str, setting_name: str) -> None:

@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,108 @@ def test_proxy_of_the_operator_is_used(tmp_path: Path, monkeypatch: pytest.Monke
         with use_sandbox(Confinement(str(tmp_path)), ()):
             declare_server("https://hub.example.com")
             socket.create_connection(("127.0.0.1", port), 5).close()
+
+
+Connect = Callable[[], object]
+
+
+def open_azure_client() -> None:
+    pytest.importorskip("azure.mgmt.networkcloud")
+    from nexusform.domains.azure.providers.azure_subscription import create_client
+
+    create_client("s")
+
+
+def open_blob_container() -> None:
+    pytest.importorskip("azure.storage.blob")
+    from nexusform.domains.remote_state.backends.azurerm import open_azurerm
+
+    settings = {"storage_account_name": "account", "container_name": "c", "key": "k"}
+    open_azurerm({**settings, "access_key": "a2V5"})
+
+
+def open_bucket() -> None:
+    pytest.importorskip("boto3")
+    from nexusform.domains.remote_state.backends.s3 import open_s3
+
+    keys = {"access_key": "a", "secret_key": "b"}
+    open_s3({"bucket": "states", "key": "k", "region": "eu-west-1", **keys})
+
+
+def open_scheduler() -> None:
+    pytest.importorskip("distributed")
+    from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
+
+    load_cluster_library("dask://workers.example.com:9000")
+
+
+SIGN_IN = ("login.microsoftonline.com", "169.254.169.254")
+VARIABLES = {
+    "NF_AZURE_ENDPOINT": "https://arm.example.com:8443",
+    "AZURE_AUTHORITY_HOST": "login.example.com",
+    "IDENTITY_ENDPOINT": "http://127.0.0.1:4141/msi/token",
+    "ARM_CLIENT_ID": "c",
+    "ARM_TENANT_ID": "t",
+    "ARM_CLIENT_SECRET": "s",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://credentials.example.com:81/",
+    "AWS_ENDPOINT_URL_STS": "https://sts.example.com",
+    "AWS_CONFIG_FILE": "",
+}
+# The servers of each client, and some that it never needs.
+CLIENTS: dict[Connect, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    open_azure_client: (
+        ("arm.example.com", "login.example.com", "127.0.0.1", *SIGN_IN),
+        ("management.azure.com", "account.blob.core.windows.net"),
+    ),
+    open_blob_container: (("account.blob.core.windows.net",), ("other.blob.core.windows.net",)),
+    open_bucket: (
+        (
+            "s3.eu-west-1.amazonaws.com",
+            "states.s3.eu-west-1.amazonaws.com",
+            # The bucket may be in another region.
+            "states.s3.us-west-2.amazonaws.com",
+            "sts.eu-west-1.amazonaws.com",
+            "portal.sso.eu-west-1.amazonaws.com",
+            "sts.example.com",
+            "credentials.example.com",
+            "169.254.169.254",
+        ),
+        ("other.s3.eu-west-1.amazonaws.com", "ec2.eu-west-1.amazonaws.com"),
+    ),
+    open_scheduler: (("workers.example.com",), ("example.com",)),
+}
+
+
+@pytest.mark.parametrize("connect", CLIENTS, ids=[client.__name__ for client in CLIENTS])
+def test_library_with_own_connections_uses_its_servers_alone(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other names and addresses stay out of reach once the client is open."""
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    resolved: list[str] = []
+    with use_sandbox(Confinement(str(tmp_path)), ()):
+        connect()
+        hosts, other_hosts = CLIENTS[connect]
+        for host in (*hosts, *other_hosts, "collector.example.org", "10.0.0.1"):
+            with suppress(OSError):
+                sys.audit("socket.getaddrinfo", host, 443, 0, 0, 0)
+                resolved.append(host)
+    assert resolved == list(hosts)
+
+
+def test_client_of_azure_connects_to_its_servers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of its endpoint is a number here, so the connection itself is checked."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as endpoint,
+        socket.create_server(("127.0.0.1", 0)) as collector,
+        use_sandbox(Confinement(str(tmp_path)), ()),
+    ):
+        address = f"https://127.0.0.1:{endpoint.getsockname()[1]}"
+        monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
+        open_azure_client()
+        socket.create_connection(endpoint.getsockname(), 5).close()
+        with socket.socket() as client, pytest.raises(OSError, match="no client declared"):
+            client.connect(("127.0.0.2", collector.getsockname()[1]))

@@ -33,6 +33,7 @@ from nexusform.domains.azure.providers.azure_requests import (
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK
 from nexusform.domains.azure.providers.observed_site import GROUP_KEY
 from nexusform.files.access_record import read_variable
+from nexusform.files.sandbox import declare_server
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
@@ -312,6 +313,7 @@ def create_client(subscription_id: str) -> Any:
     except BackendProblem as problem:
         raise ProviderProblem(f"Cannot sign in to Azure: {problem}") from None
     base_url = read_endpoint()
+    declare_server(base_url)
     # convert_azure_errors reports failures; without a handler Python also prints the SDK's log
     # lines.
     logging.getLogger("azure").addHandler(logging.NullHandler())

@@ -597,8 +597,8 @@ def open_azurerm(
     rejection = check_plain_credentials(endpoint)
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
-    # The SDK opens its own connections, also with a key or a SAS token.
-    declare_server()
+    # The SDK opens its own connections.
+    declare_server(endpoint)
     container = ContainerClient(
         endpoint,
         settings["container_name"],

@@ -12,13 +12,16 @@ former holder is accepted.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
+from itertools import chain
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -33,7 +36,7 @@ from nexusform.backends.registry import (
 )
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.files.sandbox import declare_program, declare_server
+from nexusform.files.sandbox import declare_program, declare_server, is_sandboxed
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -47,6 +50,20 @@ from nexusform.network.web_errors import check_plain_credentials
 _LEASE: Final = "Lease"
 _RENEWED: Final = "Renewed"
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
+_AMAZON_DOMAINS: Final = ("amazonaws.com", "amazonaws.com.cn")
+# Services that botocore gets credentials from, and the addresses on this machine.
+_SIGN_IN_SERVICES: Final = ("sts", "portal.sso", "oidc")
+_SIGN_IN_SERVERS: Final = (
+    "http://169.254.169.254",
+    "http://169.254.170.2",
+    "http://169.254.170.23",
+    "http://[fd00:ec2::254]",
+    "http://[fd00:ec2::23]",
+)
+_SIGN_IN_VARIABLES: Final = (
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+)
 # A bare 404 may be from a proxy.
 _MISSING_CODE: Final = "NoSuchKey"
 
@@ -585,13 +602,67 @@ def _load_service_models(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
-def _declare_sign_in(session: Any) -> None:
+def _declare_sign_in(session: Any, region: str) -> None:
     """Allow a sandboxed run to use the servers and programs of the operator's AWS settings."""
-    declare_server()
-    for profile in session.full_config.get("profiles", {}).values():
+    if not is_sandboxed():
+        return
+    declare_server(f"https://sts.{_AMAZON_DOMAINS[0]}")
+    for address in _SIGN_IN_SERVERS:
+        declare_server(address)
+    for name, value in os.environ.items():
+        if name in _SIGN_IN_VARIABLES or name.startswith("AWS_ENDPOINT_URL"):
+            declare_server(value)
+    config = session.full_config
+    sections = [*config.get("profiles", {}).values(), *config.get("sso_sessions", {}).values()]
+    regions = {region, "us-east-1", *(section.get("sso_region") for section in sections)}
+    regions.add(session.get_config_variable("region"))
+    for name in sorted(filter(None, regions)):
+        for service in _SIGN_IN_SERVICES:
+            declare_server(f"https://{service}.{name}.{_get_domain(name)}")
+    for section in sections:
         # botocore reports an invalid command.
         with suppress(ValueError):
-            declare_program(shlex.split(str(profile.get("credential_process", ""))))
+            declare_program(shlex.split(str(section.get("credential_process", ""))))
+    services = [*sections, *config.get("services", {}).values()]
+    for address in _list_endpoints(services):
+        declare_server(address)
+
+
+def _list_endpoints(settings: Any) -> Iterator[str]:
+    """Yield the addresses of `endpoint_url` at any depth of AWS settings."""
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if name == "endpoint_url" and isinstance(value, str):
+                yield value
+            else:
+                yield from _list_endpoints(value)
+    elif isinstance(settings, list):
+        for item in settings:
+            yield from _list_endpoints(item)
+
+
+def _declare_bucket(session: Any, endpoint: str, bucket: str) -> None:
+    """Allow a sandboxed run to use the servers of a bucket, whatever its region is."""
+    if not is_sandboxed():
+        return
+    declare_server(endpoint)
+    parts = urlsplit(endpoint)
+    declare_server(f"{parts.scheme}://{bucket}.{parts.netloc}")
+    # Amazon redirects a request to the region of the bucket.
+    if not str(parts.hostname).endswith(_AMAZON_DOMAINS):
+        return
+    partitions = session.get_available_partitions()
+    for region in chain.from_iterable(
+        session.get_available_regions("s3", partition) for partition in partitions
+    ):
+        host = f"s3.{region}.{_get_domain(region)}"
+        declare_server(f"https://{host}")
+        declare_server(f"https://{bucket}.{host}")
+
+
+def _get_domain(region: str) -> str:
+    """Return the domain of Amazon's servers in a region."""
+    return _AMAZON_DOMAINS[1] if region.startswith("cn-") else _AMAZON_DOMAINS[0]
 
 
 def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> S3Backend:
@@ -607,7 +678,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     style = {"addressing_style": "path"} if settings.get("use_path_style") else {}
     try:
         core = Session()
-        _declare_sign_in(core)
+        _declare_sign_in(core, str(settings.get("region") or ""))
         core.register_component(
             "data_loader", _load_service_models(core.get_config_variable("data_path"))
         )
@@ -638,6 +709,7 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     rejection = check_plain_credentials(client.meta.endpoint_url)
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
+    _declare_bucket(core, client.meta.endpoint_url, settings["bucket"])
     # They may be endless.
     client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
     prefix = settings.get("workspace_key_prefix") or "env:"

@@ -88,8 +88,8 @@ def load_cluster_library(engine_name: str) -> Any:
 
     Raises TaskEngineError.
     """
-    _parse_address(engine_name)
-    declare_server()
+    address, _ = _parse_address(engine_name)
+    declare_server(address)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
