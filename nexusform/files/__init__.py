@@ -20,7 +20,7 @@ PUBLIC = {
     ),
     "program_environment": "build_program_environment",
     "limited_worker": "LimitedWorker serve_requests WorkerFailure",
-    "sandbox": "declare_path declare_program declare_server is_sandboxed use_sandbox",
+    "sandbox": "declare_path declare_program declare_server use_sandbox",
     "access_record": (
         "get_recorded_accesses record_file_access record_server_access start_access_record "
         "read_variable"

@@ -116,11 +116,6 @@ def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None
         _STATE.sandbox = earlier_sandbox
 
 
-def is_sandboxed() -> bool:
-    """Return whether undeclared accesses of this process are rejected."""
-    return _STATE.sandbox is not None
-
-
 def declare_path(path: str | Path) -> None:
     """Allow a sandboxed run to use a file, or a directory with its files."""
     if _STATE.sandbox is not None:

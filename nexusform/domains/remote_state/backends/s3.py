@@ -36,7 +36,7 @@ from nexusform.backends.registry import (
 )
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.files.sandbox import declare_program, declare_server, is_sandboxed
+from nexusform.files.sandbox import declare_program, declare_server
 from nexusform.interfaces.state_storage import (
     BackendProblem,
     LockInfo,
@@ -604,8 +604,6 @@ def _load_service_models(data_path: str | None) -> Any:
 
 def _declare_sign_in(session: Any, region: str) -> None:
     """Allow a sandboxed run to use the servers and programs of the operator's AWS settings."""
-    if not is_sandboxed():
-        return
     declare_server(f"https://sts.{_AMAZON_DOMAINS[0]}")
     for address in _SIGN_IN_SERVERS:
         declare_server(address)
@@ -643,8 +641,6 @@ def _list_endpoints(settings: Any) -> Iterator[str]:
 
 def _declare_bucket(session: Any, endpoint: str, bucket: str) -> None:
     """Allow a sandboxed run to use the servers of a bucket, whatever its region is."""
-    if not is_sandboxed():
-        return
     declare_server(endpoint)
     parts = urlsplit(endpoint)
     declare_server(f"{parts.scheme}://{bucket}.{parts.netloc}")
