@@ -3,7 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "plugins": (
-        "EARLIER_CREATION_HINT CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider Clock DataResult "
+        "EARLIER_CREATION_HINT CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider "
+        "Clock DataResult "
         "DryRunProvider "
         "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey "
         "PermissionedProvider "
