@@ -7,7 +7,7 @@ The plan without edits is made first: it has the objects that an assumption name
 PUBLIC = {
     "hypothetical_plan": "plan_assumptions plan_hypothesis",
     "losses": "LossKind list_loss_kinds",
-    "outages": "list_outages list_site_pools",
+    "outages": "list_site_pools",
     "recreations": (
         "bound_missing_recreations count_missing_recreations has_capacity_in_layout "
         "list_recreated_pools"

@@ -81,11 +81,14 @@ def assess_plan(plan: Plan) -> tuple[RiskFinding, ...]:
     A plan has both sides: the sites before and after it, and its changes.
     """
     if plan.errored:
-        return ()
-    findings: list[RiskFinding] = []
+        # Outages do not depend on its placements.
+        return tuple(_find_outage_losses(plan))
+    # By risk and subject: an outage of lost machines repeats no other risk.
+    findings: dict[tuple[str, str], RiskFinding] = {}
     for find_risks in RISK_FINDERS.values():
-        findings += find_risks(plan)
-    return tuple(sorted(findings, key=lambda finding: finding.since is RiskCause.STATE))
+        for finding in find_risks(plan):
+            findings.setdefault((finding.risk, finding.subject), finding)
+    return tuple(sorted(findings.values(), key=lambda finding: finding.since is RiskCause.STATE))
 
 
 def list_plan_risks(plan: Plan) -> list[RiskFinding]:

@@ -24,13 +24,14 @@ from nexusform.domains.whatif.questions.pod_outage import (
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import LostMachines, MachineOutage
-from nexusform.planning.hypothesis.outages import list_outages, list_site_pools
+from nexusform.planning.hypothesis.outages import list_site_pools
 from nexusform.planning.hypothesis.recreations import (
     bound_missing_recreations,
     count_missing_recreations,
     list_recreated_pools,
 )
 from nexusform.planning.hypothesis.start_points import StartPoint
+from nexusform.plans.impact.risk_assessment import RiskFinding, list_plan_risks
 from nexusform.plans.site_capacity.occupancy import (
     PoolAvailability,
     VmOwnerKind,
@@ -75,6 +76,7 @@ class NodeDeletionCommand(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """Effects of a failure.
 
+    `risks` are those of the hypothetical plan.
     `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to re-create
     one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
     `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in
@@ -86,6 +88,7 @@ class Failure(Struct, frozen=True):
     lost: str
     machines: tuple[str, ...]
     pools: tuple[PoolAvailability, ...]
+    risks: tuple[RiskFinding, ...] = ()
     recreations: tuple[RecreatedPool, ...] = ()
     deletions: tuple[NodeDeletionCommand, ...] = ()
     stay_down: tuple[PoolAvailability, ...] = ()
@@ -145,10 +148,10 @@ def simulate_machine_loss(
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
-    edit = LostMachines(site.id, tuple(machines))
-    after = start.plan_site(site.id, [edit])
+    edits = (LostMachines(site.id, tuple(machines)), MachineOutage(site.id, tuple(machines), lost))
+    after = start.plan_site(site.id, edits)
     # Each pool with a lost VM, and its VMs still up.
-    [outage] = list_outages(after, [MachineOutage(site.id, tuple(machines), lost)])
+    [outage] = after.plan.outages
     pools = outage.pools
     recreations = list_recreated_pools(after)
     return Failure(
@@ -157,6 +160,7 @@ def simulate_machine_loss(
         lost=lost,
         machines=tuple(machines),
         pools=pools,
+        risks=tuple(list_plan_risks(after.plan)),
         recreations=recreations,
         deletions=tuple(_build_node_deletions(pools, machines)),
         # Only NKS nodes are re-created.

@@ -20,6 +20,7 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.recreations import RecreatedPool
 from nexusform.plans.site_capacity.occupancy import PoolAvailability, VmOwnerKind
 from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
+from nexusform.rendering.json.json_placements import RISK_FORM
 from nexusform.rendering.notation.sample_text import (
     build_sampled_capacity,
     describe_sampled_capacity,
@@ -110,12 +111,7 @@ def build_failure_summary(failure: Failure) -> str:
     )
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
-    losses: list[str] = []
-    for pool in failure.pools:
-        if pool.is_lost and pool.is_control_plane:
-            losses.append(f"{pool.cluster} loses its control-plane quorum")
-        elif pool.is_lost:
-            losses.append(f"{pool.cluster} has no node of {pool.pool} left")
+    losses = [risk.text for risk in failure.risks]
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [
         down_text,
@@ -286,9 +282,10 @@ def _build_location_section(pool: RecreatedPool) -> Section:
 # Failure as JSON data.
 FAILURE: Final = RecordForm(
     Failure,
-    "site_id scope lost machines vms_down=vm_count pools vms_that_stay_down=stay_down "
+    "site_id scope lost machines vms_down=vm_count risks pools vms_that_stay_down=stay_down "
     "outside_vms_down=unmanaged_vms workloads runbook=. delete_nodes=deletions "
     "vms_without_capacity=missing recreations samples",
+    risks=RISK_FORM,
     pools=POOL,
     vms_that_stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=partial(build_workload_document, is_drained=False),

@@ -12,6 +12,7 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     simulate_machine_loss,
     simulate_site_loss,
 )
+from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
 from nexusform.planning.hypothesis.start_points import StartPoint
 from nexusform.state.objects import State
@@ -148,3 +149,17 @@ def test_state_that_cannot_be_planned_is_an_error_and_no_empty_answer() -> None:
     limited = StartPoint(replace(start.request, limits=PlanSizeLimits(vms=1)))
     with pytest.raises(DiagnosticsError, match="more than 1 VMs"):
         simulate_machine_loss(limited, get_site(state), FailureScope.MACHINE, "m", ["r1-bm01"])
+
+
+@pytest.mark.parametrize("racks", [(2,), (2, 2)])
+def test_lost_quorum_is_one_risk_of_the_plan_with_and_without_capacity(
+    racks: tuple[int, ...],
+) -> None:
+    state = build_applied_state(build_racks(*racks) + cluster("a", count=3))
+    site = get_site(state)
+    hosts = {vm.placement.machine for vm in site.pools[0].vms}
+    found = simulate_loss(state, sorted(hosts), lost="s/hosts")
+    assert bool(found.missing) is (len(hosts) == len(site.machines))
+    [risk] = found.risks
+    assert (risk.risk, risk.before, risk.after) == ("control-plane-quorum-lost", 3, 0)
+    assert risk.text in build_failure_summary(found)
