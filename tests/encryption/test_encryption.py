@@ -13,6 +13,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.encryption import key_providers
+from tests.foreign_secrets import CLOUD_VARIABLES, find_secrets, set_foreign_secrets
 
 STATE = Path("state/nexusform.nfstate")
 SECRET = "a passphrase of some length"
@@ -334,6 +335,19 @@ def test_program_named_by_environment_provides_key(
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
+
+
+def test_program_of_keys_gets_no_foreign_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It signs in to a cloud at most, so it gets no token of the job."""
+    write_environment = f"import os\nopen({str(tmp_path / 'seen')!r}, 'w').write(str(os.environ))\n"
+    (tmp_path / "keys.py").write_text(write_environment + PROGRAM)
+    write_configuration(render_encryption('    key_provider "external" "main" {}\n', "external"))
+    monkeypatch.setenv("NF_ENCRYPTION_COMMAND", f"{sys.executable} {tmp_path / 'keys.py'}")
+    set_foreign_secrets(monkeypatch)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert find_secrets((tmp_path / "seen").read_text()) == set(CLOUD_VARIABLES)
 
 
 def test_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture[str]) -> None:
