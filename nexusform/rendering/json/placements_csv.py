@@ -1,4 +1,4 @@
-"""CSV table of placements and risks: `-report=csv:PATH`."""
+"""CSV table of placements, destroyed and replaced objects, and risks: `-report=csv:PATH`."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.names import escape_name
 from nexusform.placement_kinds.placement_kind import build_location_document
+from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
 from nexusform.plans.impact.risk_assessment import list_plan_risks
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
@@ -45,8 +46,10 @@ _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     """Render one line per listed placement (RFC 4180, with a header line) in plan order.
 
-    Then one of kind `risk` per risk that the plan causes: its subject is the object, its severity
-    the action, its id the trigger, and its text the reason.
+    Then one of kind `destroyed` or `replaced` per object that ends: its name is the object, and the
+    name with what runs on it the reason. Then one of kind `risk` per risk that the plan causes: its
+    subject is the object, its severity the action, its id the trigger, and its text the reason.
+
     The source and the target have a column per field of a location, such as `from_rack`. NUMA cells
     are separated by spaces. Text that looks like a spreadsheet formula begins with a quote. A
     failed plan gives the header only. A hypothetical plan has its assumptions in the first column.
@@ -87,6 +90,19 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
             ]
         )
     placement_cells = len(location_columns) + len(_REASON_COLUMNS) - 1
+    ended = (("destroyed", list_destroyed_objects(plan)), ("replaced", list_replaced_objects(plan)))
+    for kind, objects in ended:
+        for ended_object in objects:
+            table.writerow(
+                [
+                    *title_cells,
+                    kind,
+                    *escape_formulas([ended_object.address, "", "", "", ended_object.name]),
+                    *("", ""),
+                    *[""] * placement_cells,
+                    *escape_formulas([ended_object.text]),
+                ]
+            )
     for risk in list_plan_risks(plan):
         table.writerow(
             [

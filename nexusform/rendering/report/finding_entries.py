@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.phrases import group_by
+from nexusform.plans.impact.ended_objects import list_destroyed_objects, list_replaced_objects
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.plan import Plan
@@ -55,11 +56,26 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
-    """Return the findings of a plan, then the risks that it causes, for reports without sentences.
+    """Return the findings of a plan, then what it destroys and replaces, and the risks it causes.
 
-    A lasting risk is a warning, a temporary one a note. Risks that the state had before the plan
-    are findings already.
+    For reports without sentences. A destroyed object and a lasting risk are warnings, a replaced
+    object and a temporary risk are notes. Risks that the state had before the plan are findings
+    already.
     """
+    ended = [
+        Finding(
+            build_warning("destroyed-object", f"{destroyed.text}.", address=destroyed.address),
+            Level.WARNING,
+        )
+        for destroyed in list_destroyed_objects(plan)
+    ]
+    ended += [
+        Finding(
+            build_warning("replaced-object", f"{replaced.text}.", address=replaced.address),
+            Level.NOTE,
+        )
+        for replaced in list_replaced_objects(plan)
+    ]
     risks = [
         Finding(
             build_warning(risk.risk, f"{risk.text}.", address=risk.address),
@@ -67,7 +83,7 @@ def collect_findings_and_risks(plan: Plan) -> tuple[Finding, ...]:
         )
         for risk in list_plan_risks(plan)
     ]
-    return (*collect_findings(plan), *risks)
+    return (*collect_findings(plan), *ended, *risks)
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
