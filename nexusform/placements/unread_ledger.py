@@ -4,7 +4,7 @@ Documents and exports have facts that nexusform does not read. Certainty, capaci
 checks by real programs ask the ledger of a plan about them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.scheduling.listing.site_listing import ListedSite
 
 _MAX_FIELDS: Final = 2
+_WORKLOAD_KINDS: Final = frozenset({"VM", "cluster", "agent pool"})
 
 
 class PlacedPool(Struct, frozen=True):
@@ -43,11 +44,30 @@ class UnreadLedger(Struct, frozen=True):
 
     def has_certain_hosts(self, pool: PlacedPool) -> bool:
         """Return whether no unread fact, and no other hardware, may change the hosts of a pool."""
+        return not self.explain_uncertain_hosts(pool)
+
+    def explain_uncertain_hosts(self, pool: PlacedPool) -> str:
+        """Return a clause on why the hosts of a pool are uncertain, "" if they are certain."""
+        fact = next(_select_facts_of_pool(self.facts, pool), None)
+        if fact is not None:
+            return fact.cause
         if not pool.is_decided and pool.site_id in self.differing_sites:
-            return False
+            return "the site is listed with differences"
         if not pool.is_decided and pool.site_id in self.uncertain_sites:
-            return False
-        return next(_select_facts_of_pool(self.facts, pool), None) is None
+            return "the host of another VM of the site is uncertain"
+        return ""
+
+    def may_move(self, created: Container[str]) -> bool:
+        """Return whether an unread fact may move or remove an existing VM.
+
+        `created` are the addresses of new objects, which have none.
+        """
+        influences = (Influence.PLACEMENT, Influence.EXISTENCE)
+        return _concerns_existing(self.facts, created, influences)
+
+    def may_remove(self, created: Container[str]) -> bool:
+        """Return whether an unread fact may remove an existing VM; `created` as in `may_move`."""
+        return _concerns_existing(self.facts, created, (Influence.EXISTENCE,))
 
     @property
     def has_unknown_capacity(self) -> bool:
@@ -97,6 +117,31 @@ def _select_facts_of_pool(facts: Iterable[UnreadFact], pool: PlacedPool) -> Iter
         )
         if is_about_pool and is_relevant:
             yield fact
+
+
+def _concerns_existing(
+    facts: Iterable[UnreadFact], created: Container[str], influences: Container[Influence]
+) -> bool:
+    """Return whether a fact with one of the influences may be about an existing object."""
+    return any(fact.may_change in influences and fact.address not in created for fact in facts)
+
+
+def explain_uncertain_vm(
+    facts: Iterable[UnreadFact], site_id: str, owners: Mapping[str, str], *, is_placed: bool = False
+) -> str:
+    """Return a clause on why the machine of a VM of a site is uncertain, "" if it is certain.
+
+    `owners` are the names of the VM and of its owners, by kind. A VM that exists has its machine,
+    unless a fact is about itself. For a decision that is made again (`is_placed`), other facts of
+    the site count, too.
+    """
+    for fact in facts:
+        if fact.site_id not in ("", site_id) or fact.may_change is Influence.CAPACITY:
+            continue
+        is_about_vm = fact.kind in _WORKLOAD_KINDS
+        if owners.get(fact.kind) == fact.name if is_about_vm else is_placed:
+            return fact.cause
+    return ""
 
 
 def merge_influences(facts: Iterable[UnreadFact]) -> Iterator[tuple[UnreadFact, list[Influence]]]:

@@ -177,8 +177,10 @@ def build_plan(
     )
     machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
+    listed = _compare_listed_sites(outcome.sites, request.state)
+    ledger = _build_ledger(outcome, listed)
     validation = _validate_plan(
-        blocks, outcome, all_diagnostics, certainty if has_separation_rules else None
+        blocks, outcome, all_diagnostics, certainty if has_separation_rules else None, ledger
     )
     numa_sampling, numa_warnings = _sample_numa_cells(
         outcome, certainty, request.split_choice, samples
@@ -186,13 +188,11 @@ def build_plan(
     domain_rows = mark_waiting_pods(
         list(chain.from_iterable(result.rows for result in domain_results)), changes, types
     )
-    listed = _compare_listed_sites(outcome.sites, request.state)
     listing_warnings: Iterable[Diagnostic] = ()
     if listed:
         from nexusform.planning.conclusion.listed_sites import build_maintenance_warnings
 
         listing_warnings = build_maintenance_warnings(listed, changes)
-    ledger = _build_ledger(outcome, listed)
     rows = (
         *build_placement_changes(
             objects, certainty, ledger, everything=request.includes_rejections
@@ -608,11 +608,13 @@ def _validate_plan(
     outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
+    ledger: UnreadLedger,
 ) -> PlanValidation:
     """Validate the outcome.
 
     With other errors, missing capacity and violated separation rules are not reported: fixing those
-    errors may change them. `certainty` is None without separation rules.
+    errors may change them. `certainty` is None without separation rules. The `ledger` has the facts
+    that are not read.
     """
     objects = outcome.objects.values()
     instances = blocks.instances
@@ -655,7 +657,9 @@ def _validate_plan(
         """Yield the pods after the plan."""
         return chain.from_iterable(domain.list_workloads() for domain in outcome.contributions)
 
-    rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, list_pods)
+    rules = evaluate_rules(
+        instances.values(), outcome.objects, outcome.sites, certainty, list_pods, ledger
+    )
     all_diagnostics += rules.diagnostics
     return PlanValidation(
         all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules)

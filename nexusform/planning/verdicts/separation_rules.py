@@ -25,6 +25,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
+from nexusform.placements.unread_ledger import PlacedPool, UnreadLedger, explain_uncertain_vm
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
@@ -39,6 +40,7 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement
 SEPARATION_VIOLATED: Final = "separation"
 _SEPARATION_UNKNOWN: Final = "separation-unknown"
 _PACKING_REASON: Final = "extra-large VMs are packed onto machines that run one of another cluster"
+_EMPTY_LEDGER: Final = UnreadLedger()
 _NAMED_LOCATIONS: Final = 5
 _NAMED_MEMBERS: Final = 4
 _LISTED_LOCATIONS: Final = 100
@@ -52,7 +54,8 @@ class GroupMember(Struct, frozen=True):
     """VM of a group, or a pod and its VM.
 
     `rank` is the order of placement by this plan, -1 for earlier VMs. `handle` identifies a VM
-    placed by this plan, and is None for others. `label` is its name in messages.
+    placed by this plan, and is None for others. `label` is its name in messages. `is_decided`:
+    nexusform decides its machine.
     """
 
     label: str
@@ -64,6 +67,7 @@ class GroupMember(Struct, frozen=True):
     trigger: str
     pool: PoolDemand
     cluster: str
+    is_decided: bool = False
 
 
 class _RuleMembers(Struct):
@@ -104,10 +108,12 @@ def evaluate_rules(
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
     list_pods: Callable[[], Iterable[ScheduledPod]] = tuple,
+    ledger: UnreadLedger = _EMPTY_LEDGER,
 ) -> SeparationVerdicts:
     """Evaluate every separation rule of a plan, in planning order.
 
-    `list_pods()` is called if a rule selects pods.
+    `list_pods()` is called if a rule selects pods. A rule with members on uncertain machines
+    (`ledger`) is unknown unless it is violated.
     """
     verdicts = SeparationVerdicts()
     rules = [
@@ -126,7 +132,8 @@ def evaluate_rules(
         # The groups are incomplete or overlap.
         if has_errors(problems):
             continue
-        verdict = _build_rule_verdict(instance, members, member_index, outcomes)
+        unchecked = tuple(_list_uncertain_members(members, ledger))
+        verdict = _build_rule_verdict(instance, members, member_index, outcomes, unchecked)
         verdicts.verdicts.append(verdict)
         # In the plan or in some sample.
         if verdict.violations:
@@ -227,6 +234,7 @@ class _MemberIndex:
                 trigger="",
                 pool=pool,
                 cluster=demand.owner,
+                is_decided=demand.provenance == "decided",
             )
             handle = vm_object.placements.new_handles.get(key)
             # placed by this plan.
@@ -400,6 +408,27 @@ def _count_pods_near_other_groups(
     )
 
 
+def _list_uncertain_members(members: _RuleMembers, ledger: UnreadLedger) -> Iterator[str]:
+    """Yield a clause for each reason why machines of members are uncertain."""
+    counts: Counter[str] = Counter()
+    for member in chain.from_iterable(members.groups):
+        address, _ = member.vm
+        if member.handle is None:
+            # Of nks:SITE/CLUSTER.
+            cluster = member.cluster.rpartition("/")[2]
+            owners = {"VM": member.label, "cluster": cluster, "agent pool": member.pool.pool}
+            reason = explain_uncertain_vm(ledger.facts, member.site_id, owners)
+        else:
+            pool = PlacedPool(
+                member.site_id, str(address), member.pool.pool, is_decided=member.is_decided
+            )
+            reason = ledger.explain_uncertain_hosts(pool)
+        if reason:
+            counts[reason] += 1
+    for reason, count in counts.items():
+        yield f"{reason}, so the machines of {format_count(count, 'member')} are uncertain"
+
+
 def _build_unknown_id_problem(
     kind: str, path: Path, noun: str, name: str, known: Sequence[str]
 ) -> Problem:
@@ -415,16 +444,18 @@ def _build_rule_verdict(
     members: _RuleMembers,
     member_index: _MemberIndex,
     outcomes: Sequence[Outcome],
+    uncertain_members: Sequence[str],
 ) -> SeparationVerdict:
     """Return the verdict on a rule over the plan and all samples (`outcomes`).
 
     Satisfied "always", "sometimes", "never" or "unknown". The violations are those of the plan,
-    else those of the first violated sample.
+    else those of the first violated sample. `uncertain_members` are clauses about machines that
+    unread facts may change.
     """
     arguments = get_mapping(instance.argument_values)
     scope = str(arguments["scope"])
     groups = members.groups
-    unchecked = tuple(_list_unchecked_members(members, member_index, scope))
+    unchecked = (*_list_unchecked_members(members, member_index, scope), *uncertain_members)
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [
         seed

@@ -30,7 +30,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.impact.risk_assessment import RiskSeverity, list_plan_risks
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
-from nexusform.plans.plan import FeasibilityResult, Mode, Plan, is_fully_decided
+from nexusform.plans.plan import Action, FeasibilityResult, Mode, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.uncertainty.certainty import (
@@ -295,6 +295,21 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     # Unmanaged VMs without their machine have no row, so they are counted apart.
     total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
     yield GuardRailMeasurement(total, format_list(clauses))
+    if _has_existing_objects(plan) and plan.ledger.may_move(_list_created_addresses(plan)):
+        text = f"moved objects are unknown because {_describe_missing_data(plan)}"
+        yield GuardRailMeasurement(None, text)
+
+
+def _has_existing_objects(plan: Plan) -> bool:
+    """Return whether any VM, binding or pod exists before the plan."""
+    return any(total.before for total in plan.placement_totals)
+
+
+def _list_created_addresses(plan: Plan) -> frozenset[str]:
+    """Return the addresses of the objects that the plan creates."""
+    return frozenset(
+        str(change.address) for change in plan.changes if change.action is Action.CREATE
+    )
 
 
 def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
@@ -312,6 +327,9 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
         verb = select_word_form(ended, "ends", "end")
         clauses.append(f"{format_count(ended, 'workload')} without known pods {verb}")
     yield GuardRailMeasurement(total, format_list(clauses))
+    if _has_existing_objects(plan) and plan.ledger.may_remove(_list_created_addresses(plan)):
+        text = f"removed objects are unknown because {_describe_missing_data(plan)}"
+        yield GuardRailMeasurement(None, text)
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.phrases import enclose, group_by
+from nexusform.documents.unread_facts import UnreadFact
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_machines import COMPUTE
 from nexusform.domains.azure.importers.az_records import (
@@ -29,6 +30,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
 )
 from nexusform.placements.prediction_scores import PredictionRecord
+from nexusform.placements.unread_ledger import explain_uncertain_vm
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.resource_types.machine_facts import (
@@ -221,11 +223,15 @@ class VmCheck(Struct, frozen=True):
 
 
 class ClusterLocationCheck(Struct, frozen=True):
-    """VMs of one object, with its address and its name on the site."""
+    """VMs of one object, with its address and its name on the site.
+
+    `unread` are clauses on unread facts that make the observed machines uncertain.
+    """
 
     address: str
     name: str
     vms: tuple[VmCheck, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def rack_hits(self) -> int:
@@ -292,11 +298,13 @@ def compare_cluster_vms(
     observed: Iterable[PlacedVm],
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
+    unread: Sequence[UnreadFact] = (),
 ) -> ClusterLocationCheck:
     """Compare the VMs of an object with the observed ones.
 
     `name`: site and own name (`SITE/CLUSTER`). `unplaced`: (pool, number) of VMs without machine.
-    `observed_machines`: machines of the export by site and name.
+    `observed_machines`: machines of the export by site and name. `unread`: facts of the site that
+    are not read.
     """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
@@ -319,7 +327,15 @@ def compare_cluster_vms(
             # "" if schedulable.
             cause = enclose(f"{recorded_machine}: ", describe_unschedulable_reasons(machine.facts))
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
-    return ClusterLocationCheck(address, name, tuple(checks))
+    # SITE/CLUSTER, SITE/CLUSTER/POOL or SITE/VM.
+    owner = name.split("/")[1]
+    pools = dict.fromkeys(vm.pool for vm in recorded)
+    clauses = [
+        explain_uncertain_vm(unread, "", {"VM": owner, "cluster": owner, "agent pool": pool})
+        for pool in pools
+    ]
+    causes = tuple(dict.fromkeys(filter(None, clauses)))
+    return ClusterLocationCheck(address, name, tuple(checks), causes)
 
 
 def run_replays(
@@ -349,7 +365,10 @@ def run_replays(
                 slot=machine.slot,
             )
             machines.append(replayed_machine)
-    batches = list(_build_creation_batches(inventory, removed))
+    batches = [
+        _skip_uncertain_batch(batch, inventory.unread)
+        for batch in _build_creation_batches(inventory, removed)
+    ]
     return [_SiteReplayer(site.name, machines, spread).run(batches) for spread in spreads]
 
 
@@ -419,6 +438,16 @@ def _build_creation_batches(
         else:
             reason = LATER if uncertain_from < time < uncertain_to else ""
         yield VmCreationBatch(vms, reason)
+
+
+def _skip_uncertain_batch(batch: VmCreationBatch, unread: Sequence[UnreadFact]) -> VmCreationBatch:
+    """Return a batch, with a reason to skip it if an unread fact may change its machines."""
+    if not unread or batch.skip_reason:
+        return batch
+    # All VMs of a batch have the same owners.
+    vm = batch.vms[0]
+    owners = {"VM": vm.name, "cluster": vm.cluster, "agent pool": vm.pool}
+    return replace(batch, skip_reason=explain_uncertain_vm(unread, "", owners, is_placed=True))
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:

@@ -54,6 +54,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     predictions = result.predictions
     # VMs at another location than recorded.
     misses = sum(len(check.misses) for check in checks)
+    uncertain = [f"{check.name}: {clause}" for check in checks for clause in check.unread]
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
@@ -62,6 +63,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         ("Not in the export (state kept)", result.absent, True),
         ("Not captured (state kept)", result.uncaptured, True),
         ("Applies in progress", result.unfinished, True),
+        ("Machines that are uncertain", uncertain, False),
         ("Sources read", result.warnings, False),
     )
     for title, items, is_finding in lists:
@@ -103,6 +105,7 @@ def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     uncaptured = len(result.uncaptured)
     unfinished = len(result.unfinished)
     vm_count = sum(len(check.vms) for check in result.checks)
+    uncertain = sum(bool(check.unread) for check in result.checks)
     parts = [
         "Every VM is where the state records it"
         if vm_count or not uncaptured
@@ -116,6 +119,8 @@ def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     if violated:
         verb = select_word_form(violated, "does", "do")
         parts.append(f"{format_count(violated, 'separation rule')} {verb} not hold")
+    if uncertain:
+        parts.append(f"the machines of {format_count(uncertain, 'object')} are uncertain")
     if uncaptured:
         parts.append(f"{format_count(uncaptured, 'object')} not checked")
     if unfinished:
@@ -131,11 +136,12 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
     for check in checks:
         count = len(check.vms)
         on_machine = count - len(check.misses)
+        bound = "at most " if check.unread else ""
         cells = (
             check.name,
             f"{count:,}",
-            f"{check.rack_hits:,}",
-            f"{on_machine:,}",
+            f"{bound}{check.rack_hits:,}",
+            f"{bound}{on_machine:,}",
             f"{count - on_machine:,}",
         )
         rows.append(Row(cells, is_finding=on_machine < count))
@@ -258,7 +264,7 @@ _WRONG_VM_FORM: Final = RecordForm(
 )
 _CLUSTER_FORM: Final = RecordForm(
     ClusterLocationCheck,
-    "address id=name vms=. rack_hits machine_hits=. wrong_predictions=misses",
+    "address id=name vms=. rack_hits machine_hits=. wrong_predictions=misses not_read=unread?",
     vms=lambda check: len(check.vms),
     machine_hits=lambda check: len(check.vms) - len(check.misses),
     wrong_predictions=_WRONG_VM_FORM,

@@ -231,8 +231,12 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, listed, problems = self._check_observed_state(observed)
+        uncertain = {check.address for check in checks if check.unread}
+        verifiable = {
+            address: item for address, item in observed.items() if str(address) not in uncertain
+        }
         # Only recorded predictions.
-        prediction_results = verify_object_predictions(observed, self.types, new={})
+        prediction_results = verify_object_predictions(verifiable, self.types, new={})
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content = state_codec.encode_state(new_state)
@@ -359,6 +363,7 @@ class _Reconciler:
         """
         # By site and name.
         observed_machines: dict[tuple[str, str], AzMachine] = {}
+        unread = {site.name: site.inventory.unread for site in self.sites}
         for site in self.sites:
             observed_machines |= {
                 (site.name, machine.name): machine for machine in site.inventory.machines
@@ -370,13 +375,15 @@ class _Reconciler:
                 continue
             assert kind.vms is not None
             attributes = observed[address].attributes if address in observed else {}
+            object_id = str(current.attributes.get("id"))
             yield compare_cluster_vms(
                 str(address),
-                str(current.attributes.get("id")),
+                object_id,
                 recorded=kind.vms.list_existing_vms(current.attributes),
                 observed=kind.vms.list_existing_vms(attributes),
                 unplaced=kind.vms.list_unplaced_vms(attributes),
                 observed_machines=observed_machines,
+                unread=unread.get(object_id.partition("/")[0], ()),
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:

@@ -1,0 +1,132 @@
+"""Tests that VMs with an unread fact are never called certain by rails, rules and reconcile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.domains.azure.workflow.test_listed_sites import (
+    Bodies,
+    build_bodies,
+    find_machine,
+    run,
+    write_bodies,
+)
+
+TIME = "2026-01-01T00:00:00Z"
+RULE = """
+resource "nexus_separation_rule" "apart" {
+  scope       = "rack"
+  enforcement = "deny"
+  group { pool_ids = ["lon1/c/np1"] }
+  group { pool_ids = ["lon1/c/control-plane"] }
+}
+"""
+
+
+def build_dated_bodies() -> Bodies:
+    bodies = build_bodies()
+    for body in bodies["kubernetes_clusters"]:
+        body["systemData"] = {"createdAt": TIME}
+    return bodies
+
+
+def turn_node_off(bodies: Bodies) -> None:
+    bodies["kubernetes_clusters"][0]["properties"]["nodes"][0]["powerState"] = "Off"
+
+
+def add_field_of_machine(bodies: Bodies) -> None:
+    find_machine(bodies, "r1m2")["properties"]["takesNewVms"] = "later"
+
+
+def add_field_of_copies(bodies: Bodies) -> None:
+    bodies["kubernetes_clusters"][0]["copy"] = {"count": 2}
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_bodies(build_dated_bodies())
+        command = ["import", "-from=export", "-generate-config-out=site.nf.hcl"]
+        assert run_command_line(command) == 0
+        Path("rule.nf.hcl").write_text(RULE)
+        assert run_command_line(["apply", "-auto-approve"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def project(imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795766400")
+
+
+def change(edit: Callable[[Bodies], Any]) -> None:
+    bodies = build_dated_bodies()
+    edit(bodies)
+    write_bodies(bodies)
+
+
+@pytest.mark.parametrize(
+    ("edit", "limit", "code"),
+    [
+        (turn_node_off, "moved:0", 1),
+        (turn_node_off, "removed:0", 0),
+        (add_field_of_copies, "moved:0", 1),
+        (add_field_of_copies, "removed:0", 1),
+        (lambda _: None, "moved:0", 0),
+        (lambda _: None, "removed:0", 0),
+    ],
+)
+def test_guard_rail_is_unknown_if_an_unread_fact_may_change_its_objects(
+    edit: Callable[[Bodies], Any], limit: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(edit)
+    result, out = run(capsys, "plan", f"-fail-on={limit}")
+    assert (result, "are unknown because a fact is not read" in out) == (code, bool(code)), out
+
+
+def test_rule_of_an_uncertain_vm_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    for edit, is_known in ((turn_node_off, False), (lambda _: None, True)):
+        change(edit)
+        out = run(capsys, "plan", "-details")[1]
+        reason = "nodes.powerState of cluster c is not read"
+        assert ("It is unknown whether nexus_separation_rule.apart holds" in out) != is_known, out
+        assert (reason in out) != is_known, out
+        out = run(capsys, "reconcile", "-from=export")[1]
+        verdict = "holds" if is_known else "unknown"
+        assert f"nexus_separation_rule.apart rack {verdict}" in out, out
+
+
+def test_reconcile_confirms_no_machine_of_an_uncertain_vm(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change(turn_node_off)
+    code, out = run(capsys, "reconcile", "-from=export")
+    assert code == 0
+    assert "the machines of 1 object are uncertain" in out, out
+    assert "lon1/c 4 at most 4 at most 4 0" in out, out
+    change(lambda _: None)
+    out = run(capsys, "reconcile", "-from=export")[1]
+    assert "uncertain" not in out
+    assert "lon1/c 4 4 4 0" in out, out
+
+
+@pytest.mark.parametrize("edit", [turn_node_off, add_field_of_machine])
+def test_replay_checks_no_uncertain_vm(
+    edit: Callable[[Bodies], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(lambda _: None)
+    out = run(capsys, "reconcile", "-from=export", "-replay")[1]
+    assert "of 4 checked VMs" in out, out
+    change(edit)
+    out = run(capsys, "reconcile", "-from=export", "-replay")[1]
+    assert "nothing could be checked (4 VMs not checked)" in out, out
+    assert "is not read" in out.partition("Replay of lon1")[2], out
