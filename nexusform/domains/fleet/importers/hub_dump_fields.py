@@ -1,13 +1,14 @@
 """Closed lists of the fields of the fleet's objects in a hub, and the facts that are not read.
 
 Names and kinds of fields are those of KubeFleet's definitions (assets/fleet_fields.txt, written by
-packaging/fleet_fields.py). The readers follow that version of KubeFleet, so its fields are known;
-a field that its definitions lack is unread.
+packaging/fleet_fields.py). A field is read or has no influence (`WITHOUT_INFLUENCE`); one that the
+definitions lack is unread.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from typing import Final
 
 from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.object_schemas import (
@@ -22,6 +23,79 @@ from nexusform.documents.yaml_documents import YamlDocument, describe_kind
 from nexusform.domains.pods.importers.dump_fields import list_wrong_server_values
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 
+_COPIES: Final = "copies of the bindings' status, which no controller of KubeFleet decides by"
+_REPORTS: Final = "reports of members, which KubeFleet only copies to the placement's status"
+_TIMES: Final = "a time that KubeFleet only writes"
+# By reason, full names of fields in every API version. Fields below them have none either.
+_FIELDS_WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
+    _COPIES: (
+        "ClusterResourcePlacement.status.placementStatuses.applicableClusterResourceOverrides "
+        "ClusterResourcePlacement.status.placementStatuses.applicableResourceOverrides "
+        "ClusterResourcePlacement.status.placementStatuses.conditions.observedGeneration "
+        "ClusterResourcePlacement.status.placementStatuses.diffedPlacements "
+        "ClusterResourcePlacement.status.placementStatuses.driftedPlacements "
+        "ClusterResourcePlacement.status.placementStatuses.failedPlacements "
+        "ResourcePlacement.status.placementStatuses.applicableClusterResourceOverrides "
+        "ResourcePlacement.status.placementStatuses.applicableResourceOverrides "
+        "ResourcePlacement.status.placementStatuses.conditions.observedGeneration "
+        "ResourcePlacement.status.placementStatuses.diffedPlacements "
+        "ResourcePlacement.status.placementStatuses.driftedPlacements "
+        "ResourcePlacement.status.placementStatuses.failedPlacements"
+    ),
+    "a copy of a placement's status in a namespace": (
+        "ClusterResourcePlacementStatus.sourceStatus ClusterResourcePlacementStatus.lastUpdatedTime"
+    ),
+    _REPORTS: (
+        "ClusterResourceBinding.status.diffedPlacements "
+        "ClusterResourceBinding.status.driftedPlacements "
+        "ClusterResourceBinding.status.failedPlacements "
+        "ResourceBinding.status.diffedPlacements "
+        "ResourceBinding.status.driftedPlacements "
+        "ResourceBinding.status.failedPlacements"
+    ),
+    "a hash of fields that are read": (
+        "ClusterResourceOverrideSnapshot.spec.overrideHash "
+        "ClusterSchedulingPolicySnapshot.spec.policyHash "
+        "ResourceOverrideSnapshot.spec.overrideHash "
+        "SchedulingPolicySnapshot.spec.policyHash"
+    ),
+    "progress of a stage; its clusters and approvals, which are read, decide what remains": (
+        "ClusterStagedUpdateRun.status.deletionStageStatus.conditions "
+        "ClusterStagedUpdateRun.status.stagesStatus.conditions "
+        "StagedUpdateRun.status.deletionStageStatus.conditions "
+        "StagedUpdateRun.status.stagesStatus.conditions"
+    ),
+    "a time by which KubeFleet only reports a run as stuck": (
+        "ClusterStagedUpdateRun.status.stagesStatus.clusters.conditions.lastTransitionTime "
+        "StagedUpdateRun.status.stagesStatus.clusters.conditions.lastTransitionTime"
+    ),
+    "the envelope of a selected object, which is listed itself": (
+        "ClusterResourcePlacement.status.selectedResources.envelope "
+        "ResourcePlacement.status.selectedResources.envelope"
+    ),
+    _TIMES: (
+        "ApprovalRequest.status.conditions.lastTransitionTime "
+        "ClusterApprovalRequest.status.conditions.lastTransitionTime "
+        "ClusterResourcePlacement.status.conditions.lastTransitionTime "
+        "ClusterResourcePlacement.status.placementStatuses.conditions.lastTransitionTime "
+        "ClusterStagedUpdateRun.status.deletionStageStatus.endTime "
+        "ClusterStagedUpdateRun.status.deletionStageStatus.startTime "
+        "ClusterStagedUpdateRun.status.stagesStatus.endTime "
+        "ClusterStagedUpdateRun.status.stagesStatus.startTime "
+        "MemberCluster.status.properties.observationTime "
+        "MemberCluster.status.resourceUsage.observationTime "
+        "ResourcePlacement.status.conditions.lastTransitionTime "
+        "ResourcePlacement.status.placementStatuses.conditions.lastTransitionTime "
+        "StagedUpdateRun.status.deletionStageStatus.endTime "
+        "StagedUpdateRun.status.deletionStageStatus.startTime "
+        "StagedUpdateRun.status.stagesStatus.endTime "
+        "StagedUpdateRun.status.stagesStatus.startTime"
+    ),
+}
+WITHOUT_INFLUENCE: Final[Mapping[str, str]] = {
+    name: reason for reason, names in _FIELDS_WITHOUT_INFLUENCE.items() for name in names.split()
+}
+
 
 @cache
 def read_fleet_schema() -> FieldTable:
@@ -34,8 +108,18 @@ def read_fleet_schema() -> FieldTable:
 
 @cache
 def _get_list(type_name: str) -> FieldList:
-    """Return the closed list of a type: all fields of its schema."""
-    return FieldList(frozenset(read_fleet_schema().types[type_name]))
+    """Return the closed list of a type: the fields of its schema."""
+    # Of VERSION.KIND.PATH.
+    prefix = type_name.partition(".")[2]
+    without_influence = {}
+    read = set()
+    for name in read_fleet_schema().types[type_name]:
+        reason = WITHOUT_INFLUENCE.get(f"{prefix}.{name}")
+        if reason is None:
+            read.add(name)
+        else:
+            without_influence[name] = reason
+    return FieldList(frozenset(read), without_influence)
 
 
 def list_unread_facts(manifests: Iterable[Manifest]) -> Iterator[UnreadFact]:
