@@ -23,7 +23,6 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import format_path
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
@@ -70,13 +69,20 @@ def _collect_notes_of_new_sites(
         for block in module.resources.values()
         if block.mode == "managed" and block.type == SITE and block.address not in recorded
     }
+    observing = {
+        name: provider
+        for name, provider in providers.items()
+        if name in names and provider.observes_objects
+    }
     notes: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for name in sorted(names & providers.keys()):
-        provider = providers[name]
-        if not provider.observes_objects or not isinstance(provider, WorkloadListingProvider):
-            continue
-        for site_id, note in provider.collect_site_notes().items():
-            notes[name, site_id] = note
+    if not observing:
+        return notes
+    from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
+
+    for name, provider in sorted(observing.items()):
+        if isinstance(provider, WorkloadListingProvider):
+            for site_id, note in provider.collect_site_notes().items():
+                notes[name, site_id] = note
     return notes
 
 
