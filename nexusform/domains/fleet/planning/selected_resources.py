@@ -16,6 +16,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     build_manifests,
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
+from nexusform.domains.fleet.planning.binding_rows import PLANNED
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
 from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import (
@@ -53,6 +54,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     select_scheduled_bindings,
     split_clusters,
 )
+from nexusform.domains.fleet.scheduling.staged_update import RunStepKind
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
@@ -491,11 +493,25 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 def _build_rejections_note(placement: PlacementPlan) -> dict[str, str]:
     """Return the hash of the rejections of the last scheduling cycle as part of the private note.
 
-    The result is {} without rejections.
+    The result is {} without rejections. A binding that a run deletes starts another cycle. If a
+    PickN then has all its clusters, the cycle rejects none. Seen on a running hub.
     """
     status = placement.scheduling.status
-    prior = get_text(get_prior_note(placement.spec), REJECTIONS)
-    rejections = prior if status is None else hash_unselected_decisions(status)
+    is_fulfilled_pick_n = (
+        placement.spec.configuration.placement_type is PlacementType.PICK_N
+        and placement.scheduling.is_fulfilled
+    )
+    has_deleting_run = placement.spec.is_external and any(
+        step.kind == RunStepKind.DELETE and step.status == PLANNED
+        for timeline in placement.rollout.timelines
+        for step in timeline.steps
+    )
+    if has_deleting_run and is_fulfilled_pick_n:
+        return {}
+    if status is None:
+        rejections = get_text(get_prior_note(placement.spec), REJECTIONS)
+    else:
+        rejections = hash_unselected_decisions(status)
     return {REJECTIONS: rejections} if rejections else {}
 
 

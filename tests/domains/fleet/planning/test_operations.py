@@ -430,6 +430,37 @@ def test_status_of_evicted_cluster_is_kept_until_next_cycle(before: str, after: 
     assert conditions[-1]["reason"] == "RolloutControlledByExternalController"
 
 
+def test_eviction_after_a_deleting_run_updates_the_status() -> None:
+    """Seen on a running hub: a deleted binding starts a cycle, and a full PickN rejects none in it.
+
+    So the cycle after the eviction reports other decisions.
+    """
+    stage = (
+        'resource "fleet_cluster_staged_update_strategy" "s" {\n'
+        '  stage {\n    name = "all"\n    label_selector {}\n  }\n}\n'
+    )
+    run = build_run('state = "Run"')
+    spread = """topology_spread_constraint {
+      topology_key       = "ring"
+      when_unsatisfiable = "ScheduleAnyway"
+    }"""
+    text = FLEET + build_placement(build_pick_n(3, spread), EXTERNAL) + stage
+    state = build_state(text + run)
+    assert len(get_bindings(state)) == 3
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + stage
+    text += run + run.replace('"r"', '"second"')
+    state = build_state_after(require_success(plan(text, state)), state)
+    assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
+    assert len(get_bindings(state)) == 2
+    evicted = max(get_bindings(state))
+    state = build_state_after(require_success(plan(text + build_eviction(evicted), state)), state)
+    statuses = {s["cluster_name"]: s for s in attributes(state, P)["placement_statuses"]}
+    assert [(c["type"], c["status"]) for c in statuses[evicted]["conditions"]] == [
+        ("Scheduled", "True"),
+        ("RolloutStarted", "Unknown"),
+    ]
+
+
 def test_staged_rollout_is_a_timeline() -> None:
     stages = """
 resource "fleet_cluster_staged_update_strategy" "s" {
