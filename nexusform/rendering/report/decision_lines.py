@@ -498,8 +498,19 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
             verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
             doubts.append(f"{count:,}{verb} on {assumption}")
         yield join_texts((text, ", ".join(doubts)), "; ")
+    # Of rollouts that may distribute the previous content.
+    uncertain_bindings = {
+        (rollout.address, cluster)
+        for rollout in plan.rollouts
+        if rollout.previous_snapshot is not None
+        for step in rollout.steps
+        for cluster in step.clusters
+    }
     changed_bindings = sum(
-        KINDS[row.kind].by_resource and row.action in _CHANGES for row in plan.placements
+        KINDS[row.kind].by_resource
+        and row.action in _CHANGES
+        and (row.address, row.object) not in uncertain_bindings
+        for row in plan.placements
     )
     if changed_bindings:
         yield (
