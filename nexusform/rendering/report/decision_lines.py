@@ -198,10 +198,10 @@ _VERBS: Final[Mapping[Effect, str]] = {
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return the impact of a plan in one line.
 
-    `3 VMs to move (re-created), at most 1 down at a time; 4 objects to destroy`.
+    `3 VMs to move (re-created), at most 1 down at a time; 2 pods wait`.
 
-    Clauses about running objects share a part. Stopped, waiting and destroyed objects follow, each
-    after a semicolon.
+    Clauses about running objects share a part. Stopped and waiting objects follow, each after a
+    semicolon. Other lines name destroyed and replaced objects.
     """
     outside_upgrades = count_content_effects(
         count_effects(select_unnamed_rows(plan)), plan.content_changes
@@ -237,10 +237,6 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         *stop_clauses,
         *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING]),
     ]
-    if plan.to_destroy:
-        further_clauses.append(
-            f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}"
-        )
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
@@ -308,14 +304,6 @@ def _format_minutes(seconds: int) -> str:
         return f"{minutes} min"
     tenths = -(-minutes * 10 // _MINUTES_PER_HOUR)
     return f"{tenths / 10:,.1f}".removesuffix(".0") + " h"
-
-
-def _choose_destruction_verb(plan: Plan) -> str:
-    """Return the verb of the objects counted in `to_destroy`: deleted ones and replaced ones."""
-    deleted_count = plan.count(Action.DELETE)
-    if deleted_count == plan.to_destroy:
-        return "destroy"
-    return "destroy or replace" if deleted_count else "replace"
 
 
 _MIN_CLUSTERS: Final = 16

@@ -432,15 +432,23 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools.
+    """Return a sentence on the VMs that a rack may lose if the platform shrinks pools.
 
-    "" without such pools.
+    `a rack may lose all VMs of b/pool1`, or `a rack may keep only 2 of b/pool1`; "" without such
+    pools.
     """
     format_cluster = build_cluster_formatter(plan.placement_tables)
-    worst_cases = [
-        f"{table.minimum_remaining_on_rack:,} of {format_cluster(table)}/{table.pool}"
-        for table in plan.placement_tables
-        if table.minimum_remaining_on_rack is not None
-    ]
-    remaining_vms = format_first_items(worst_cases, _MAX_NAMES)
-    return enclose("Azure picks the VMs to remove; at worst a rack keeps ", remaining_vms, ".")
+    clauses: dict[bool, list[str]] = {True: [], False: []}
+    for table in plan.placement_tables:
+        remaining = table.minimum_remaining_on_rack
+        if remaining is not None:
+            pool = f"{format_cluster(table)}/{table.pool}"
+            clauses[remaining == 0].append(f"{remaining:,} of {pool}" if remaining else pool)
+    losses = join_texts(
+        (
+            enclose("a rack may lose all VMs of ", format_first_items(clauses[True], _MAX_NAMES)),
+            enclose("a rack may keep only ", format_first_items(clauses[False], _MAX_NAMES)),
+        ),
+        "; ",
+    )
+    return enclose("Azure picks the VMs to remove; ", losses, ".")

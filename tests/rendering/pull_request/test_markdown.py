@@ -450,19 +450,21 @@ def test_replace_flag_is_reported_as_cause(
 
 
 @pytest.mark.parametrize(
-    ("actions", "words"),
+    ("actions", "labels"),
     [
-        ((Action.DELETE,), "; 1 object to destroy\n"),
-        ((Action.REPLACE, Action.REPLACE), "; 2 objects to replace\n"),
-        ((Action.DELETE, Action.REPLACE), "; 2 objects to destroy or replace\n"),
+        ((Action.DELETE,), ["Destroys"]),
+        ((Action.REPLACE, Action.REPLACE), ["Replaces"]),
+        ((Action.DELETE, Action.REPLACE), ["Destroys", "Replaces"]),
     ],
 )
-def test_verdict_counts_destroyed_and_replaced_objects(
-    actions: tuple[Action, ...], words: str, plans: SimpleNamespace
+def test_block_names_destroyed_and_replaced_objects_once(
+    actions: tuple[Action, ...], labels: list[str], plans: SimpleNamespace
 ) -> None:
     address = plans.drifted().changes[0].address
     changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
-    assert words in render_markdown(Plan(changes=changes), plans.files)
+    comment = render_markdown(Plan(changes=changes), plans.files)
+    assert re.findall(r"\*\*(Destroys|Replaces)\*\*", comment) == labels
+    assert "to destroy" not in comment.split("- Plan: ")[0]
 
 
 def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) -> None:

@@ -111,7 +111,7 @@ ENDED = "6 pods to remove, 2 workloads to end"
         (
             "",
             f"{BOTH} Namespace web on a and b {CONFIG_MAP} fleet_hub_manifest.h",
-            f"{ENDED}, 4 other objects to remove from clusters; 1 object to destroy",
+            f"{ENDED}, 4 other objects to remove from clusters",
         ),
         (build_content(NAMESPACE + SETTINGS), BOTH, ENDED),
         (build_content(CONTENT.replace("replicas: 3", "replicas: 0")), BOTH, ENDED),
