@@ -165,9 +165,7 @@ def test_vms_of_failed_creation_are_not_counted_as_existing(
     assert nexusform("plan") == 0, nexusform.said
     assert "nexus_kubernetes_cluster.d 3 VMs to place (tainted)" in nexusform.said, nexusform.said
     # Azure has the VM v, but without a machine: it is placed and does not move.
-    assert "Impact: no running workload affected" in nexusform.said, (
-        nexusform.said
-    )
+    assert "Impact: no running workload affected" in nexusform.said, nexusform.said
     warning = "None is re-created automatically."
     assert "re-create" not in nexusform.said.replace(warning, "")
     assert "Placements: 5 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said
