@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,14 @@ def test_every_report_says_what_a_merge_does(
     assert result == code
     assert [bool(re.search(sentence, text)) for text in texts] == [True, True, True]
     assert document["decision"]["after_merge"] == words[0].removeprefix("-next=")
+
+
+def test_plan_expires_after_its_maximum_age(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(SMALL)
+    _, texts, document = plan_with_reports(cli, tmp_path, "-next=apply", "-max-age=12h")
+    made = datetime.fromisoformat(document["timestamp"])
+    expiry = (made + timedelta(hours=12)).strftime("%Y-%m-%d %H:%M UTC")
+    assert all(f"it expires {expiry}" in text for text in texts)
 
 
 def test_nothing_is_said_without_the_flag(cli: Any, tmp_path: Path) -> None:
