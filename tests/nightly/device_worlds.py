@@ -10,15 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.nightly.live_cluster import Body, LiveCluster
-from tests.nightly.pod_worlds import (
-    NODE_INFO,
-    Result,
-    World,
-    build_node,
-    compare_world,
-    predict_world,
-    run_world,
-)
+from tests.nightly.pod_worlds import NODE_INFO, Result, World, build_node, compare_plan, run_world
 
 DRIVERS = ("gpu.example.com", "nic.example.com")
 _VERSION = "resource.k8s.io/v1"
@@ -233,7 +225,7 @@ def run_worlds(
         runs = [
             nodes for start, nodes in results if describe_start(start) == describe_start(before)
         ]
-        yield seed, compare_world(predict_world(before, world.workloads), runs)
+        yield seed, compare_plan(before, world.workloads, runs)
 
 
 def describe_start(objects: Iterable[Body]) -> list[str]:

@@ -46,6 +46,10 @@ PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
     "Node": "/api/v1/nodes",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Secret": "/api/v1/namespaces/{}/secrets",
     "Namespace": "/api/v1/namespaces",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
@@ -133,8 +137,8 @@ class LiveCluster:
         """Delete all objects of a kind in a namespace."""
         return self._programs.call("DELETE", PATHS[kind].format(namespace))
 
-    def label_namespace(self, key: str, value: str) -> None:
-        """Set a label of the default namespace."""
+    def label_namespace(self, key: str, value: str | None) -> None:
+        """Set a label of the default namespace; None removes it."""
         body = {"metadata": {"labels": {key: value}}}
         self._programs.call("PATCH", f"{PATHS['Namespace']}/default", body, _MERGE)
 
@@ -376,12 +380,10 @@ def start_cluster(
 ) -> Iterator[LiveCluster]:
     """Start the programs in a directory, and stop them afterwards."""
     flags = _POLICY_FLAGS if has_stories else ()
+    # Stories have ServiceAccounts.
+    disabled = "TaintNodesByCondition" if has_stories else "ServiceAccount,TaintNodesByCondition"
     programs = ApiPrograms(
-        programs_directory,
-        CRDS,
-        directory,
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-        *flags,
+        programs_directory, CRDS, directory, f"--disable-admission-plugins={disabled}", *flags
     )
     try:
         config = f"--kubeconfig={programs.kubeconfig}"

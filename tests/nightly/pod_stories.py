@@ -5,11 +5,12 @@ objects, manually set facts (`prepare`), and a change. nexusform predicts it fro
 then the change is applied. A certain pod must be on its predicted node.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pod_stories MINUTES VERSION [FIRST_SEED
-[NAME [RECORDS]]]
+[NAME [RECORDS]]]. Without a seed, the recorded stories are continued (comparison_record.py).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sys
@@ -22,14 +23,16 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.domains.pods.planning.object_pods import ObjectPods
+from nexusform.domains.pods.planning.object_pods import ObjectPods, RejectedPods
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS
 from nexusform.planning.plan_request import ValueOverride
+from tests.nightly import comparison_record
+from tests.nightly.comparison_record import DecisionRecord
 from tests.nightly.live_cluster import (
     PATHS,
     Body,
@@ -40,6 +43,7 @@ from tests.nightly.live_cluster import (
 from tests.nightly.pod_worlds import _MEMBER
 from tests.planning.harness import plan, require_success
 
+SOURCE = "pod_stories"
 PRIORITIES = {"low": -10, "high": 1000}
 # Kinds of objects in scenarios, deleted after each one.
 _OWN_KINDS = (
@@ -51,7 +55,18 @@ _OWN_KINDS = (
     "MutatingAdmissionPolicy",
     "PersistentVolumeClaim",
     "PersistentVolume",
+    "ConfigMap",
+    "Secret",
+    "RuntimeClass",
 )
+# Of each pod that names no other one.
+SERVICE_ACCOUNT: Body = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"name": "default", "namespace": "default"},
+}
+# A label of the namespace in some scenarios.
+ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
 class Story(Struct):
@@ -82,6 +97,7 @@ class StoryResult(Struct):
     wrong: list[str] = field(default_factory=list)
     dump: list[Body] = field(default_factory=list)
     real: list[Body] = field(default_factory=list)
+    records: list[DecisionRecord] = field(default_factory=list)
 
 
 def run_story(cluster: LiveCluster, story: Story) -> StoryResult:
@@ -123,6 +139,8 @@ def clear_story(cluster: LiveCluster) -> None:
     has_policies = bool(cluster.list_all("MutatingAdmissionPolicy"))
     for kind in _OWN_KINDS:
         cluster.delete(kind)
+    cluster.delete("ServiceAccount", "runner")
+    cluster.label_namespace(ENFORCE, None)
     cluster.clear()
     # No garbage collector runs: a StatefulSet of the same name would use them.
     cluster.delete("ControllerRevision")
@@ -141,10 +159,8 @@ def list_dump(cluster: LiveCluster) -> list[Body]:
     return [body for kind in CLUSTER_KINDS if kind in PATHS for body in cluster.list_all(kind)]
 
 
-def predict_story(
-    dump: Sequence[Body], change: Iterable[Body]
-) -> list[tuple[ObjectPods, PodOutcome]]:
-    """Return the outcomes of the changed workloads with the pods of their objects."""
+def plan_story(dump: Sequence[Body], change: Iterable[Body]) -> PlannedFleet:
+    """Return the plan of a change of the dumped cluster."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(dump)}).encode()
     values = ValueOverride(
         None, "kubernetes_nodes", {"objects": parse_kubectl_files([("n.json", text)]).encode()}
@@ -156,6 +172,17 @@ def predict_story(
     )
     fleet = find_planned_fleet(require_success(plan(_MEMBER + block, data_overrides=(values,))))
     assert fleet is not None
+    return fleet
+
+
+def predict_story(
+    dump: Sequence[Body], change: Iterable[Body]
+) -> list[tuple[ObjectPods, PodOutcome]]:
+    """Return the outcomes of the changed workloads with the pods of their objects."""
+    return _list_rows(plan_story(dump, change))
+
+
+def _list_rows(fleet: PlannedFleet) -> list[tuple[ObjectPods, PodOutcome]]:
     rows = []
     for object_pods in fleet.pods._object_pods.values():
         outcomes = [*object_pods.list_all_outcomes(), *object_pods.removed_outcomes]
@@ -168,18 +195,32 @@ def compare_story(
 ) -> StoryResult:
     """Compare the certain pods with the real ones.
 
-    Pre-existing pods are compared by name, others by node and image.
+    Pre-existing pods are compared by name, others by node and image. A workload whose pods the API
+    server rejects by prediction must have none of its new ones.
     """
     images = {(body["kind"], body["metadata"]["name"]): _get_images(body) for body in change}
     by_workload: dict[str, list[tuple[ObjectPods, PodOutcome]]] = {}
-    for object_pods, outcome in predict_story(dump, change):
+    fleet = plan_story(dump, change)
+    for object_pods, outcome in _list_rows(fleet):
         by_workload.setdefault(outcome.workload, []).append((object_pods, outcome))
     result = StoryResult(dump=list(dump), real=list(real))
+    for item in fleet.pods._object_pods.values():
+        for rejected in item.rejections:
+            _, kind, name = rejected.workload.key.split("/", 2)
+            pods = [pod for pod in real if _get_owner(pod) == (kind, name) and _is_active(pod)]
+            result.records += [((name,), False) for name in _list_rejecting_kinds(rejected)]
+            if len(pods) > len(item.list_outcomes(rejected.workload.key)):
+                result.wrong.append(f"{rejected.workload.key}: rejected ({rejected.reason})")
     for key, rows in by_workload.items():
         _, kind, name = key.split("/", 2)
         pods = [pod for pod in real if _get_owner(pod) == (kind, name) and _is_active(pod)]
         before = [body for body in dump if body["kind"] == "Pod" and _is_active(body)]
         existing = [pod for pod in before if pod["metadata"]["labels"].get("app") == name]
+        result.records += [
+            (comparison_record.list_names(object_pods, outcome), outcome.is_certain)
+            for object_pods, outcome in rows
+            if outcome.trigger and object_pods.inputs is not None
+        ]
         result.pods += len(rows)
         result.certain += sum(outcome.is_certain for _, outcome in rows)
         for text in _find_wrong_predictions(
@@ -190,6 +231,20 @@ def compare_story(
             )
             result.wrong.append(f"{key}: {text}; pods are {shown}")
     return result
+
+
+def _list_rejecting_kinds(rejected: RejectedPods) -> list[str]:
+    """Return the kind of object behind a rejection; none for quotas, which reject some pods."""
+    name = _REJECTING_KINDS.get(rejected.workload.rejected_by)
+    return [name] if name else []
+
+
+_REJECTING_KINDS = {
+    "PodSecurity": "Pod Security levels",
+    "ServiceAccount": "ServiceAccounts",
+    "PriorityClass": "PriorityClasses",
+    "RuntimeClass": "RuntimeClasses",
+}
 
 
 def _find_wrong_predictions(
@@ -281,60 +336,72 @@ def run_stories(
     stories: Mapping[str, Callable[..., Story]],
     minutes: float,
     version: str,
-    first: int,
+    first: int | None,
     only: str = "",
-    records: Path | None = None,
+    directory_of_records: Path | None = None,
 ) -> int:
     """Print the result of each scenario and the totals.
 
     Return 1 if a certain pod is wrong.
     """
+    comparison_record.ignore_missing_comparisons()
     end = time.monotonic() + 60 * minutes
+    total = StoryResult()
     count = 0
-    wrong = 0
-    certain = 0
-    pods = 0
-    seed = first
+    first_number = comparison_record.find_next_seed(SOURCE, version) if first is None else 0
     with (
         tempfile.TemporaryDirectory() as directory,
         start_cluster(Path(directory), has_stories=True) as cluster,
     ):
-        for body in build_priority_classes(PRIORITIES):
+        for body in (*build_priority_classes(PRIORITIES), SERVICE_ACCOUNT):
             cluster.create(body)
-        while time.monotonic() < end:
-            for name, build in stories.items():
-                if only not in name or time.monotonic() > end:
-                    continue
-                story = build(random.Random(f"{name}-{seed}"))
-                for node in story.nodes:
-                    node["status"]["nodeInfo"]["kubeletVersion"] = f"v{version}"
-                try:
-                    result = run_story(cluster, story)
-                except Exception:  # noqa: BLE001 - the other stories still run
-                    traceback.print_exc(file=sys.stdout)
-                    result = StoryResult(wrong=["failed"])
-                    clear_story(cluster)
-                count = count + 1
-                certain = certain + result.certain
-                pods = pods + result.pods
-                wrong += len(result.wrong)
-                print(f"{name} {seed}: {result.certain} of {result.pods} pods certain", flush=True)
-                for text in result.wrong:
-                    print(f"  WRONG {text}", flush=True)
-                if records is not None:
-                    record = {"change": story.change, "dump": result.dump, "real": result.real}
-                    (records / f"{name}-{seed}.json".replace(" ", "-")).write_text(
-                        json.dumps(record)
-                    )
-            seed += 1
-    print(f"{count} stories, {pods} pods, {certain} certain, {wrong} wrong")
-    return int(bool(wrong))
+        for number in itertools.count(first_number):
+            if time.monotonic() > end:
+                break
+            name = list(stories)[number % len(stories)]
+            seed = number // len(stories) + (first or 0)
+            if only not in name:
+                continue
+            story = stories[name](random.Random(f"{name}-{seed}"))
+            for node in story.nodes:
+                node["status"]["nodeInfo"]["kubeletVersion"] = f"v{version}"
+            try:
+                result = run_story(cluster, story)
+            except Exception:  # noqa: BLE001 - the other stories still run
+                traceback.print_exc(file=sys.stdout)
+                result = StoryResult(wrong=["failed"])
+                clear_story(cluster)
+            count += 1
+            total.certain += result.certain
+            total.pods += result.pods
+            total.wrong += result.wrong
+            print(f"{name} {seed}: {result.certain} of {result.pods} pods certain", flush=True)
+            for text in result.wrong:
+                print(f"  WRONG {text}", flush=True)
+            if first is None:
+                records = [] if result.wrong else result.records
+                comparison_record.add_world(SOURCE, version, records)
+            if directory_of_records is not None:
+                record = {"change": story.change, "dump": result.dump, "real": result.real}
+                path = directory_of_records / f"{name}-{seed}.json".replace(" ", "-")
+                path.write_text(json.dumps(record))
+    print(f"{count} stories, {total.pods} pods, {total.certain} certain, {len(total.wrong)} wrong")
+    return int(bool(total.wrong))
 
 
 if __name__ == "__main__":
     from tests.nightly.story_table import STORIES
 
     arguments = [*sys.argv[1:], "", "", ""]
-    records = Path(arguments[4]) if arguments[4] else None
-    seed = int(arguments[2] or time.time())
-    sys.exit(run_stories(STORIES, float(arguments[0]), arguments[1], seed, arguments[3], records))
+    directory_of_records = Path(arguments[4]) if arguments[4] else None
+    first_seed = int(arguments[2]) if arguments[2] else None
+    sys.exit(
+        run_stories(
+            STORIES,
+            float(arguments[0]),
+            arguments[1],
+            first_seed,
+            arguments[3],
+            directory_of_records,
+        )
+    )

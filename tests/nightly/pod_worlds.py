@@ -10,12 +10,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
+from tests.nightly import comparison_record
+from tests.nightly.comparison_record import DecisionRecord
 from tests.nightly.live_cluster import (
     DEVICE_KINDS,
     Body,
@@ -68,6 +70,7 @@ class Result(Struct):
     alike: int = 0
     certain_alike: int = 0
     wrong: list[str] = field(default_factory=list)
+    records: list[DecisionRecord] = field(default_factory=list)
 
 
 # --- worlds -------------------------------------------------------------------------------------
@@ -251,8 +254,10 @@ def predict_world(
     before: Sequence[Body], workloads: Sequence[Body]
 ) -> dict[str, list[tuple[str, str, bool, str]]]:
     """Return name, node, certainty and doubt of each predicted pod by workload."""
-    fleet = find_planned_fleet(plan_world(before, workloads))
-    assert fleet is not None
+    return _list_predictions(plan_fleet(before, workloads))
+
+
+def _list_predictions(fleet: PlannedFleet) -> dict[str, list[tuple[str, str, bool, str]]]:
     pods: dict[str, list[tuple[str, str, bool, str]]] = {}
     for object_pods in fleet.pods._object_pods.values():
         for outcome in object_pods.list_all_outcomes():
@@ -261,6 +266,23 @@ def predict_world(
                 (outcome.name, outcome.node, outcome.is_certain, doubt)
             )
     return pods
+
+
+def plan_fleet(before: Sequence[Body], workloads: Sequence[Body]) -> PlannedFleet:
+    """Return the planned pods of workloads on a cluster with these objects."""
+    fleet = find_planned_fleet(plan_world(before, workloads))
+    assert fleet is not None
+    return fleet
+
+
+def compare_plan(
+    before: Sequence[Body], workloads: Sequence[Body], runs: Sequence[dict[str, dict[str, str]]]
+) -> Result:
+    """Plan a world, and compare its pods with those of all runs."""
+    fleet = plan_fleet(before, workloads)
+    result = compare_world(_list_predictions(fleet), runs)
+    result.records = [] if result.wrong else list(comparison_record.list_records(fleet))
+    return result
 
 
 def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
@@ -337,5 +359,5 @@ def run_worlds(
         for node in world.nodes:
             node["status"]["nodeInfo"] = {**NODE_INFO, "kubeletVersion": f"v{version}"}
         results = [run_world(cluster, world) for _ in range(repetitions)]
-        predicted = predict_world(results[0][0], world.workloads)
-        yield seed, compare_world(predicted, [nodes for _, nodes in results])
+        runs = [nodes for _, nodes in results]
+        yield seed, compare_plan(results[0][0], world.workloads, runs)

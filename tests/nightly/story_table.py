@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.domains.pods.importers.security_pods import list_security_pods
 from tests.nightly.live_cluster import Body, LiveCluster
-from tests.nightly.pod_stories import Story
+from tests.nightly.pod_stories import ENFORCE, Story
 from tests.nightly.pod_worlds import NODE_INFO
 
 Draw = random.Random
@@ -22,10 +23,16 @@ _BAD = "bad:1"
 def build_nodes(
     draw: Draw, low: int = 3, high: int = 4, cpus: tuple[int, ...] = (4, 6, 9, 13)
 ) -> list[Body]:
-    """Return nodes of different sizes, to make most choices certain."""
+    """Return nodes of random sizes, to make most choices certain."""
     return [
         _build_node(f"n{number}", draw.choice(cpus)) for number in range(draw.randint(low, high))
     ]
+
+
+def _build_unequal_nodes(draw: Draw) -> list[Body]:
+    """Return three nodes without two of one size."""
+    cpus = draw.sample((4, 7, 12, 20, 33), 3)
+    return [_build_node(f"n{number}", cpu) for number, cpu in enumerate(cpus)]
 
 
 def _build_node(name: str, cpu: int) -> Body:
@@ -716,6 +723,132 @@ def adopt_orphans(draw: Draw) -> Story:
     )
 
 
+# --- what a pod needs
+# -------------------------------------------------------------------------------
+
+
+def enforce_security(draw: Draw) -> Story:
+    """A namespace with a level of Pod Security, and pods that it may reject."""
+    level = draw.choice(("privileged", "baseline", "baseline", "restricted", "restricted"))
+    pods = [pod for pod, _ in list_security_pods()]
+    spec = draw.choice(pods)["spec"]
+    resources = {"requests": {"cpu": "1", "memory": "64Mi"}}
+    spec = {**spec, "containers": [{**item, "resources": resources} for item in spec["containers"]]}
+    if draw.random() < 0.3:
+        spec = {**spec, "hostNetwork": True}
+    spec = {key: value for key, value in spec.items() if key not in _NOT_IN_TEMPLATES}
+    kind = draw.choice(("Deployment", "StatefulSet", "DaemonSet"))
+    more = {} if kind == "DaemonSet" else {"replicas": draw.randint(1, 3)}
+    change = [build_workload(kind, "web", spec, **more)]
+    if draw.random() < 0.3:
+        change = [build_workload("Deployment", "plain", build_pod_spec(), replicas=2)]
+    return Story(
+        build_nodes(draw), change, prepare=lambda cluster: cluster.label_namespace(ENFORCE, level)
+    )
+
+
+_NOT_IN_TEMPLATES = ("ephemeralContainers", "activeDeadlineSeconds", "restartPolicy")
+
+
+def miss_needs(draw: Draw) -> Story:
+    """Pods that name objects of several kinds, some of which are not there."""
+    kinds = ("ConfigMap", "Secret", "RuntimeClass", "PriorityClass", "PersistentVolumeClaim")
+    return _build_needs(draw, (draw.choice(kinds), draw.choice(kinds)))
+
+
+def miss_account(draw: Draw) -> Story:
+    """Pods that name a ServiceAccount, and those of a ReplicaSet with a RuntimeClass."""
+    return _build_needs(draw, ("ServiceAccount", "RuntimeClass"), "ReplicaSet")
+
+
+def _build_needs(draw: Draw, kinds: tuple[str, ...], last_controller: str = "") -> Story:
+    """Return a story with a workload for each kind of named object."""
+    objects = {
+        "ServiceAccount": _build_object("v1", "ServiceAccount", "runner"),
+        "ConfigMap": _build_object("v1", "ConfigMap", "settings", data={"port": "1"}),
+        "Secret": _build_object("v1", "Secret", "login", stringData={"user": "a"}),
+        "RuntimeClass": {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "kata"},
+            "handler": "kata",
+            **draw.choice(({}, {"overhead": {"podFixed": {"cpu": "500m"}}})),
+        },
+    }
+    change = []
+    for name, kind in zip("ab", kinds[: draw.choice((1, 2))], strict=False):
+        pod = build_pod_spec(cpu=draw.choice((500, 1000, 1500)))
+        _name_object(draw, pod, kind)
+        controller = draw.choice(("Deployment", "StatefulSet", "Deployment"))
+        if name == "b" and last_controller:
+            controller = last_controller
+        workload = build_workload(controller, name, pod, replicas=draw.randint(1, 3))
+        if controller == "StatefulSet":
+            workload["spec"]["podManagementPolicy"] = "Parallel"
+        change.append(workload)
+    return Story(
+        _build_unequal_nodes(draw),
+        change,
+        [build_pod("old", "old"), *(body for body in objects.values() if draw.random() < 0.6)],
+        quiet_seconds=6,
+    )
+
+
+def _name_object(draw: Draw, pod: Body, kind: str) -> None:
+    """Let a pod name an object of a kind; sometimes another key or class, or as optional."""
+    container = pod["containers"][0]
+    match kind:
+        case "ServiceAccount":
+            pod["serviceAccountName"] = "runner"
+        case "ConfigMap":
+            container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+        case "Secret":
+            reference: Body = {"name": "login", "key": draw.choice(("user", "password"))}
+            if draw.random() < 0.2:
+                reference["optional"] = True
+            container["env"] = [{"name": "A", "valueFrom": {"secretKeyRef": reference}}]
+        case "RuntimeClass":
+            pod["runtimeClassName"] = "kata"
+        case "PriorityClass":
+            pod["priorityClassName"] = draw.choice(("high", "low", "unknown"))
+        case _:
+            claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+            pod["volumes"] = [claim]
+
+
+def lose_node(draw: Draw) -> Story:
+    """A node that takes no pods any more leaves with its pods between the dump and the apply."""
+    nodes = build_nodes(draw)
+    leaving = _build_node("leaving", 32)
+    leaving["spec"] = {
+        "unschedulable": True,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    own = build_pod("last", "last", "leaving")
+    kind = draw.choice(("Deployment", "StatefulSet", "Deployment"))
+    pod = build_pod_spec(cpu=draw.choice((500, 1500)))
+    if draw.random() < 0.5:
+        pod["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": _HOST,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+        ]
+
+    def finish(cluster: LiveCluster) -> None:
+        cluster.delete("Pod", "last?gracePeriodSeconds=0")
+        cluster.delete("Node", "leaving")
+
+    return Story(
+        [*nodes, leaving],
+        [build_workload(kind, "web", pod, replicas=draw.randint(1, 5))],
+        [own],
+        finish=finish,
+    )
+
+
 STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "keep autoscaled replicas": keep_autoscaled_replicas,
     "apply below autoscaler": apply_below_autoscaler,
@@ -742,4 +875,8 @@ STORIES: Final[dict[str, Callable[[Draw], Story]]] = {
     "roll on tight nodes": roll_on_tight_nodes,
     "scale during rollout": scale_during_rollout,
     "adopt orphans": adopt_orphans,
+    "enforce security": enforce_security,
+    "miss needs": miss_needs,
+    "lose node": lose_node,
+    "miss account": miss_account,
 }

@@ -1,8 +1,7 @@
 """Random clusters with volumes, drivers and features of nodes, decided by a real kube-scheduler.
 
-Run: python -m tests.nightly.volume_worlds PROGRAMS WORLDS [FIRST_SEED]. Each seed is a world of its
-own, so a run continues at any seed. Prints each different decision, and after each world its seed,
-the number of differences, and the certain and compared decisions by kind of object.
+Run: python -m tests.nightly.volume_worlds PROGRAMS WORLDS [SEED]. Without a seed, the recorded
+worlds are continued. Prints each different decision, and after each world its decisions.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,15 +19,20 @@ from nexusform.domains.conformance.workflow.loopback_programs import open_progra
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.planning.pod_phase import CheckablePrediction
+from nexusform.domains.pods.scheduling.decision_kinds import Decision, list_decision_kinds
 from nexusform.planning.plan_request import ValueOverride
-from nexusform.plans.plan_checks import DecisionDifference
 from tests.domains.pods.importers.cluster_objects import print_objects
-from tests.domains.pods.planning.test_pods import build_manifest
-from tests.nightly import pod_worlds
-from tests.planning.harness import plan, require_success
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
+from tests.nightly import comparison_record, pod_worlds
+from tests.nightly.comparison_record import DecisionRecord
+from tests.planning.harness import RACKS, build_state_after, plan, require_success
 
 Body = dict[str, Any]
+SOURCE = "volume_worlds"
 _HOST = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _DRIVERS = ("one.example.com", "two.example.com")
 _FEATURE = "RestartAllContainersOnContainerExits"
 _RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
@@ -61,9 +64,16 @@ def build_world(seed: int, version: str) -> tuple[list[Body], list[Body]]:
             node["status"]["images"].append({"names": [_IMAGE_VOLUME], "sizeBytes": 700_000_000})
         if draw.random() < 0.6 and minor >= 36:
             node["status"]["declaredFeatures"] = [_FEATURE]
+        more = {"ephemeral-storage": "5Gi", "example.com/gpu": str(draw.randint(0, 3))}
+        node["status"]["allocatable"] |= more
+        node["status"]["capacity"] |= more
     names = [node["metadata"]["name"] for node in nodes]
     storage = _build_storage(draw, names, has_prevention=minor >= 37)
-    objects = [*_build_basics(), *nodes, *storage]
+    old = [
+        pod_worlds._build_pod(draw, f"old-{number}", draw.choice(names))
+        for number in range(draw.randint(0, 3))
+    ]
+    objects = [*_build_basics(), *nodes, *storage, *old]
     workloads = []
     for app in "abc"[: draw.randint(1, 3)]:
         workload, claims = _build_workload(draw, app, minor)
@@ -81,7 +91,12 @@ def _build_basics() -> list[Body]:
         "metadata": {"name": "high"},
         "value": 1000,
     }
-    return [namespace, priority, _FINISHED]
+    quiet = {**priority, "metadata": {"name": "quiet"}, "preemptionPolicy": "Never"}
+    named = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "there", "namespace": "default"}}
+        for kind in ("ConfigMap", "Secret")
+    ]
+    return [namespace, priority, quiet, _FINISHED, *named]
 
 
 def _build_storage(draw: Random, nodes: list[str], *, has_prevention: bool) -> list[Body]:
@@ -95,12 +110,19 @@ def _build_storage(draw: Random, nodes: list[str], *, has_prevention: bool) -> l
         _build_storage_object("StorageClass", name, **_class("kubernetes.io/no-provisioner"))
         for name in ("local", "wide")
     ]
+    objects.append(
+        _build_storage_object("StorageClass", "now", provisioner="kubernetes.io/no-provisioner")
+    )
+    objects.append(_build_storage_object("StorageClass", "free", **_class("free.example.com")))
     attributes = {"driverName": _DRIVERS[0], "parameters": {"speed": "high"}}
     objects.append(_build_storage_object("VolumeAttributesClass", _ATTRIBUTES_CLASS, **attributes))
     number = 0
     for node in nodes:
         for _ in range(draw.randint(0, 3)):
-            objects.append(_build_volume(f"l{number}", "local", [node], draw.choice(_SIZES)))
+            volume = _build_volume(f"l{number}", "local", [node], draw.choice(_SIZES))
+            if draw.random() < 0.25:
+                volume["spec"]["accessModes"] = ["ReadWriteOncePod"]
+            objects.append(volume)
             number += 1
     for number in range(draw.randint(0, 3)):
         reached = draw.sample(nodes, draw.randint(2, len(nodes)))
@@ -167,10 +189,10 @@ def _build_volume(name: str, storage_class: str, nodes: list[str], size: int) ->
 
 
 def _build_claim_spec(draw: Random) -> Body:
-    storage_class = draw.choice(("local", "local", "wide", "net0", "net1"))
+    storage_class = draw.choice(("local", "local", "wide", "net0", "net1", "now", "free"))
     has_attributes = storage_class == "net0" and draw.random() < 0.5
     return {
-        "accessModes": ["ReadWriteOnce"],
+        "accessModes": [draw.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"))],
         "storageClassName": storage_class,
         **({"volumeAttributesClassName": _ATTRIBUTES_CLASS} if has_attributes else {}),
         "resources": {"requests": {"storage": f"{draw.choice(_SIZES[:5])}Gi"}},
@@ -178,54 +200,180 @@ def _build_claim_spec(draw: Random) -> Body:
 
 
 def _build_workload(draw: Random, app: str, minor: int) -> tuple[Body, list[Body]]:
-    """Return a workload, and the claims of a bare pod.
+    """Return a workload, and the claims and volumes of a pod or Deployment.
 
     By default an API server up to 1.35 has no volumes of images, and no rules of restart.
     """
     requests = {"cpu": f"{draw.choice((100, 500, 1000))}m", "memory": "256Mi"}
     container: Body = {"name": "c", "image": "img:1", "resources": {"requests": requests}}
     labels = {"app": app}
-    names = [f"{app}{number}" for number in range(draw.randint(0, 3))]
-    if draw.random() < 0.4:
+    names = [f"{app}{number}" for number in range(draw.choice((0, 0, 1, 2)))]
+    spec: Body = {"containers": [container]}
+    kind = draw.choice(("StatefulSet", "Deployment", "Pod", "Pod"))
+    if draw.random() < 0.7:
+        draw.choice(_RULES)(draw, spec, app)
+    metadata = {"name": app, "namespace": "default"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    body = {
+        "replicas": draw.randint(1, 3),
+        "selector": {"matchLabels": labels},
+        "template": template,
+    }
+    apps = {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": body}
+    if kind == "StatefulSet":
         templates = [
             {"metadata": {"name": name}, "spec": _build_claim_spec(draw)} for name in names
         ]
-        body = {
+        set_fields = {
             "serviceName": app,
-            "replicas": draw.randint(1, 3),
             "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
             "volumeClaimTemplates": templates,
         }
-        metadata = {"name": app, "namespace": "default"}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": metadata,
-            "spec": body,
-        }, []
-    spec: Body = {"containers": [container], "restartPolicy": "Never"}
-    if minor >= 36 and draw.random() < 0.3:
+        body |= set_fields
+        return apps, []
+    if minor >= 36 and draw.random() < 0.3 and kind == "Pod":
         container |= {"restartPolicy": "Never", "restartPolicyRules": [_RULE]}
-    spec["volumes"] = [
-        {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names
-    ]
+    volumes = spec.setdefault("volumes", [])
+    volumes += [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
     if minor >= 36 and draw.random() < 0.3:
-        spec["volumes"].append({"name": "data", "image": {"reference": _IMAGE_VOLUME}})
+        volumes.append({"name": "data", "image": {"reference": _IMAGE_VOLUME}})
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    claims = [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": _build_claim_spec(draw),
-            "status": {"phase": "Pending"},
-        }
-        for name in names
-    ]
-    metadata = {"name": app, "namespace": "default", "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, claims
+    objects = [item for name in names for item in _build_claim(draw, name)]
+    if kind == "Deployment":
+        return apps, objects
+    spec["restartPolicy"] = "Never"
+    pod_metadata = {**metadata, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": pod_metadata, "spec": spec}, objects
+
+
+def _build_claim(draw: Random, name: str) -> list[Body]:
+    """Return a claim; a bound one with its volume, and sometimes none at all."""
+    spec = _build_claim_spec(draw)
+    form = draw.random()
+    if form < 0.1:
+        return []
+    claim: Body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+    if form > 0.35 or "volumeAttributesClassName" in spec:
+        return [claim]
+    nodes = draw.choice((["n0"], ["n0", "n1"], ["n1"]))
+    volume = _build_volume(f"bound-{name}", spec["storageClassName"], nodes, 5)
+    claim["metadata"]["uid"] = f"00000000-0000-4000-8000-{ord(name[0]):06d}{name[1:]:>06}"
+    volume["spec"]["accessModes"] = spec["accessModes"]
+    volume["spec"]["claimRef"] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "name": name,
+        "namespace": "default",
+        "uid": claim["metadata"]["uid"],
+    }
+    volume["status"] = {"phase": "Bound"}
+    spec["volumeName"] = f"bound-{name}"
+    spec["resources"]["requests"]["storage"] = "5Gi"
+    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim["status"] = {"phase": "Bound", "accessModes": spec["accessModes"]}
+    return [claim, volume]
+
+
+def _add_node_rule(draw: Random, spec: Body, _: str) -> None:
+    expression = {"key": "disk", "operator": draw.choice(("In", "NotIn")), "values": ["ssd"]}
+    terms = [{"matchExpressions": [expression]}]
+    match draw.randrange(3):
+        case 0:
+            spec["nodeSelector"] = {"disk": draw.choice(("ssd", "hdd"))}
+        case 1:
+            spec["affinity"] = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+        case _:
+            rule = {"weight": draw.choice((1, 50, 100)), "preference": terms[0]}
+            spec["affinity"] = {"nodeAffinity": {_PREFERRED: [rule]}}
+
+
+def _add_pod_rule(draw: Random, spec: Body, app: str) -> None:
+    term: Body = {
+        "labelSelector": {"matchLabels": {"app": draw.choice((app, app, "a", "old"))}},
+        "topologyKey": draw.choice((_HOST, _ZONE)),
+    }
+    if draw.random() < 0.3:
+        label = {"kubernetes.io/metadata.name": draw.choice(("default", "other"))}
+        term["namespaceSelector"] = {"matchLabels": label}
+    kind = draw.choice(("podAffinity", "podAntiAffinity"))
+    rules = draw.choice(
+        (
+            {_REQUIRED: [term]},
+            {_PREFERRED: [{"weight": draw.choice((1, 100)), "podAffinityTerm": term}]},
+        )
+    )
+    spec["affinity"] = {kind: rules}
+
+
+def _add_spread(draw: Random, spec: Body, app: str) -> None:
+    constraint: Body = {
+        "maxSkew": draw.choice((1, 2)),
+        "topologyKey": draw.choice((_HOST, _ZONE)),
+        "whenUnsatisfiable": draw.choice(("DoNotSchedule", "ScheduleAnyway")),
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    if draw.random() < 0.4 and constraint["whenUnsatisfiable"] == "DoNotSchedule":
+        constraint["minDomains"] = draw.randint(2, 4)
+    if draw.random() < 0.4:
+        constraint["nodeTaintsPolicy"] = "Honor"
+        constraint["nodeAffinityPolicy"] = draw.choice(("Honor", "Ignore"))
+        spec["nodeSelector"] = {"disk": "ssd"}
+    spec["topologySpreadConstraints"] = [constraint]
+
+
+def _add_plain_field(draw: Random, spec: Body, _: str) -> None:
+    """Set one of the other fields that decide where a pod runs."""
+    container = spec["containers"][0]
+    match draw.randrange(8):
+        case 7:
+            source = draw.choice(("configMapRef", "secretRef"))
+            container["envFrom"] = [{source: {"name": draw.choice(("there", "absent"))}}]
+        case 0:
+            spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
+        case 1:
+            container["ports"] = [{"containerPort": 80, "hostPort": draw.choice((80, 81))}]
+        case 2:
+            spec["priorityClassName"] = "high"
+        case 3:
+            spec["priorityClassName"] = "quiet"
+        case 4:
+            container["resources"]["requests"]["ephemeral-storage"] = "2Gi"
+        case 5:
+            amount = {"example.com/gpu": str(draw.randint(1, 2))}
+            container["resources"]["requests"] |= amount
+            container["resources"]["limits"] = amount
+        case _:
+            spec["resources"] = {"requests": {"cpu": "1500m", "memory": "1Gi"}}
+
+
+def _add_disk(draw: Random, spec: Body, _: str) -> None:
+    source = draw.choice(
+        (
+            {"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:a"}},
+            {"rbd": {"monitors": ["m"], "image": "i"}},
+        )
+    )
+    name = next(iter(source))
+    more = {"lun": 0, "readOnly": draw.random() < 0.3} if name == "iscsi" else {}
+    spec["volumes"] = [{"name": "disk", name: {**source[name], **more}}]
+
+
+_RULES = (
+    _add_node_rule,
+    _add_pod_rule,
+    _add_pod_rule,
+    _add_spread,
+    _add_spread,
+    _add_plain_field,
+    _add_plain_field,
+    _add_disk,
+)
 
 
 def plan_world(seed: int, version: str, directory: Path) -> list[CheckablePrediction]:
@@ -243,43 +391,80 @@ def plan_world(seed: int, version: str, directory: Path) -> list[CheckablePredic
     return list(fleet.pods.list_checkable_predictions())
 
 
-def list_kinds(prediction: CheckablePrediction, key: tuple[str, int]) -> list[str]:
-    """Return the kinds of objects that decide on a pod."""
-    _, outcome = prediction.pods[key]
-    kinds = {claim.storage_class for claim in outcome.spec.claims}
-    kinds |= {"features"} if outcome.spec.required_features else set()
-    kinds |= {"image volume"} if outcome.spec.image_volumes else set()
-    if any(claim.attributes_class for claim in outcome.spec.claims):
-        kinds.add("VolumeAttributesClass")
-    return sorted(kinds) or ["none"]
+def plan_node_removal(seed: int, version: str) -> list[CheckablePrediction]:
+    """Plan workers of a cluster away, and return the predictions of their pods."""
+    draw = Random(seed)
+    minor_version = version.rpartition(".")[0]
+    kinds: tuple[Body, ...] = (
+        {"kind": "Deployment"},
+        {"kind": "StatefulSet", "podManagementPolicy": "Parallel"},
+    )
+    workloads = [
+        build_deployment(
+            name, draw.randint(1, 3), cpu=str(draw.choice((1, 2, 3, 5))), **draw.choice(kinds)
+        )
+        for name in "abc"[: draw.randint(1, 3)]
+    ]
+    manifest = build_manifest("m", *workloads)
+    arguments = f'kubernetes_version = "{minor_version}.0"\n'
+    before, after = (
+        RACKS + build_workers(count, arguments=arguments) + manifest for count in (4, 2)
+    )
+    state = build_state_after(require_success(plan(before)))
+    fleet = find_planned_fleet(require_success(plan(after, state)))
+    assert fleet is not None
+    return list(fleet.pods.list_checkable_predictions())
 
 
-def main(programs: str, count: int, first_seed: int) -> int:
-    """Compare worlds; return the number of different decisions."""
-    compared: Counter[str] = Counter()
-    certain: Counter[str] = Counter()
-    differences: list[DecisionDifference] = []
+def main(programs: str, count: int, seed: int | None = None) -> int:
+    """Compare worlds; return the number of different decisions.
+
+    Without a seed, continue the recorded worlds.
+    """
+    comparison_record.ignore_missing_comparisons()
+    difference_count = 0
     version = read_version(Path(programs, scheduler_check.PROGRAM), "--version")
+    first_seed = comparison_record.find_next_seed(SOURCE, version) if seed is None else seed
     with tempfile.TemporaryDirectory() as directory, open_programs(programs) as running:
         scheduler_check.start_scheduler(running, disabled_admission=scheduler_check.CHECK_ADMISSION)
-        for seed in range(first_seed, first_seed + count):
+        for number in range(first_seed, first_seed + count):
             check = scheduler_check.KubeSchedulerCheck(running, version, time.monotonic() + 600)
-            for prediction in plan_world(seed, version, Path(directory)):
+            records: list[DecisionRecord] = []
+            for prediction in (
+                *plan_world(number, version, Path(directory)),
+                *plan_node_removal(number, version),
+            ):
                 check.check_prediction(prediction)
-                for _, key in check.checked:
-                    for kind in list_kinds(prediction, key):
-                        compared[kind] += 1
-                        certain[kind] += prediction.pods[key][1].is_certain
+                records += list_records(check, prediction)
             check.close_cluster()
             for difference in check.differences:
-                print(seed, difference, flush=True)
+                print(number, difference, flush=True)
             for pod, reason in check.incomplete_pods.items():
-                print(seed, "not sent whole", pod, reason, flush=True)
-            differences += check.differences
-            figures = [f"{kind} {certain[kind]}/{compared[kind]}" for kind in sorted(compared)]
-            print(seed, len(differences), *figures, flush=True)
-    return len(differences)
+                print(number, "not sent whole", pod, reason, flush=True)
+            difference_count += len(check.differences)
+            certain = sum(is_certain for _, is_certain in records)
+            print(number, f"{len(records)} decisions, {certain} certain", flush=True)
+            if seed is None:
+                comparison_record.add_world(SOURCE, version, [] if check.differences else records)
+    return difference_count
+
+
+def list_records(
+    check: scheduler_check.KubeSchedulerCheck, prediction: CheckablePrediction
+) -> list[DecisionRecord]:
+    """Return the kinds of kube-scheduler that decide on each compared pod."""
+    workloads = {workload.key: workload for workload in prediction.inputs.workloads}
+    records = []
+    for position, key in sorted(check.checked):
+        if position != check.prediction_number:
+            continue
+        _, outcome = prediction.pods[key]
+        decision = Decision(outcome, prediction.inputs.cluster, workloads.get(outcome.workload))
+        names = (kind.name for kind in list_decision_kinds(decision) if not kind.has_controller)
+        records.append((tuple(names), outcome.is_certain))
+    return records
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(sys.argv[1], int(sys.argv[2]), int((*sys.argv[3:], "0")[0]))))
+    first = int(sys.argv[3]) if sys.argv[3:] else None
+    sys.exit(bool(main(sys.argv[1], int(sys.argv[2]), first)))

@@ -25,6 +25,7 @@ bob-token,bob,2,
 """
 _CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 CRDS = Path(_CASES) / "crds"
+_DISABLED_PLUGINS = "--disable-admission-plugins"
 PROGRAMS = Path(os.environ.get("NEXUSFORM_HUB_PROGRAMS", ""))
 
 
@@ -60,6 +61,8 @@ class ApiPrograms:
     def _begin(self, peer: int, crds: Path, flags: tuple[str, ...]) -> None:
         where = self.where
         etcd = self._etcd
+        if not any(flag.startswith(_DISABLED_PLUGINS) for flag in flags):
+            flags = (f"{_DISABLED_PLUGINS}=ServiceAccount", *flags)
         self._start(
             "etcd",
             f"--data-dir={where}/etcd",
@@ -89,7 +92,6 @@ class ApiPrograms:
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--token-auth-file={where}/tokens.csv",
             "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
             *flags,
         )

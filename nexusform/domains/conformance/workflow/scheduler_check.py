@@ -206,14 +206,14 @@ class KubeSchedulerCheck:
         # The current Service, for the default spreading of the last pod.
         self._service: Body | None = None
         # Of the prediction being checked, from 1.
-        self._prediction_number = 0
+        self.prediction_number = 0
 
     def check_prediction(self, prediction: CheckablePrediction) -> None:
         """Run one prediction again, and compare its decisions.
 
         Raises ProgramProblem, CheckTimeExceeded, ChangedDumpError.
         """
-        self._prediction_number += 1
+        self.prediction_number += 1
         inputs = prediction.inputs
         pods = prediction.pods
         # Their nominations are not re-created.
@@ -245,7 +245,7 @@ class KubeSchedulerCheck:
             except UnsupportedPodError:
                 # Not counted as checked.
                 return
-            self.checked.add((self._prediction_number, (workload, number)))
+            self.checked.add((self.prediction_number, (workload, number)))
 
         run_prediction(
             inputs.cluster,

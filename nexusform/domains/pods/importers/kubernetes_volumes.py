@@ -270,9 +270,11 @@ def parse_volumes(
                 .get_mapping("spec")
             )
             claim_name = f"{namespace}/{pod_name}-{volume.get_text('name')}"
-            claims.append(
-                _build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage)
+            ephemeral_claim = _build_unbound_claim(
+                claim_name, claim, (claim, "storageClassName"), storage
             )
+            if ephemeral_claim is not None:
+                claims.append(replace(ephemeral_claim, is_ephemeral=True))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             source = volume.get_mapping("persistentVolumeClaim")

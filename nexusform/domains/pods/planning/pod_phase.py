@@ -34,7 +34,7 @@ from nexusform.domains.pods.planning.object_pods import (
 )
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
-from nexusform.domains.pods.scheduling import assumptions, pod_outcomes
+from nexusform.domains.pods.scheduling import assumptions, decision_kinds, pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
@@ -413,6 +413,7 @@ class PodPhase(PodsByCluster):
                 direct_doubts += list_need_doubts(object_pods, inventory)
                 object_pods.warnings += tuple(list_need_warnings(object_pods, inventory))
             scene = self._build_scene(cluster_id, base_pods)
+            direct_doubts += _list_uncompared_doubts(scene, outcomes)
             observed = self._get_observed_cluster(cluster_id)
             manifests = self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
@@ -787,6 +788,30 @@ class PodPhase(PodsByCluster):
         for cluster_name, manifests in self._unlocated_manifests:
             pods += list_unlocated_pods(cluster_name, manifests)
         return pods
+
+
+def _list_uncompared_doubts(
+    scene: PredictionScenario, outcomes: Iterable[PodOutcome]
+) -> Iterator[tuple[PodKey, PodDoubt]]:
+    """Yield the doubt about each pod whose kinds of objects were never compared."""
+    kinds = decision_kinds.list_uncompared_kinds(
+        scene.cluster.version, decision_kinds.load_comparisons()
+    )
+    workloads = {workload.key: workload for workload in scene.workloads}
+    # Pods of one workload, spec and trigger have the same kinds.
+    reasons: dict[tuple[object, ...], str] = {}
+    for outcome in outcomes:
+        # Without a trigger, nothing is decided on the pod.
+        if not outcome.trigger:
+            continue
+        group = (outcome.workload, id(outcome.spec), outcome.trigger, bool(outcome.victims))
+        if group not in reasons:
+            decision = decision_kinds.Decision(
+                outcome, scene.cluster, workloads.get(outcome.workload)
+            )
+            reasons[group] = decision_kinds.find_uncompared_kind(decision, kinds)
+        if reasons[group]:
+            yield outcome.key, PodDoubt(reasons[group])
 
 
 def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:

@@ -261,6 +261,7 @@ class Claim(Struct, frozen=True):
     once. `provisioning_terms`: the nodes for provisioned volumes (any of the terms, None = all);
     `storage_terms`: those of them with enough free storage (None = unlimited), `free_storage` their
     amounts. `driver` is the CSI driver of its class, `attributes_class` its VolumeAttributesClass.
+    `is_ephemeral`: a controller creates it with its pod.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Claim(Struct, frozen=True):
     driver: str = ""
     free_storage: tuple[FreeStorage, ...] = ()
     attributes_class: str = ""
+    is_ephemeral: bool = False
 
 
 class Volume(Struct, frozen=True):

@@ -6,11 +6,14 @@ Missing data is named, and no prediction depending on it is certain.
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.domains.pods.planning.pod_phase import PodPhase
+from nexusform.domains.pods.scheduling import assumptions
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
@@ -484,3 +487,39 @@ def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(
     )
     result = require_success(plan_observed(text, *add_standard_objects(*nodes, *pods)))
     assert {text for _, text in list_certainties(result).values()} == {assumption}
+
+
+def count_calls_of_certainty(workloads: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the calls of functions that verify the certainty of two pods per workload."""
+    nodes = [build_node(f"a-np-{number}", "100") for number in range(2)]
+    objects = [build_deployment(f"web{number}", 2, cpu="10m") for number in range(workloads)]
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    verify = PodPhase.verify_certainty
+
+    def verify_counted(*arguments: Any) -> None:
+        sys.setprofile(count)
+        try:
+            verify(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(PodPhase, "verify_certainty", verify_counted)
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", *objects)
+    require_success(plan_observed(text, *add_standard_objects(*nodes)))
+    monkeypatch.setattr(PodPhase, "verify_certainty", verify)
+    return calls
+
+
+def test_cost_of_certainty_grows_with_the_number_of_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Samples have a limit of their own."""
+    monkeypatch.setattr(assumptions, "_MOST_PLACEMENTS", 0)
+    small = count_calls_of_certainty(20, monkeypatch)
+    large = count_calls_of_certainty(40, monkeypatch)
+    assert 0 < large < 2.4 * small
