@@ -291,7 +291,7 @@ def test_budget_without_allowed_disruptions_blocks_drain(least: str, held: tuple
     )
     site, pods = build_site_and_pods(state, text)
     found = simulate_kubernetes_upgrade(build_start(state), site, site.clusters[0], pods["s/a"])
-    assert (found.disruptions.budgets, found.has_findings) == (held, bool(held))
+    assert (found.course.budgets, found.has_findings) == (held, bool(held))
 
 
 # --- failures ------------------------------------------------------------------------------------
