@@ -52,6 +52,11 @@ VALUES = (
     re.compile(
         r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"
     ),
+    # Addresses of the sign-in to a cloud.
+    re.compile(
+        r"AWS_(ENDPOINT_URL|CONTAINER_CREDENTIALS_FULL_URI|EC2_METADATA_SERVICE_ENDPOINT)"
+        r"|AZURE_(POD_IDENTITY_)?AUTHORITY_HOST|AZURE_REGIONAL_AUTHORITY_NAME"
+    ),
     # A prefix: the other fields of clouds.yaml.
     re.compile(r"OS_(CLOUD|AUTH_URL|NOVA_\w+)?"),
     re.compile(
