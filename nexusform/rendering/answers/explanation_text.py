@@ -262,16 +262,11 @@ def build_explanation_report(
 
 def build_removal_report(row: PlacementChange) -> Report:
     """Build the report of a VM removed by a plan."""
-    verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
+    verb = "may be removed" if row.chosen_by else "is removed"
+    verdict = f"{verb}, because {row.reason or row.trigger} ({row.trigger})"
     facts: list[str] = []
     if row.source is not None:
         facts.append(f"It runs on {format_location_text(row.source)}.")
-    # The site chooses the VM, not nexusform.
-    is_predicted = row.provenance != "decided"
-    # A resource of Azure, unlike a VNF of Tacker.
-    is_nexus_type = row.address.type.startswith("nexus_")
-    if row.trigger == "scale_in" and is_predicted and is_nexus_type:
-        facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
 

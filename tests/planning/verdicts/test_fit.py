@@ -111,13 +111,13 @@ def test_single_pool_without_capacity_is_not_called_the_first() -> None:
 
 def test_pools_of_one_vm_have_no_smaller_count_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     trials: list[object] = []
-    plan_trial = capacity_remedies._plan_trial
+    plan_trial = capacity_remedies.plan_trial
 
     def record_trial(*arguments: Any) -> PlanResult:
         trials.append(arguments[2])
         return plan_trial(*arguments)
 
-    monkeypatch.setattr(capacity_remedies, "_plan_trial", record_trial)
+    monkeypatch.setattr(capacity_remedies, "plan_trial", record_trial)
     clusters = [cluster(f"c{number}", pools=pool("p", 1, HALF)) for number in range(6)]
     result = plan(SITE + build_rack("r", 1) + "".join(clusters), suggested_fixes=True)
     assert len(result.unplaced) > 1
