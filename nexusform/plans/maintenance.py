@@ -1,4 +1,4 @@
-"""Maintenance in a plan: upgrades of clusters, and lifecycle actions of machines.
+"""Maintenance in a plan: upgrades of clusters, drains, and lifecycle actions of machines.
 
 Upgrades have batches, quorum, hours and disruptions. Actions are in order of execution.
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.resources.address import Address
 
+_SECONDS_PER_MINUTE: Final = 60
 _SECONDS_PER_HOUR: Final = 3600
 
 
@@ -180,3 +181,53 @@ def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
     return (
         [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []
     )
+
+
+class ClusterDrains(Struct, frozen=True):
+    """Drains of one cluster, one after another.
+
+    The number of drains by timeout in seconds and by what drains at a time, "node" or "batch".
+    """
+
+    cluster: str
+    drains: Mapping[tuple[int, str], int]
+
+    @property
+    def seconds(self) -> int:
+        """Maximum seconds of all drains."""
+        return sum(timeout * drains for (timeout, _), drains in self.drains.items())
+
+
+class DrainSchedule(Struct, frozen=True):
+    """Drains of the clusters of a plan.
+
+    `concurrent_clusters` drain at a time, `seconds` is the time until the last one ends.
+    """
+
+    clusters: tuple[ClusterDrains, ...]
+    concurrent_clusters: int
+    seconds: int
+
+    @property
+    def longest(self) -> ClusterDrains:
+        """The cluster with the longest drains."""
+        return max(self.clusters, key=lambda cluster: cluster.seconds)
+
+    @property
+    def minimum_minutes(self) -> int:
+        """Minutes until the last drain ends if every drain ends at once."""
+        return 0
+
+    @property
+    def maximum_minutes(self) -> int:
+        """Minutes until the last drain ends if every drain times out."""
+        return _round_up_minutes(self.seconds)
+
+    @property
+    def cluster_minutes(self) -> int:
+        """Maximum minutes of the cluster with the longest drains."""
+        return _round_up_minutes(self.longest.seconds)
+
+
+def _round_up_minutes(seconds: int) -> int:
+    return -(-seconds // _SECONDS_PER_MINUTE)

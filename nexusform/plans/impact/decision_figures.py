@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -19,15 +19,11 @@ from nexusform.plans.impact.object_effects import (
     is_upgrade_row,
     list_upgrade_pools,
 )
-from nexusform.plans.maintenance import PlannedMachineAction, select_stopped_vms
+from nexusform.plans.maintenance import DrainSchedule, PlannedMachineAction, select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.vms import Interval
-
-# Most plans drain nothing.
-if TYPE_CHECKING:
-    from nexusform.plans.impact.drain_schedule import DrainSchedule
 
 SUFFICIENT: Final = "sufficient"
 INSUFFICIENT: Final = "insufficient"

@@ -7,70 +7,18 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from msgspec import Struct
-
 from nexusform.diagnostics.phrases import group_by
 from nexusform.placements.vm_demands import MACHINE_LOST
 from nexusform.plans.impact.object_effects import Effect, compute_effect
+from nexusform.plans.maintenance import ClusterDrains, DrainSchedule
 from nexusform.plans.plan import PlacementChange, Plan, StepKind
 from nexusform.resources.address import Address
 from nexusform.resources.graph import DEFAULT_PARALLELISM, sort_topologically
 
-_SECONDS_PER_MINUTE: Final = 60
 _DRAINING_STEPS: Final = (StepKind.UPDATE, StepKind.DELETE)
 
 # id of the site, name of the cluster.
 _ClusterKey: TypeAlias = tuple[str, str]
-
-
-class ClusterDrains(Struct, frozen=True):
-    """Drains of one cluster, one after another.
-
-    The number of drains by timeout in seconds and by what drains at a time, "node" or "batch".
-    """
-
-    cluster: str
-    drains: Mapping[tuple[int, str], int]
-
-    @property
-    def seconds(self) -> int:
-        """Maximum seconds of all drains."""
-        return sum(timeout * drains for (timeout, _), drains in self.drains.items())
-
-
-class DrainSchedule(Struct, frozen=True):
-    """Drains of the clusters of a plan.
-
-    `concurrent_clusters` drain at a time, `seconds` is the time until the last one ends.
-    """
-
-    clusters: tuple[ClusterDrains, ...]
-    concurrent_clusters: int
-    seconds: int
-
-    @property
-    def longest(self) -> ClusterDrains:
-        """The cluster with the longest drains."""
-        return max(self.clusters, key=lambda cluster: cluster.seconds)
-
-    @property
-    def minimum_minutes(self) -> int:
-        """Minutes until the last drain ends if every drain ends at once."""
-        return 0
-
-    @property
-    def maximum_minutes(self) -> int:
-        """Minutes until the last drain ends if every drain times out."""
-        return _round_up_minutes(self.seconds)
-
-    @property
-    def cluster_minutes(self) -> int:
-        """Maximum minutes of the cluster with the longest drains."""
-        return _round_up_minutes(self.longest.seconds)
-
-
-def _round_up_minutes(seconds: int) -> int:
-    return -(-seconds // _SECONDS_PER_MINUTE)
 
 
 def build_drain_schedule(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -64,10 +64,6 @@ from nexusform.rendering.report.folding import format_names, format_part_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
 
-# Most plans drain nothing.
-if TYPE_CHECKING:
-    from nexusform.plans.impact.drain_schedule import DrainSchedule
-
 _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
 # destroyed or replaced ones.
@@ -117,7 +113,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
             "Impact",
             (
                 _describe_impact(plan, decision.impact),
-                *_describe_drains(decision.impact.drains),
+                *_describe_drains(decision.impact),
                 *_describe_changed_clusters(plan),
             ),
         ),
@@ -270,12 +266,13 @@ def describe_merge(plan: Plan) -> str:
 _PLURALS: Final = {"node": "nodes", "batch": "batches"}
 
 
-def _describe_drains(schedule: DrainSchedule | None) -> Iterator[str]:
+def _describe_drains(impact: ImpactSummary) -> Iterator[str]:
     """Yield a clause on the longest drains; nothing without drains.
 
     `drains take up to 2 h per cluster, 10 at a time; 8 h in all if every drain times out
     (drain_timeout 30 min x 4 nodes)`. Only the total if all clusters drain at the same time.
     """
+    schedule = impact.drains
     if schedule is None:
         return
     longest = schedule.longest

@@ -227,16 +227,17 @@ def build_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_all_capacity_section(view: PlanReportData) -> Section:
-    """Build the folded spare capacity of every site, if some do not change."""
+    """Build the folded spare capacity of every site, if the decision has not all of it.
+
+    The decision has no unchanged sites, and no capacity for claims and nodes.
+    """
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
-    _, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
-    if not other_note:
-        # `build_capacity_section` shows every site.
+    plan = view.plan
+    _, other_note = build_capacity_table(plan.capacity, plan.other_capacity)
+    if not other_note and not plan.other_capacity:
         return NO_SECTION
-    table, _ = build_capacity_table(
-        view.plan.capacity, view.plan.other_capacity, has_unchanged=True
-    )
+    table, _ = build_capacity_table(plan.capacity, plan.other_capacity, has_unchanged=True)
     return Section("Spare capacity of every site", table=table, is_folded=True)
 
 
