@@ -113,19 +113,32 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     if default is None and has_errors(type_problems):
         # No second error about a required variable.
         default = NULL
+    sensitive, ephemeral, const = (
+        evaluate_bool(arguments.get(name), problems, default=False)
+        for name in ("sensitive", "ephemeral", "const")
+    )
+    if const and (sensitive or ephemeral):
+        word = "sensitive" if sensitive else "ephemeral"
+        detail = (
+            f'The variable "{label.value}" is const: its value selects modules, and the lock file '
+            f"and messages show that. So it cannot be {word}."
+        )
+        problems.append(
+            build_error("invalid-const-variable", detail, arguments["const"].expression.span)
+        )
     return Variable(
         name=label.value,
         type=variable_type,
         default=default,
         description=evaluate_text(arguments.get("description"), problems),
-        sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
+        sensitive=sensitive,
         nullable=nullable,
         validations=validations,
         span=block.header_span,
         is_typed="type" in arguments,
         deprecated=_evaluate_deprecation(arguments.get("deprecated"), problems),
-        ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
-        const=evaluate_bool(arguments.get("const"), problems, default=False),
+        ephemeral=ephemeral,
+        const=const,
     )
 
 

@@ -210,11 +210,6 @@ def test_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixtu
             "${path.module}",
             "Only constant variables, and locals of these, may be used here.",
         ),
-        (
-            "const = true",
-            "const = true\n  sensitive = true",
-            "var.kind is sensitive: its value would be shown.",
-        ),
         ('"part"', "var.other", "var.other is not constant"),
         ("./modules/${var.kind}", "${local.directory}", "cannot use its own result"),
     ],
@@ -245,3 +240,16 @@ def test_texts_of_a_json_file_are_no_templates() -> None:
         each.name: convert_to_plain(evaluate_constant(each.value)[0])[0] for each in assignments
     }  # type: ignore[arg-type]
     assert values == {"a": "x ${1 + 1} $${z} %{if true}", "b": [{"${1}": "${var.x"}]}
+
+
+@pytest.mark.parametrize("word", ["sensitive", "ephemeral"])
+def test_constant_is_no_secret(
+    directory: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    old = "  type  = string\n  const = true\n"
+    (directory / "main.nf.hcl").write_text(ROOT.replace(old, f"{old}  {word} = true\n"))
+    code, text = run(capsys, "plan", "-var=kind=hidden-name")
+    assert code == 1
+    assert f"So it cannot be {word}." in " ".join(text.replace("│", "").split())
+    assert "main.nf.hcl line 4" in text
+    assert "hidden-name" not in text

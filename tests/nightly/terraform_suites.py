@@ -96,6 +96,8 @@ INTENDED = {
     # Words of OpenTofu that terraform 1.11 does not know.
     "command/testdata/skip-destroy": "`lifecycle { destroy = false }`",
     "tofu/testdata/skip-destroy": "`lifecycle { destroy = false }`",
+    "valid-files/output-type-constraint": "`type` of outputs",
+    "terraform/testdata/apply-output-type-constraint": "`type` of outputs",
     "configs/testdata/valid-modules/override-output": "`deprecated` of variables and outputs",
     "configs/testdata/valid-modules/override-variable": "`deprecated` of variables and outputs",
 }
