@@ -823,7 +823,12 @@ def test_axe_finds_no_serious_violation(
     open_page(browser, pages[name], width)
     browser.wear(scheme)
     browser.run("document.getElementById('racks').scrollIntoView()")
-    browser.wait_for("document.querySelector('button.vm')")
+    browser.wait_for("document.querySelector('button.vm, #overview')")
+    # A phone shows the racks of a large site first, and then one of them.
+    if browser.count("#overview"):
+        assert browser.violations() == []
+        browser.run("location.hash = document.querySelector('#overview a').getAttribute('href')")
+        browser.wait_for("document.querySelector('button.vm')")
     browser.click("button.vm")
     browser.run(
         "document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })"
