@@ -48,7 +48,6 @@ from nexusform.planning.conclusion.vm_placement_rows import (
     build_placement_changes,
     build_placement_tables,
     collect_explanations,
-    count_chosen_removals,
     list_placed_pools,
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
@@ -546,7 +545,7 @@ def _measure_certainty(
     # New VMs depend on the choice of the platform.
     for vm_object in outcome.objects.values():
         site_id = vm_object.prior.site_id
-        if site_id in certainties and count_chosen_removals(vm_object):
+        if site_id in certainties and vm_object.list_chosen_removals():
             certainties[site_id] = replace(certainties[site_id], vms={}, pools={})
     return samples, placement_fit.lower_certainty_to_accuracy(certainties, records)
 

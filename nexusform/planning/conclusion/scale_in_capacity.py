@@ -16,7 +16,6 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import SiteWithVms
 from nexusform.planning.conclusion.spare_capacity import compute_sku_capacity
-from nexusform.planning.conclusion.vm_placement_rows import SCALE_IN, count_chosen_removals
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
@@ -56,13 +55,13 @@ def widen_capacity(
         for vm_object in object_list
         if vm_object.placements.new_handles
     }
-    shrinking: dict[str, list[tuple[VmObject, str]]] = {}
-    for vm_object in object_list:
-        for pool in count_chosen_removals(vm_object):
-            shrinking.setdefault(vm_object.prior.site_id, []).append((vm_object, pool))
+    shrinking = group_by(
+        (vm_object for vm_object in object_list if vm_object.list_chosen_removals()),
+        lambda vm_object: vm_object.prior.site_id,
+    )
     shrunk_sites = {
-        site_id: _restore_vms(after[site_id], pools)
-        for site_id, pools in shrinking.items()
+        site_id: _restore_vms(after[site_id], shrunk_objects)
+        for site_id, shrunk_objects in shrinking.items()
         if site_id in after and site_id not in placing
     }
     return tuple(
@@ -73,18 +72,19 @@ def widen_capacity(
     )
 
 
-def _restore_vms(occupied: SiteWithVms, pools: Iterable[tuple[VmObject, str]]) -> _ShrunkSite:
+def _restore_vms(occupied: SiteWithVms, objects: Iterable[VmObject]) -> _ShrunkSite:
     """Return a copy of a site on which the removed VMs of the pools run again."""
     site = replace(occupied.site, scheduler=occupied.site.scheduler.copy())
     owners: set[tuple[str, str]] = set()
     removed_count = 0
-    for vm_object, pool_name in pools:
+    for vm_object in objects:
         demand = vm_object.request.demand
-        pool = index_pools(demand.pools)[pool_name]
-        for key, trigger in vm_object.request.actions.removals.items():
+        pools = index_pools(demand.pools)
+        for key in vm_object.list_chosen_removals():
             vm = vm_object.prior.existing.get(key)
-            if key[0] == pool_name and trigger == SCALE_IN and vm is not None:
-                name = site_plans.build_vm_name(demand, pool, pool_name, vm.number)
+            if vm is not None:
+                pool = pools[vm.pool]
+                name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
                 site.place_existing_vm(name, pool.sku, vm.placement)
                 owners.add((name.owner, name.pool))
                 removed_count += 1

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Certainty of a pool that was not sampled.
 _NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
-SCALE_IN: Final = "scale_in"
 # Platform that chooses the VMs of a smaller pool.
 _PLATFORM: Final = "Azure"
 _CHOICE_REASON: Final = f"the pool's count was lowered; {_PLATFORM} chooses the VMs to remove"
@@ -83,11 +82,11 @@ def build_placement_changes(
             PlacementAction.LOSE: actions.losses,
             PlacementAction.FORGET: actions.forgets,
         }
-        chosen_counts = count_chosen_removals(vm_object)
+        chosen_removals = frozenset(vm_object.list_chosen_removals())
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 row = _build_row_of_removed_vm(vm_object, key, action, trigger)
-                if trigger == SCALE_IN and chosen_counts[row.pool]:
+                if key in chosen_removals:
                     row = replace(row, chosen_by=_PLATFORM, reason=_CHOICE_REASON)
                 yield row
         # VMs placed or moved.
@@ -428,15 +427,14 @@ def _compute_possible_counts(
 
     `vms_per_rack` is the outcome for one choice of VMs.
     """
-    removed_count = count_chosen_removals(vm_object)[pool.pool]
-    if not removed_count:
+    removed_keys = [key for key in vm_object.list_chosen_removals() if key[0] == pool.pool]
+    if not removed_keys:
         return {}
-    removals = vm_object.request.actions.removals
+    existing = vm_object.prior.existing
     with_candidates = vms_per_rack + Counter(
-        vm.placement.rack
-        for key, vm in vm_object.prior.existing.items()
-        if vm.pool == pool.pool and removals.get(key) == SCALE_IN
+        existing[key].placement.rack for key in removed_keys if key in existing
     )
+    removed_count = len(removed_keys)
     remaining_count = with_candidates.total() - removed_count
     return {
         rack: (max(count - removed_count, 0), min(count, remaining_count))
@@ -444,28 +442,12 @@ def _compute_possible_counts(
     }
 
 
-def count_chosen_removals(vm_object: VmObject) -> Counter[str]:
-    """Count the VMs by pool of which the platform chooses which ones a scale-in removes.
-
-    A pool that ends leaves no choice. The manager of a VNF ("decided") removes the newest.
-    """
-    if vm_object.request.demand.provenance == "decided":
-        return Counter()
-    actions = vm_object.request.actions
-    staying_pools = {name for name, _ in actions.unchanged}
-    return Counter(
-        name
-        for (name, _), trigger in actions.removals.items()
-        if trigger == SCALE_IN and name in staying_pools
-    )
-
-
 def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
     """Return whether the platform chooses the VMs that a scale-in removes, and it matters.
 
     It matters if some VMs share a rack.
     """
-    if not count_chosen_removals(vm_object)[pool.pool]:
+    if not any(name == pool.pool for name, _ in vm_object.list_chosen_removals()):
         return False
     vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
     return max(vms_per_rack.values()) > 1

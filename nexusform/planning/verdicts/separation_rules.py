@@ -132,7 +132,11 @@ def evaluate_rules(
         # The groups are incomplete or overlap.
         if has_errors(problems):
             continue
-        unchecked = tuple(_list_uncertain_members(members, ledger))
+        scope = str(get_mapping(instance.argument_values)["scope"])
+        unchecked = (
+            *_list_uncertain_members(members, ledger),
+            *_list_effects_of_choices(members, member_index, scope),
+        )
         verdict = _build_rule_verdict(instance, members, member_index, outcomes, unchecked)
         verdicts.verdicts.append(verdict)
         # In the plan or in some sample.
@@ -179,6 +183,13 @@ class _MemberIndex:
         # By pool id: the pool with its object.
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
         self._list_pods = list_pods
+        self._objects = objects
+        # Sites on which the platform chooses the VMs that a scale-in removes.
+        self.sites_with_choice = frozenset(
+            vm_object.prior.site_id
+            for vm_object in objects.values()
+            if vm_object.list_chosen_removals()
+        )
         # By site id and handle of a placed VM: number of its operation.
         self._ranks: dict[str, dict[Token, int]] = {}
         for site in sites.values():
@@ -246,6 +257,14 @@ class _MemberIndex:
                     trigger=vm_object.get_trigger(key),
                 )
             yield member
+
+    def iterate_possibly_kept(self, member: GroupMember) -> Iterator[Placement]:
+        """Yield the places of removed VMs of a member's pool that may stay instead of others."""
+        address, (pool, _) = member.vm
+        vm_object = self._objects[address]
+        for key in vm_object.list_chosen_removals():
+            if key[0] == pool and key in vm_object.prior.existing:
+                yield vm_object.get_prior_placement(key)
 
     def select_pods(
         self, selector: Mapping[str, Any]
@@ -427,6 +446,40 @@ def _list_uncertain_members(members: _RuleMembers, ledger: UnreadLedger) -> Iter
             counts[reason] += 1
     for reason, count in counts.items():
         yield f"{reason}, so the machines of {format_count(count, 'member')} are uncertain"
+
+
+def _list_effects_of_choices(
+    members: _RuleMembers, member_index: _MemberIndex, scope: str
+) -> Iterator[str]:
+    """Yield the reasons why the rule depends on the VMs that the platform chooses to remove."""
+    if not member_index.sites_with_choice:
+        return
+    locations: Counter[Location] = Counter()
+    new_count = 0
+    for group in members.groups:
+        # One member per pool stands for the removed VMs of the pool.
+        pools = {(member.vm[0], member.vm[1][0]): member for member in group}
+        locations.update(
+            {
+                *(_get_location_at_scope(member, member.placement, scope) for member in group),
+                *(
+                    _get_location_at_scope(member, placement, scope)
+                    for member in pools.values()
+                    for placement in member_index.iterate_possibly_kept(member)
+                ),
+            }
+        )
+        new_count += sum(
+            member.handle is not None and member.site_id in member_index.sites_with_choice
+            for member in group
+        )
+    if any(count > 1 for count in locations.values()):
+        yield f"Azure chooses which VMs of smaller pools stay, and one of them may share a {scope}"
+    if new_count:
+        yield (
+            f"the machines of {format_count(new_count, 'new member')} depend on the VMs that Azure "
+            "removes"
+        )
 
 
 def _build_unknown_id_problem(

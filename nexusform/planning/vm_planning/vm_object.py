@@ -49,6 +49,7 @@ PREVIOUS_MACHINES_KEY = "previous_machines"
 # machine and name of each forgotten VM.
 SELECTION_KEY = "selection"
 LOST_VMS_KEY = "forgotten_vms"
+_SCALE_IN: Final = "scale_in"
 
 
 class VmActions(Struct, frozen=True):
@@ -311,6 +312,21 @@ class VmObject(Struct):
         return [
             (self.placements.vms[key].name, self.get_trigger(key))
             for key in self.placements.new_handles
+        ]
+
+    def list_chosen_removals(self) -> list[VmKey]:
+        """List the VMs of smaller pools that are removed, of which the platform chooses others.
+
+        A pool that ends leaves no choice. The manager of a VNF ("decided") removes the newest.
+        """
+        if self.request.demand.provenance == "decided":
+            return []
+        actions = self.request.actions
+        staying_pools = {name for name, _ in actions.unchanged}
+        return [
+            key
+            for key, trigger in actions.removals.items()
+            if trigger == _SCALE_IN and key[0] in staying_pools
         ]
 
     def list_vms(self) -> Sequence[PlacedVm]:

@@ -100,3 +100,54 @@ def test_removed_pool_is_no_choice() -> None:
     made = shrink(pool("p", 3) + pool("q", 1), pool("q", 1))
     assert not any(row.chosen_by for row in made.placements)
     assert all(row.origin is not None for row in made.placements if row.action.value == "remove")
+
+
+RULE = """
+resource "nexus_separation_rule" "t" {
+  scope       = "machine"
+  enforcement = "warn"
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.a.id]
+  }
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.OTHER.id]
+  }
+}
+"""
+
+
+def pin_control_plane(name: str, zones: str, pools: str = "") -> str:
+    """Return a cluster with its control plane in these zones."""
+    return cluster(name, pools=pools).replace("control_plane {", f"control_plane {{\n    {zones}")
+
+
+@pytest.mark.parametrize(
+    ("count", "other", "satisfied"),
+    [
+        # One of the pool's VMs shares the machine of b: it may stay or go.
+        (1, "b", "unknown"),
+        # Without a choice there is no doubt.
+        (0, "b", "always"),
+        # No VM of the pool is, or was, on the machine of c.
+        (1, "c", "always"),
+    ],
+)
+def test_rule_depends_on_the_vms_that_stay(count: int, other: str, satisfied: str) -> None:
+    racks = RACKS.replace("count         = 2", "count         = 1").replace(
+        "machine_count = 2", "machine_count = 3"
+    )
+    far_rack = """
+resource "nexus_rack" "far" {
+  name              = "far"
+  site_id           = nexus_site.s.id
+  availability_zone = "9"
+  machine_count     = 1
+}
+"""
+    near = "availability_zones = [nexus_rack.r[0].availability_zone]"
+    text = racks + far_rack + cluster("b") + pin_control_plane("c", 'availability_zones = ["9"]')
+    state = build_state(text + pin_control_plane("a", near, pool("p", 4, "NC_P46_224_v1", near)))
+    fewer = text + pin_control_plane("a", near, pool("p", count, "NC_P46_224_v1", near))
+    result = require_success(plan(fewer + RULE.replace("OTHER", other), state))
+    (verdict,) = result.plan.separation_verdicts
+    assert verdict.satisfied == satisfied
