@@ -58,3 +58,34 @@ def test_plan_without_a_choice_shows_no_ranges(nf: Callable[..., str], count: in
     assert "chooses which" not in text
     tables = json.loads(Path("p.json").read_text())["placement_tables"]
     assert not any("possible_vms_per_rack" in table for table in tables)
+
+
+SHOP = """
+resource "fleet_hub_manifest" "shop" {
+  cluster_id = nexus_kubernetes_cluster.a.id
+  yaml_body  = <<-YAML
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: shop, namespace: default}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: shop}}
+      template:
+        metadata: {labels: {app: shop}}
+        spec:
+          nodeSelector: {kubernetes.io/hostname: a-p-0}
+          containers: [{name: shop, image: shop}]
+  YAML
+}
+"""
+
+
+@pytest.mark.of_domains("fleet", "pods")
+@pytest.mark.parametrize(("count", "is_certain"), [(5, True), (3, False)])
+def test_new_pods_depend_on_the_nodes_that_stay(
+    nf: Callable[..., str], count: int, is_certain: bool
+) -> None:
+    Path("main.nf.hcl").write_text(RACKS + cluster("a", pools=pool("p", count), count=3) + SHOP)
+    text = " ".join(nf("plan").split())
+    assert ("2 depend on the nodes that Azure removes" in text) is not is_certain
+    assert ("2 of 2 pods certain" in text) is is_certain

@@ -41,7 +41,8 @@ class NodeCluster(Struct, frozen=True):
     order, () if not known; `empty_pools` has a possible node of each pool without nodes. `seed` is
     the tie-break seed of its site. `platform_names` maps the platform's VM names to ours. `version`
     is the Kubernetes version, major and minor, () if unknown. `live_workloads` are its observed
-    controllers by key.
+    controllers by key. With `has_chosen_removals` the platform chooses which nodes a smaller pool
+    loses.
     """
 
     id: str
@@ -59,6 +60,7 @@ class NodeCluster(Struct, frozen=True):
     pools: tuple[str, ...] = ()
     empty_pools: Mapping[str, Node] = field(default_factory=dict)
     live_workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
+    has_chosen_removals: bool = False
 
     def find_place(self, name: str) -> tuple[str | None, str | None, str | None]:
         """Return name, machine and zone of a node; each is None without a node of this name."""
@@ -81,7 +83,16 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
         new_vms = frozenset(request.actions.additions)
         kind = vm_object.instance.type
         parts.append(
-            _ClusterPart(kind, attributes, request.demand, vms, recreated_vms, new_vms, seed)
+            _ClusterPart(
+                kind,
+                attributes,
+                request.demand,
+                vms,
+                recreated_vms,
+                new_vms,
+                seed,
+                has_chosen_removals=bool(vm_object.list_chosen_removals()),
+            )
         )
     return _build_clusters(parts)
 
@@ -131,6 +142,7 @@ class _ClusterPart(Struct, frozen=True):
     recreated_vms: frozenset[VmKey] = frozenset()
     new_vms: frozenset[VmKey] = frozenset()
     seed: int = DEFAULT_SEED
+    has_chosen_removals: bool = False
 
 
 def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
@@ -199,6 +211,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         version=parse_version(get_text(attributes, "kubernetes_version")),
         pools=tuple(pool_names),
         empty_pools=dict(sorted(empty_pools.items())),
+        has_chosen_removals=any(part.has_chosen_removals for part in parts),
     )
 
 

@@ -417,10 +417,15 @@ class PodPhase(PodsByCluster):
             observed = self._get_observed_cluster(cluster_id)
             manifests = self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
-            direct_doubts = [
-                *find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(),
-                *direct_doubts,
-            ]
+            doubts_of_inputs = find_pods_in_doubt(
+                outcomes,
+                workloads,
+                observed,
+                manifests,
+                now,
+                has_chosen_removals=self.clusters[cluster_id].has_chosen_removals,
+            )
+            direct_doubts = [*doubts_of_inputs.items(), *direct_doubts]
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
             for pod_key, doubt in direct_doubts:
                 # No doubt so far, or a random choice with a certain result (None).

@@ -42,6 +42,7 @@ _NODE_AGENTS: Final = {
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
+_CHOSEN_NODES: Final = "the nodes that Azure removes"
 _ROLLOUT_STEPS: Final = "the steps of a rollout beside terminating pods"
 _HOOK_KINDS: Final = (
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"),
@@ -208,11 +209,14 @@ def find_pods_in_doubt(
     observed: ObservedCluster,
     manifests: Sequence[Manifest],
     now: str,
+    *,
+    has_chosen_removals: bool,
 ) -> dict[PodKey, PodDoubt]:
     """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
 
-    The first of these applies: adopted pods, an autoscaler, a rollout beside terminating pods, a
-    gap in the snapshot, a webhook. `manifests` are the objects on the cluster, planned ones
+    The first of these applies: adopted pods, an autoscaler, a rollout beside terminating pods,
+    nodes that the platform chooses to remove (`has_chosen_removals`), a gap in the snapshot, a
+    webhook. `manifests` are the objects on the cluster, planned ones
     included; `now` is the time of planning (ISO 8601).
     """
     outcomes = list(outcomes)
@@ -238,6 +242,8 @@ def find_pods_in_doubt(
         # None: no decision of the scheduler.
         if controller_doubt or outcome.feasible_nodes is None:
             return controller_doubt
+        if has_chosen_removals:
+            return _CHOSEN_NODES
         for doubt in snapshot_doubts:
             if doubt.is_affected(outcome):
                 return doubt.assumption
