@@ -365,6 +365,7 @@ class ContentEffect(StrEnum):
 
     `stopped`: the workload stays, without pods. `scaled_in`: it has fewer pods. `rolled_out`: its
     pods are re-created. `left`: its placement leaves the cluster, and the object is deleted there.
+    `overridden`: a changed override gives it another value.
     """
 
     REMOVED = "removed"
@@ -372,6 +373,7 @@ class ContentEffect(StrEnum):
     SCALED_IN = "scaled_in"
     ROLLED_OUT = "rolled_out"
     LEFT = "left"
+    OVERRIDDEN = "overridden"
 
 
 class ContentChange(Struct, frozen=True):
@@ -379,7 +381,9 @@ class ContentChange(Struct, frozen=True):
 
     `object` is its title: `Deployment web/api`. `pods` counts the affected pods, of the placement
     kind `pod_kind`; "" for an object without pods. A DaemonSet has 0, because its nodes may be
-    unknown. `has_rows`: its pods have placement rows, too.
+    unknown. `has_rows`: its pods have placement rows, too. An overridden value has the key of its
+    override, the JSON pointer in the object ("": the object itself), and the value before and after
+    (None: absent).
     """
 
     address: Address
@@ -389,6 +393,10 @@ class ContentChange(Struct, frozen=True):
     pod_kind: str = ""
     pods: int = 0
     has_rows: bool = False
+    override: str = ""
+    path: str = ""
+    before: Any = None
+    after: Any = None
 
     @property
     def is_loss(self) -> bool:

@@ -1,14 +1,20 @@
-"""Clauses about the objects that new content of placements removes from clusters."""
+"""Clauses about objects on clusters that new content removes or overrides change."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
 from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.impact.object_effects import Effect, compute_effect
+from nexusform.plans.impact.overridden_values import list_overridden_values
 from nexusform.plans.plan import Action, ContentEffect, PlacementChange, Plan
+from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.manifest_changes import FieldChange, describe_field, format_value
 
 _MAX_DEPARTURES: Final = 3
+_MAX_OVERRIDDEN_VALUES: Final = 5
+_MAX_CLUSTERS: Final = 4
 
 
 def list_departures(plan: Plan) -> list[PlacementChange]:
@@ -77,3 +83,27 @@ def describe_content_losses(plan: Plan) -> list[str]:
     if recreated:
         clauses.append(f"pods of {format_count(recreated, 'DaemonSet')} to re-create")
     return clauses
+
+
+def describe_overridden_values(plan: Plan) -> Iterator[str]:
+    """Yield a clause per value that an override changes on clusters, and the number of others.
+
+    `web/colour: ConfigMap web/settings on a and b: /data/colour "red" -> "blue"`.
+    """
+    values = list_overridden_values(plan)
+    for value in values[:_MAX_OVERRIDDEN_VALUES]:
+        before, after = (_format_side(side) for side in (value.before, value.after))
+        change = "is deleted" if value.before is not None else "is created"
+        if value.path:
+            change = describe_field(FieldChange(value.object, value.path, before, after))
+        yield (
+            f"{value.override}: {value.object} on {format_names(value.clusters, _MAX_CLUSTERS)}"
+            f"{': ' if value.path else ' '}{change}"
+        )
+    hidden_count = len(values) - _MAX_OVERRIDDEN_VALUES
+    if hidden_count > 0:
+        yield format_count(hidden_count, "more value")
+
+
+def _format_side(value: Any) -> str:
+    return "" if value is None else format_value(value)

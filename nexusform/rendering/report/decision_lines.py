@@ -117,6 +117,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
                 *_describe_changed_clusters(plan),
             ),
         ),
+        DecisionLine("Overrides", tuple(_describe_overrides(plan))),
         DecisionLine("Risk", tuple(_shorten_risks(risks))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
@@ -157,6 +158,14 @@ def _describe_content_losses(plan: Plan) -> list[str]:
     from nexusform.rendering.report.content_losses import describe_content_losses
 
     return describe_content_losses(plan)
+
+
+def _describe_overrides(plan: Plan) -> Iterator[str]:
+    """Yield a clause per value that an override changes on clusters."""
+    if plan.content_changes:
+        from nexusform.rendering.report.content_losses import describe_overridden_values
+
+        yield from describe_overridden_values(plan)
 
 
 def select_unnamed_rows(plan: Plan) -> list[PlacementChange]:

@@ -60,8 +60,8 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
             changes += _compare_fields(title, before[key], after[key])
         else:
             # The whole object is added or removed.
-            old_text = _format_value(before.get(key, _ABSENT))
-            new_text = _format_value(after.get(key, _ABSENT))
+            old_text = format_value(before.get(key, _ABSENT))
+            new_text = format_value(after.get(key, _ABSENT))
             changes.append(FieldChange(title, path="", old=old_text, new=new_text))
     return tuple(changes)
 
@@ -119,8 +119,8 @@ def _compare_fields(
             "."
         )
         sides = (
-            _format_value(before, is_hidden=is_hidden),
-            _format_value(after, is_hidden=is_hidden),
+            format_value(before, is_hidden=is_hidden),
+            format_value(after, is_hidden=is_hidden),
         )
         changes.append(FieldChange(title, text, *sides))
     return changes
@@ -172,8 +172,8 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
     return {f"[{position}]": item for position, item in enumerate(value)}
 
 
-def _format_value(value: Any, *, is_hidden: bool = False) -> str:
-    """Format a value in short form.
+def format_value(value: Any, *, is_hidden: bool = False) -> str:
+    """Format a value in short form, such as `"a"` or `{2 fields}`.
 
     "" if absent, a size for a container, and sensitive if hidden.
     """
@@ -204,7 +204,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
         if not first_change.path:
             clauses.append(f"{'+' if first_change.new else '-'}{title}")
             continue
-        texts = list(map(_describe_field, object_changes[:_MAX_FIELDS]))
+        texts = list(map(describe_field, object_changes[:_MAX_FIELDS]))
         hidden_count = len(object_changes) - len(texts)
         if hidden_count:
             texts.append(f"{format_count(hidden_count, 'more field')}")
@@ -212,7 +212,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
     return tuple(clauses)
 
 
-def _describe_field(change: FieldChange) -> str:
+def describe_field(change: FieldChange) -> str:
     """Return `path old -> new`, `+path new` or `-path`.
 
     `path changed` if both short texts are the same.

@@ -25,7 +25,7 @@ from nexusform.plans.plan import ContentChange, ContentEffect, PlacementAction, 
 from nexusform.resources.address import Address
 
 
-class _ClusterContent(NamedTuple):
+class ClusterContent(NamedTuple):
     """Objects of a placement on one of its clusters before and after the plan."""
 
     placement: PlacementPlan
@@ -58,7 +58,7 @@ def find_content_changes(
     `recreated_workloads` are keys of workloads re-created on the hub. Pods of `known_clusters` have
     rows.
     """
-    contents = list(_list_cluster_contents(placements))
+    contents = list(list_cluster_contents(placements))
     changed_clusters = {
         content.cluster
         for content in contents
@@ -123,7 +123,7 @@ def find_left_objects(
                 )
 
 
-def _list_cluster_contents(placements: Sequence[PlacementPlan]) -> Iterator[_ClusterContent]:
+def list_cluster_contents(placements: Sequence[PlacementPlan]) -> Iterator[ClusterContent]:
     """Yield the content of each cluster that a placement has before and after the plan."""
     for placement in placements:
         applied = placement.current.applied.on_cluster
@@ -132,7 +132,7 @@ def _list_cluster_contents(placements: Sequence[PlacementPlan]) -> Iterator[_Clu
         for cluster, resources in placement.compute_final_resources().items():
             before = applied.get(cluster)
             if before is not None and cluster not in placement.released_clusters:
-                yield _ClusterContent(placement, cluster, before.manifests, resources.manifests)
+                yield ClusterContent(placement, cluster, before.manifests, resources.manifests)
 
 
 class _ContentComparison:
@@ -144,7 +144,7 @@ class _ContentComparison:
         self._effects: dict[tuple[int, int, bool, frozenset[str]], list[_ObjectEffect]] = {}
 
     def find_effects(
-        self, content: _ClusterContent, removed_namespaces: Collection[str]
+        self, content: ClusterContent, removed_namespaces: Collection[str]
     ) -> list[_ObjectEffect]:
         """Return the effects on the objects of a content."""
         # With External, staged runs distribute changes.
@@ -158,7 +158,7 @@ class _ContentComparison:
 
 
 def _compare_contents(
-    content: _ClusterContent,
+    content: ClusterContent,
     recreated_workloads: Collection[str],
     removed_namespaces: Collection[str],
 ) -> Iterator[_ObjectEffect]:

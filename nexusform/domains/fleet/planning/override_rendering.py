@@ -365,7 +365,7 @@ def _apply_object_overrides(
     """
     key = get_object_identity(manifest)
     body: Any = manifest.body
-    for override, rule in _list_matching_rules(manifest, overrides, labels):
+    for override, rule in list_matching_rules(manifest, overrides, labels):
         if rule.delete:
             changes.append([*key, "delete"])
             return None
@@ -391,7 +391,7 @@ def _apply_object_overrides(
     return changed_manifest
 
 
-def _list_matching_rules(
+def list_matching_rules(
     manifest: Manifest, overrides: Iterable[FleetOverride], labels: Mapping[str, str]
 ) -> Iterator[tuple[FleetOverride, OverrideRule]]:
     """Yield the overrides of an object in order, each with its rules for these labels.
@@ -493,8 +493,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
 
     Raise PatchError, with the hub's text, if its target is missing.
     """
-    # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    steps = _split_pointer(patch.path)
     # The last step is the key or position to change, the steps before lead to its mapping or list.
     last = steps[-1]
     target = _find_patch_target(body, steps[1:-1])
@@ -518,6 +517,16 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
             f"{patch.operation} operation does not apply: doc is missing path: {path}: "
             f"{_MISSING_VALUE}"
         )
+
+
+def _split_pointer(pointer: str) -> list[str]:
+    """Return the steps of a JSON pointer (RFC 6901): "/a/b~1c" has "", "a" and "b/c"."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
+
+
+def find_pointer_value(body: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer, None if it is missing."""
+    return _find_patch_target(body, _split_pointer(pointer)[1:])
 
 
 def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:

@@ -48,6 +48,7 @@ from nexusform.domains.fleet.planning.hub_content_warnings import (
     warn_objects_without_namespace,
     warn_unknown_kinds,
 )
+from nexusform.domains.fleet.planning.override_changes import find_override_changes
 from nexusform.domains.fleet.planning.placement_iterations import (
     plan_after_staged_runs,
     run_iterations,
@@ -186,7 +187,11 @@ def plan_placements(
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
         clusters=known_clusters,
-        content_changes=(*content_changes, *find_left_objects(by_address, rows)),
+        content_changes=(
+            *content_changes,
+            *find_left_objects(by_address, rows),
+            *find_override_changes(placements, hub),
+        ),
     )
 
 
