@@ -15,6 +15,7 @@ PUBLIC = {
         "describe_lost_vms "
         "describe_state format_effect_verb format_kind_counts"
     ),
+    "overridden_values": "list_overridden_values",
     "risk_assessment": "assess_plan list_plan_risks RiskCause RiskFinding RiskSeverity",
     "guard_rails": (
         "list_broken_limits GUARD_RAIL GUARD_RAIL_REVIEW apply_limits GuardRailLimit "

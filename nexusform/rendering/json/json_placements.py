@@ -26,7 +26,7 @@ from nexusform.plans.impact.ended_objects import (
     list_destroyed_objects,
     list_replaced_objects,
 )
-from nexusform.plans.impact.overridden_values import OverriddenValue, list_overridden_values
+from nexusform.plans.impact.overridden_values import list_overridden_values
 from nexusform.plans.impact.risk_assessment import RiskFinding, assess_plan
 from nexusform.plans.maintenance import (
     EvacuatedVm,
@@ -325,7 +325,6 @@ _GUARD_RAIL_FORM: Final = RecordForm(
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
 RISK_FORM: Final = RecordForm(RiskFinding, "risk severity subject address before after since text")
 _ENDED_OBJECT_FORM: Final = RecordForm(EndedObject, "name address vms pods")
-_OVERRIDDEN_VALUE_FORM: Final = RecordForm(OverriddenValue)
 _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
@@ -344,9 +343,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "confidence": _CONFIDENCE_FORM(decision.confidence),
         "destroys": list(map(_ENDED_OBJECT_FORM, list_destroyed_objects(plan))),
         "replaces": list(map(_ENDED_OBJECT_FORM, list_replaced_objects(plan))),
-        **omit_empty(
-            {"overrides": list(map(_OVERRIDDEN_VALUE_FORM, list_overridden_values(plan)))}
-        ),
+        **omit_empty({"overrides": list(map(asdict, list_overridden_values(plan)))}),
         "risks": list(map(RISK_FORM, assess_plan(plan))),
         "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
