@@ -27,6 +27,7 @@ from tests.domains.openstack.test_openstack_site import (
     NUMA,
     change_row,
     describe_hosts,
+    offer_resources,
 )
 from tests.kill_points import long_case
 
@@ -149,6 +150,25 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (4, [])
 
 
+@needs_nova
+@pytest.mark.slow
+@long_case
+def test_amounts_of_a_flavor_are_checked() -> None:
+    """Weighers count the size of servers, listed and planned; Placement counts their amounts."""
+    properties = {"resources:VCPU": "1", "resources:DISK_GB": "0", "resources:CUSTOM_CARD": "1"}
+    change_row("flavors", 0, Properties=properties)
+    for host in (1, 2, 3):
+        offer_resources(host, CUSTOM_CARD=4, VCPU=4)
+    Path("base.yaml").write_text(
+        HOT.replace("count: 2", "count: 11").replace(
+            ", scheduler_hints: {group: {get_resource: group}}", ""
+        )
+    )
+    words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
+    assert run_command_line(words) == 0
+    assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (11, [])
+
+
 def read_vms(state: Any) -> dict[str, str]:
     """Return the host of each VM in the state."""
     (vnf,) = [
@@ -210,7 +230,7 @@ def test_sandboxed_run_starts_no_program(capsys: pytest.CaptureFixture[str]) -> 
 @needs_nova
 @long_case
 def test_cases_list_servers_in_creation_order() -> None:
-    site = record_nova.build_document(9)
+    site = record_nova.build_document(13)
     process = record_nova.NovaProcess()
     cases = list(record_nova.build_cases(site, process.decide(site), process.version))
     process.close()

@@ -46,6 +46,7 @@ MISSING = (
 SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "6"))
 FIRST_SEED = int(os.environ.get("NEXUSFORM_NOVA_FIRST_SEED", "0"))
 MINUTES = float(os.environ.get("NEXUSFORM_NOVA_MINUTES", "30"))
+UNPREDICTED = "not predicted"
 MASK = "hw:cpu_dedicated_mask"
 AGGREGATES = "AggregateInstanceExtraSpecsFilter"
 DETAILS = ["NUMATopologyFilter", "PciPassthroughFilter"]
@@ -104,6 +105,8 @@ def build_site(seed: int) -> dict[str, Any]:
                 ),
                 "DISK_GB": build_resource(draw, disk, (1.0,), (0,))
                 | draw.choice(({}, {}, {"min_unit": 10}, {"step_size": 10})),
+                "CUSTOM_CARD": build_resource(draw, draw.choice((1, 4)), (1.0,), (0, 1)),
+                **({"VGPU": build_resource(draw, 8, (1.0,), (0,))} if draw.random() < 0.5 else {}),
             },
             "traits": ["CUSTOM_SSD"] if draw.random() < 0.6 else [],
             "aggregates": draw.choice(
@@ -122,6 +125,7 @@ def build_site(seed: int) -> dict[str, Any]:
         if draw.random() < 0.2:
             properties["aggregate_instance_extra_specs:tier"] = "gold"
         vcpus = draw.choice((1, 2, 4, 8))
+        properties |= draw_amounts(vcpus, draw)
         flavors[f"f{number}"] = {
             "vcpus": vcpus,
             "memory_mib": vcpus * draw.choice((1024, 2048, 4096)),
@@ -179,6 +183,25 @@ def build_site(seed: int) -> dict[str, Any]:
     if seed % 5 > 1:
         add_details(site, draw)
     return site
+
+
+def draw_amounts(vcpus: int, draw: Random) -> dict[str, str]:
+    """Draw amounts that replace those of the flavor's size, or are of a further class."""
+    if draw.random() < 0.8:
+        return {}
+    return {
+        f"resources:{name}": draw.choice(values)
+        for name, values in (
+            ("VCPU", ("0", "1", "3", "-1", "many")),
+            ("PCPU", (str(vcpus), str(vcpus + 1), "0")),
+            ("MEMORY_MB", ("0", "512", " 2048")),
+            ("DISK_GB", ("0", "10", "1.5")),
+            ("CUSTOM_CARD", ("1", "2", "0")),
+            ("custom_card", ("1",)),
+            ("VGPU", ("1",)),
+        )
+        if draw.random() < 0.3
+    }
 
 
 def add_details(site: dict[str, Any], draw: Random) -> None:
@@ -356,7 +379,10 @@ def format_cpus(numbers: Sequence[int]) -> str:
 
 
 def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the chosen host of every request ("" = none) and all hosts tied with it."""
+    """Return the chosen host of every request ("" = none) and all hosts tied with it.
+
+    The hosts of a request that is rejected as not predicted are [UNPREDICTED].
+    """
     hosts = [build_host(name, values) for name, values in site["hosts"].items()]
     flavors = [
         msgspec.convert({**values, "name": name}, Flavor)
@@ -381,6 +407,7 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
             VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,))
         )
     skus = nova.build_skus()
+    flavor_requests = nova.parse_requests(settings.aliases)
     members: dict[str, dict[str, int]] = {}
     decisions = []
     for number, request in enumerate(site["requests"]):
@@ -396,6 +423,8 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
         sku = skus.get(build_sku_name(name, str(number))) or skus[name]
         demand = Demand(VmName("v", "v", "p", number), sku, constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits
+        if "not predicted" in flavor_requests[sku.name].problem:
+            tied = frozenset({UNPREDICTED})
         answer = scheduler.try_place(demand)
         host = answer[1].machine if answer is not None else ""
         if host and group is not None:
@@ -517,5 +546,5 @@ def find_differences(
     return [
         (seed, number, tied, hosts)
         for number, ((_, tied), hosts) in enumerate(pairs)
-        if tied != hosts
+        if tied not in (hosts, [UNPREDICTED])
     ]

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nexusform.cli.main import run_command_line
@@ -25,9 +26,13 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
 from nexusform.domains.openstack.scheduling.host_usage import UsageTable
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
+    NovaHost,
+    NovaServer,
     build_host,
     build_server,
 )
+from nexusform.domains.openstack.types.openstack_inventory import OPENSTACK_INVENTORY
+from nexusform.schemas.value_types import MapType, ObjectType
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -185,7 +190,17 @@ def read_output(capfd: pytest.CaptureFixture[str]) -> str:
             "the flavor has hw:tpm_model, and its effect is not predicted",
         ),
         ({"os:secure_boot": "required"}, "the flavor has os:secure_boot=required"),
-        ({"resources:CUSTOM_A": "1"}, "the flavor has resources:CUSTOM_A"),
+        ({"resources1:CUSTOM_A": "1"}, "the flavor has resources1:CUSTOM_A"),
+        ({"trait_a:CUSTOM_A": "required"}, "the flavor has trait_a:CUSTOM_A"),
+        ({"resources:PCPU": "4"}, "resources:PCPU is not the number of its vCPUs"),
+        (
+            {"resources:VCPU": "8", "hw:cpu_policy": "shared"},
+            "resources:VCPU is set beside hw:cpu_policy",
+        ),
+        (
+            {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0"},
+            "resources:* leave no resource to request",
+        ),
         (
             {"hw:cpu_policy": "mixed"},
             "hw:cpu_policy=mixed and hw:cpu_dedicated_mask need each other",
@@ -497,6 +512,108 @@ def test_devices_without_prediction_are_named(
     text = read_output(capfd)
     assert "base_hot:15" in text
     assert "binding:vnic_type of port port is not read (direct may need a PCI device" in text
+
+
+def offer_resources(host: int, **amounts: int) -> None:
+    """Set the amount of each resource class in the inventory of a host."""
+    path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{host}.json")
+    rows = {row["resource_class"]: row for row in json.loads(path.read_text())}
+    for name, total in amounts.items():
+        row = rows.get(name, rows["DISK_GB"] | {"used": 0, "resource_class": name})
+        rows[name] = row | {"total": total, "max_unit": max(total, 1)}
+    path.write_text(json.dumps(list(rows.values())))
+
+
+@pytest.mark.parametrize(
+    ("offered", "properties"),
+    [
+        ({"CUSTOM_CARD": 2}, {"resources:CUSTOM_CARD": "2"}),
+        ({"VGPU": 4}, {"resources:VGPU": "4", "resources:custom_card": "7"}),
+        ({"VCPU": 48}, {"resources:VCPU": "40"}),
+    ],
+)
+def test_hosts_must_offer_the_amounts_of_a_flavor(
+    offered: dict[str, int], properties: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    change_row("flavors", 0, Properties=properties)
+    change_row("servers", 0, **{"Flavor Name": "other"})
+    for host in (1, 3):
+        offer_resources(host, **offered)
+    offer_resources(2, **dict.fromkeys(offered, 1))
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
+
+
+@pytest.mark.parametrize(
+    ("offered", "name"), [({"DISK_GB": 0}, "DISK_GB"), ({"MEMORY_MB": 2048}, "MEMORY_MB")]
+)
+def test_an_amount_of_0_replaces_that_of_the_size(
+    offered: dict[str, int], name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for host in (2, 3):
+        offer_resources(host, **offered)
+    assert run_command_line(["plan"]) == 1
+    change_row("flavors", 0, Properties={f"resources:{name}": "0"})
+    assert len(set(plan_hosts(capfd).values())) == 2
+
+
+def test_allocations_of_a_custom_class_count(capfd: pytest.CaptureFixture[str]) -> None:
+    """The server that is listed has one card, and a server that is not listed another."""
+    change_row("flavors", 0, Properties={"resources:CUSTOM_CARD": "1"})
+    for host in (1, 2, 3):
+        offer_resources(host, CUSTOM_CARD=2)
+    change_row("inventory-00000000-0000-4000-8000-000000000001", 3, used=1)
+    change_row("inventory-00000000-0000-4000-8000-000000000002", 3, used=2)
+    assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
+    change_row("inventory-00000000-0000-4000-8000-000000000001", 3, used=2)
+    offer_resources(3, CUSTOM_CARD=0)
+    assert run_command_line(["plan"]) == 1
+    assert "No host has 8 VCPU, 1 CUSTOM_CARD" in read_output(capfd)
+
+
+@pytest.mark.parametrize(
+    ("resource_class", "unread"),
+    [
+        ("CUSTOM_CARD", "resources:CUSTOM_CARD of flavor worker.large"),
+        ("DISK_GB", "DISK_GB of resource provider storage (inventory-9.json)"),
+        ("VGPU", ""),
+    ],
+)
+def test_resources_of_a_provider_without_a_host_are_unread(
+    resource_class: str, unread: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change_row("flavors", 0, Properties={"resources:CUSTOM_CARD": "1"})
+    for host in (1, 2, 3):
+        offer_resources(host, CUSTOM_CARD=2)
+    path = Path("export/resource_providers.json")
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([*rows, {**rows[0], "uuid": "9", "name": "storage"}]))
+    row = {"resource_class": resource_class, "total": 4, "used": 0, "reserved": 0}
+    row |= {"allocation_ratio": 1.0, "min_unit": 1, "max_unit": 4, "step_size": 1}
+    Path("export/inventory-9.json").write_text(json.dumps([row]))
+    assert run_command_line(["plan", "-details"]) == 0
+    output = read_output(capfd)
+    assert unread in output
+    assert ("Not read:" in output) is bool(unread)
+
+
+def test_inventory_keeps_each_field_of_servers_and_flavors() -> None:
+    """A field without a type in the schema would be lost between the files and the site."""
+    attributes = OPENSTACK_INVENTORY.schema.attributes
+    for name, record in (("servers", NovaServer), ("hosts", NovaHost), ("flavors", Flavor)):
+        map_type = attributes[name].type
+        assert isinstance(map_type, MapType)
+        assert isinstance(map_type.element, ObjectType)
+        fields = {field.name for field in msgspec.structs.fields(record)}
+        # The name of a host or flavor is its key.
+        assert fields - {"name"} == dict(map_type.element.attributes).keys() - {"name"}
+
+
+def test_class_of_no_host_is_unread(capfd: pytest.CaptureFixture[str]) -> None:
+    change_row("flavors", 0, Properties={"resources:CUSTOM_CARD": "1"})
+    assert run_command_line(["plan", "-details"]) == 0
+    output = read_output(capfd)
+    assert "Not read: resources:CUSTOM_CARD of flavor worker.large" in output
+    assert "the inventory of hosts does not decide on this class" in output
 
 
 def test_pci_devices_by_count_select_the_host(capfd: pytest.CaptureFixture[str]) -> None:

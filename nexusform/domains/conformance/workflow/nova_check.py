@@ -23,8 +23,12 @@ from nexusform.domains.conformance.workflow.loopback_programs import (
     open_programs,
 )
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
-from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
-from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_nova_settings
+from nexusform.domains.openstack.scheduling.nova_host_records import ServerSize, build_sku_name
+from nexusform.domains.openstack.scheduling.nova_profile import (
+    DEFAULT_FILTERS,
+    build_nova_settings,
+    build_nova_site,
+)
 from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
     build_hosts_without_servers,
 )
@@ -158,6 +162,9 @@ class _NovaSiteReplay:
             if vms.request.site is site
             for key, token in vms.placements.new_handles.items()
         }
+        settings = build_nova_settings(self._attributes)
+        inventory = self._attributes["inventory"]
+        self._requests = build_nova_site(inventory).parse_requests(settings.aliases)
         # Before the plan.
         vms = site.base.list_vms()
         # The servers by name: before the plan, and before the next request (changed below).
@@ -167,7 +174,6 @@ class _NovaSiteReplay:
         self._servers = dict(self._first_servers)
         # With cells, devices.
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
-        settings = build_nova_settings(self._attributes)
         self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
         # names of servers removed since the last request.
         released: list[str] = []
@@ -215,12 +221,8 @@ class _NovaSiteReplay:
 
         The host already counts the NUMA cells and PCI devices of a server in the inventory.
         """
-        server: Body = {
-            "host": host,
-            "vcpus": sku.vcpus,
-            "memory_mib": sku.memory_mib,
-            "disk_gib": sku.disk_gib,
-        }
+        server: Body = {"host": host}
+        size = ServerSize(sku.vcpus, sku.memory_mib, sku.disk_gib)
         inventory: Body = self._attributes["inventory"]
         # A server in the inventory, by its key there.
         if sku.record.startswith(SERVER_RECORD):
@@ -229,12 +231,19 @@ class _NovaSiteReplay:
                 name: recorded_server.get(name) or 0
                 for name in ("dedicated_vcpus", "emulator_vcpus")
             }
+            server |= {
+                name: recorded_server[name]
+                for name in ("other_resources", "unallocated")
+                if recorded_server.get(name)
+            }
         elif sku.record:
             # The names of a flavor and perhaps an image.
             server["properties"], server["image"] = self._build_flavor_and_image_properties(
                 sku.record
             )
-        return server
+            # Nova computes the amounts in Placement from the flavor.
+            size = size.add(self._requests[sku.record].unallocated)
+        return {**server, **size._asdict()}
 
     def _build_flavor_and_image_properties(
         self, sku_name: str

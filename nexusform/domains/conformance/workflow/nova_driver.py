@@ -7,7 +7,8 @@ stdout). The first answer has the versions. A site has `hosts`, `servers`, `sett
 added to the request's `host`, by default the first best one. Before, the servers `released` by the
 request are removed. Servers with `properties` of their flavor or of their `image` take NUMA cells
 and PCI devices; the `dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host
-already.
+already. Other servers may have `other_resources` in Placement, and an `unallocated` part of their
+flavor's size.
 """
 
 import json
@@ -176,6 +177,9 @@ class NovaSiteState:
         insert = self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
         self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
+        names = {name for host in hosts.values() for name in host["resources"]}
+        for name in names - self.placement.read_ids(models.ResourceClass).keys():
+            self.placement.call("PUT", f"/resource_classes/{name}")
         self.classes = self.placement.read_ids(models.ResourceClass)
         numbers = self.numbers
         classes = self.classes  # row ids
@@ -314,6 +318,7 @@ class NovaSiteState:
         # VCPU, memory and disk.
         amounts = {name: server[key] for key, name in CLASSES.items()}
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
+        amounts |= server.get("other_resources") or {}
         return {name: amount for name, amount in amounts.items() if amount}
 
     def release(self, name: str) -> None:
@@ -475,7 +480,11 @@ def consume(state: Any, server: dict[str, Any]) -> None:
     vcpus = (
         server["vcpus"] + (server.get("dedicated_vcpus") or 0) - (server.get("emulator_vcpus") or 0)
     )
-    state.consume_from_request(build_request_spec({**server, "vcpus": vcpus}, server["uuid"]))
+    size = {"vcpus": vcpus, "memory_mib": server["memory_mib"], "disk_gib": server["disk_gib"]}
+    for name, amount in (server.get("unallocated") or {}).items():
+        # Nova's figures of a host count the size of the flavor.
+        size[name] += amount
+    state.consume_from_request(build_request_spec({**server, **size}, server["uuid"]))
     state.instances[server["uuid"]] = None
 
 

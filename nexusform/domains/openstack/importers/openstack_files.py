@@ -6,6 +6,7 @@ topologies of servers.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.names import escape_name
 from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.documents.scalars import escape_names
-from nexusform.documents.unread_facts import UnreadFact
+from nexusform.documents.unread_facts import Influence, UnreadFact
 from nexusform.documents.yaml_documents import describe_kind
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
@@ -27,7 +28,6 @@ from nexusform.domains.openstack.importers.capture_script import (
 )
 from nexusform.domains.openstack.importers.openstack_fields import list_unread_facts
 from nexusform.domains.openstack.scheduling.flavor_requests import (
-    FlavorRequest,
     parse_flavor,
     select_image_requests,
 )
@@ -57,6 +57,7 @@ class OpenstackFiles(Struct):
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
     images: dict[str, dict[str, str]] = field(default_factory=dict)
     server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    other_resource_classes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unread: list[UnreadFact] = field(default_factory=list)
 
@@ -177,8 +178,35 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
         reading.problems.append(
             _build_problem("No compute host has a service and an inventory in Placement.")
         )
+    reading.other_resource_classes = _list_other_classes(reading, tables, providers)
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
+
+
+def _list_other_classes(
+    reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str]
+) -> list[str]:
+    """List the resource classes of resource providers that are no hypervisors.
+
+    They are nested or shared. Add an unread fact for one with the resources of every server.
+    """
+    hypervisors = {str(row["hypervisor_hostname"]) for row in tables["hypervisors"]}
+    classes: set[str] = set()
+    for name in sorted(providers.keys() - hypervisors):
+        file = f"{INVENTORY}-{providers[name]}"
+        offered = {str(row["resource_class"]) for row in tables.get(file, [])}
+        classes |= offered
+        shared = sorted(offered & {VCPU, PCPU, MEMORY, DISK})
+        if shared:
+            reason = "no hypervisor has its name: hosts may share it"
+            facts = (
+                UnreadFact(
+                    "resource provider", name, shared[0], f"{file}.json", 0, influence, reason
+                )
+                for influence in (Influence.PLACEMENT, Influence.CAPACITY)
+            )
+            reading.unread += facts
+    return sorted(classes)
 
 
 _UNKNOWN: Final[Mapping[str, Any]] = {
@@ -322,19 +350,15 @@ def _iterate_servers(
                 "counts as 0."
             )
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
-        flavor_values = reading.flavors.get(flavor, {})
-        amounts = {
-            name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")
-        }  # unknown: 0
-        image = _read_first_text(row, "image_id", "image")
+        # unknown: 0
+        form = flavors.get(flavor, Flavor("", 0, 0, 0))
         if _is_volume(row):
-            amounts["disk_gib"] -= flavor_values.get("root_disk_gib", 0)
+            form = form.volume_form
+        image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
-        request = (
-            parse_flavor(flavors[flavor], aliases={}, image=properties)
-            if flavor in flavors
-            else FlavorRequest()
-        )
+        request = parse_flavor(form, aliases={}, image=properties)
+        unallocated = request.unallocated._asdict()
+        amounts = {name: getattr(form, name) - amount for name, amount in unallocated.items()}
         # Without dedicated CPUs in Placement, all CPUs of a server are VCPU.
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
         dedicated, emulator = (
@@ -356,6 +380,12 @@ def _iterate_servers(
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
+                **({"unallocated": unallocated} if any(request.unallocated) else {}),
+                **(
+                    {"other_resources": dict(request.other_resources)}
+                    if request.other_resources
+                    else {}
+                ),
                 # If it requests anything.
                 **({"image": image} if select_image_requests(properties) else {}),
             },
@@ -406,7 +436,15 @@ def _add_usage_without_server(
             name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
             for name, resource_class in classes.items()
         }
-        if any(hidden.values()):
+        listed_amounts = Counter[str]()
+        for server in listed:
+            listed_amounts.update(server.get("other_resources", {}))
+        other_resources = {
+            name: amount - listed_amounts[name]
+            for name, amount in used.items()
+            if name not in classes.values() and amount > listed_amounts[name]
+        }
+        if any(hidden.values()) or other_resources:
             name = f"allocations on {host}"
             reading.servers[name] = {
                 "name": name,
@@ -414,6 +452,7 @@ def _add_usage_without_server(
                 **hidden,
                 "flavor": "",
                 "numa_cells": [],
+                **({"other_resources": other_resources} if other_resources else {}),
             }
 
 

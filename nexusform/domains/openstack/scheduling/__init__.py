@@ -3,7 +3,7 @@
 # public names of the package, by module.
 PUBLIC = {
     "host_usage": "SERVER_RECORD",
-    "nova_host_records": "build_sku_name",
-    "nova_profile": "DEFAULT_FILTERS build_nova_settings",
+    "nova_host_records": "ServerSize build_sku_name",
+    "nova_profile": "DEFAULT_FILTERS build_nova_settings build_nova_site",
     "recorded_case_prediction": "build_hosts_without_servers decide_host",
 }

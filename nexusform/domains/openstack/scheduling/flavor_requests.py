@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.openstack.scheduling.hardware_fit import (
@@ -30,7 +30,15 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
     PciDeviceAlias,
     PciDeviceRequest,
 )
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    DISK,
+    MEMORY,
+    PCPU,
+    VCPU,
+    Flavor,
+    ServerSize,
+    split_list,
+)
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 TRAIT: Final = "trait:"
@@ -61,10 +69,25 @@ _UNPREDICTED: Final = (
     "hw:mem_encryption",
     "hw:pmem",
     "hw:tpm_",
-    "resources",
     "group_policy",
     "accel:device_profile",
     "capabilities:",
+)
+# A group of resources or traits with a name of its own: of one resource provider.
+_GROUP: Final = re.compile("(resources|trait)[a-zA-Z0-9_-]{1,64}:")
+_RESOURCES: Final = "resources:"
+_CUSTOM: Final = "CUSTOM_"
+# Classes of os_resource_classes 1.1 besides those with this prefix. Nova ignores all others.
+_STANDARD_CLASSES: Final = frozenset(
+    {
+        *(VCPU, PCPU, MEMORY, DISK, "VGPU", "VGPU_DISPLAY_HEAD", "FPGA", "PGPU"),
+        *("PCI_DEVICE", "SRIOV_NET_VF", "IPV4_ADDRESS", "MEM_ENCRYPTION_CONTEXT"),
+        *("NUMA_SOCKET", "NUMA_CORE", "NUMA_THREAD", "NUMA_MEMORY_MB"),
+        *("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"),
+        "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
+        "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
+    }
 )
 # A number without a unit is one of KiB.
 _KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
@@ -76,7 +99,9 @@ class FlavorRequest(Struct, frozen=True):
     `numa` has no cells if none are requested.
 
     `dedicated_vcpus` are PCPU with the `emulator_vcpus`; `fallback_vcpus` are VCPU on hosts without
-    PCPU. `problem` is a reason why no host can be predicted, else "".
+    PCPU. `problem` is a reason why no host can be predicted, else "". `other_resources` are amounts
+    of further resource classes. `unallocated` is the size of the flavor beyond its amounts in
+    Placement (`resources:` replaces amounts): weighers count the flavor's size.
     """
 
     numa: NumaRequest = NumaRequest()
@@ -87,11 +112,18 @@ class FlavorRequest(Struct, frozen=True):
     traits: frozenset[str] = frozenset()
     unknown_alias: str = ""
     problem: str = ""
+    other_resources: Mapping[str, int] = field(default_factory=dict)
+    unallocated: ServerSize = ServerSize()
 
     @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
         return any((self.numa.cells, self.devices, self.unknown_alias))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a VM takes more of a host than the amounts of its SKU."""
+        return any((self.needs_host_details, self.other_resources, *self.unallocated))
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +170,11 @@ def _parse(
         for key, known_values in _VALUES.items():
             if values.get(key, "") not in ("", *known_values):
                 raise ValueError(_format_invalid_property(key, values[key]))
-    numa = _parse_numa_request(flavor, image)
+    amounts = _parse_amounts(properties)
+    numa = _parse_numa_request(flavor, image, amounts)
+    if numa.cpu_policy == MIXED:
+        # Nova overwrites them.
+        amounts = {name: amounts[name] for name in amounts.keys() - {VCPU, PCPU}}
     affinity = _select_property(properties, image, _AFFINITY)
     if image.get(_AFFINITY, affinity) != affinity:
         raise ValueError(_format_property_conflict(_AFFINITY))
@@ -158,10 +194,52 @@ def _parse(
         devices=devices,
         dedicated_vcpus=dedicated + numa.emulator_cpus,
         emulator_vcpus=numa.emulator_cpus,
-        # VCPU on hosts without PCPU; none for MIXED.
-        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,
+        # VCPU on hosts without PCPU; none for MIXED, and for requested PCPU.
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED and PCPU not in amounts else 0,
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
+        other_resources={
+            name: amount
+            for name, amount in amounts.items()
+            if amount and name not in (VCPU, PCPU, MEMORY, DISK)
+        },
+        unallocated=_compute_unallocated_size(flavor, amounts),
+    )
+
+
+def _parse_amounts(properties: Mapping[str, str]) -> dict[str, int]:
+    """Return the amounts in Placement set by `resources:CLASS`, by class.
+
+    They replace those of the flavor's size. Like Nova, ignore unknown classes and values that are
+    no whole numbers.
+    """
+    amounts = {}
+    for key, text in properties.items():
+        name = key.removeprefix(_RESOURCES)
+        amount = parse_integer(text.strip())
+        is_class = name.startswith(_CUSTOM) or name in _STANDARD_CLASSES
+        if name != key and is_class and amount is not None:
+            amounts[name] = amount
+    return amounts
+
+
+def _compute_unallocated_size(flavor: Flavor, amounts: Mapping[str, int]) -> ServerSize:
+    """Return the size of a flavor beyond its amounts in Placement.
+
+    Raises ValueError if nothing remains to allocate. PCPU, even 0, replace VCPU.
+    """
+    vcpus = 0 if amounts.get(PCPU) == 0 else flavor.vcpus
+    allocated = ServerSize(
+        amounts.get(VCPU, vcpus),
+        amounts.get(MEMORY, flavor.memory_mib),
+        amounts.get(DISK, flavor.disk_gib),
+    )
+    if not any((*allocated, *amounts.values())):
+        raise ValueError(f"{_RESOURCES}* leave no resource to request: Placement rejects this")
+    return ServerSize(
+        flavor.vcpus - allocated.vcpus,
+        flavor.memory_mib - allocated.memory_mib,
+        flavor.disk_gib - allocated.disk_gib,
     )
 
 
@@ -179,14 +257,18 @@ def _find_unpredicted(
     """
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
-    return next((name for name in properties if name.startswith(prefixes)), "")
+    return next(
+        (name for name in properties if name.startswith(prefixes) or _GROUP.match(name)), ""
+    )
 
 
-def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
+def _parse_numa_request(
+    flavor: Flavor, image: Mapping[str, str], amounts: Mapping[str, int]
+) -> NumaRequest:
     """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests.
 
     Raises ValueError. `image` are the image's requests under the names of a flavor's properties,
-    such as "hw:numa_nodes".
+    such as "hw:numa_nodes". `amounts` are those of `resources:`; PCPU pin all CPUs.
     """
     flavor_policy = flavor.properties.get(_POLICY, "")
     image_policy = image.get(_POLICY, "")
@@ -195,6 +277,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if image_policy in rejected.get(flavor_policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     policy = flavor_policy or image_policy  # "": none
+    policy = _apply_requested_cpus(flavor, policy, amounts)
     thread_policy = _parse_thread_policy(flavor.properties, image)
     is_pinned = policy in (DEDICATED, MIXED)
     # emulator threads have a CPU of their own.
@@ -221,6 +304,28 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
         image.get(_THREADS),
     )
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
+
+
+def _apply_requested_cpus(flavor: Flavor, policy: str, amounts: Mapping[str, int]) -> str:
+    """Return the CPU policy with the requested VCPU or PCPU of a flavor.
+
+    Raises ValueError if both conflict.
+    """
+    requested = [name for name in (VCPU, PCPU) if name in amounts]
+    if not requested:
+        return policy
+    text = " and ".join(f"{_RESOURCES}{name}" for name in requested)
+    values = [amounts[name] for name in requested]
+    if len([value for value in values if value]) > 1:
+        raise ValueError(f"{text} are both set: Nova rejects its servers")
+    if policy and any(values):
+        raise ValueError(f"{text} is set beside {_POLICY}: Nova rejects its servers")
+    if policy == DEDICATED:
+        raise ValueError(f"{text} is 0 beside {_POLICY}, and its effect is not predicted")
+    emulator_cpus = int(flavor.properties.get(_EMULATOR) == ISOLATE)
+    if amounts.get(PCPU) and amounts[PCPU] != flavor.vcpus + emulator_cpus:
+        raise ValueError(f"{text} is not the number of its vCPUs: Nova rejects its servers")
+    return DEDICATED if amounts.get(PCPU) else policy
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:

@@ -8,11 +8,11 @@ without a record is subtracted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest
@@ -36,6 +36,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     NovaHost,
     NovaServer,
     Resource,
+    ServerSize,
 )
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -46,7 +47,8 @@ class NovaHostUsage(Struct, frozen=True):
     """Use of a host.
 
     `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs. The PCPU of
-    emulator threads are no vCPUs of a VM: Nova's weigher ignores them.
+    emulator threads are no vCPUs of a VM: Nova's weigher ignores them. `other_resources` are used
+    amounts of further resource classes, `unallocated` the sizes of VMs beyond those in Placement.
     """
 
     host: NovaHost
@@ -55,11 +57,37 @@ class NovaHostUsage(Struct, frozen=True):
     dedicated_vcpus: int = 0
     fallback_vcpus: int = 0
     emulator_vcpus: int = 0
+    other_resources: Mapping[str, int] = field(default_factory=dict)
+    unallocated: ServerSize = ServerSize()
 
     @property
     def free_dedicated_vcpus(self) -> int:
         """PCPU without a VM."""
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
+
+    def find_missing_resource(self, request: FlavorRequest, classes: Container[str]) -> str:
+        """Return why the amounts of other resource classes do not fit, or "".
+
+        Only the `classes` of listed hosts are checked.
+        """
+        for name, amount in request.other_resources.items():
+            resource = get_resource(self.host, name)
+            free = resource.capacity - self.other_resources.get(name, 0)
+            problem = "" if free >= amount else f"{max(free, 0):,} of {amount:,} free"
+            problem = problem or resource.find_unit_problem(amount)
+            if problem and name in classes:
+                return f"{name}: {problem}"
+        return ""
+
+    def count_sizes(
+        self, other_resources: Mapping[str, int], unallocated: ServerSize
+    ) -> NovaHostUsage:
+        """Return the use with the amounts of one more VM that its SKU does not count."""
+        if not other_resources and not any(unallocated):
+            return self
+        used = Counter(self.other_resources)
+        used.update(other_resources)
+        return replace(self, other_resources=used, unallocated=self.unallocated.add(unallocated))
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
         """Return whether the dedicated CPUs of a VM fit into the free PCPU.
@@ -142,6 +170,7 @@ class NovaHostUsage(Struct, frozen=True):
         NUMA cells and PCI devices are taken only if they fit. Nova first counts dedicated CPUs as
         PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
         """
+        counted = self.count_sizes(request.other_resources, request.unallocated)
         # For a VM without NUMA cells.
         cells: list[GuestCell] | None = []
         if request.numa.cells:
@@ -151,12 +180,12 @@ class NovaHostUsage(Struct, frozen=True):
         is_first_attempt = cells is not None or not self.cells
         if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
-                self,
+                counted,
                 dedicated_vcpus=self.dedicated_vcpus + request.dedicated_vcpus,
                 emulator_vcpus=self.emulator_vcpus + request.emulator_vcpus,
             )
         else:
-            usage = replace(self, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
+            usage = replace(counted, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
         guest_cells = cells or []
         host_cells = update_host_cells(self.cells, guest_cells, request.numa.thread_policy)
         pools = self.take_devices(request.devices, [cell.id for cell in guest_cells])
@@ -217,7 +246,7 @@ class UsageTable:
                     usage,
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
-                )
+                ).count_sizes(server.other_resources, ServerSize(**server.unallocated))
             else:
                 # Not on the host any more.
                 # From cells and pools.
@@ -237,7 +266,15 @@ class UsageTable:
         """
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
-        is_recorded = any((server.dedicated_vcpus, server.numa_cells, request.needs_host_details))
+        is_recorded = any(
+            (
+                server.dedicated_vcpus,
+                server.numa_cells,
+                server.other_resources,
+                server.unallocated,
+                request.needs_host_details,
+            )
+        )
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:

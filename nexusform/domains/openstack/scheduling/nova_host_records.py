@@ -1,10 +1,13 @@
 """Compute hosts and flavors as Nova's scheduler and Placement see them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.openstack.scheduling.hardware_fit import DevicePool, GuestCell, HostCell
 
@@ -60,11 +63,25 @@ class NovaHost(Struct, frozen=True):
     supported_instances: tuple[tuple[str, ...], ...] = ()
 
 
+class ServerSize(NamedTuple):
+    """Amounts of a flavor's size."""
+
+    vcpus: int = 0
+    memory_mib: int = 0
+    disk_gib: int = 0
+
+    def add(self, other: ServerSize) -> ServerSize:
+        """Return the sum of two sizes."""
+        return ServerSize(*(amount + more for amount, more in zip(self, other, strict=True)))
+
+
 class NovaServer(Struct, frozen=True):
     """Server on a host.
 
     `dedicated_vcpus` are PCPU in Placement, `emulator_vcpus` those of its emulator threads;
     `numa_cells` are those of its host with its share. `image` is "" for an image without requests.
+    `other_resources` are further amounts in Placement by class, `unallocated` is the size of the
+    flavor beyond the server's amounts in Placement.
     """
 
     host: str
@@ -77,6 +94,8 @@ class NovaServer(Struct, frozen=True):
     numa_cells: tuple[GuestCell, ...] = ()
     emulator_vcpus: int = 0
     image: str = ""
+    other_resources: Mapping[str, int] = field(default_factory=dict)
+    unallocated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sku_name(self) -> str:
@@ -97,6 +116,21 @@ class Flavor(Struct, frozen=True):
     disk_gib: int
     properties: Mapping[str, str] = field(default_factory=dict)
     root_disk_gib: int = 0
+
+    @property
+    def size(self) -> ServerSize:
+        """Its size."""
+        return ServerSize(self.vcpus, self.memory_mib, self.disk_gib)
+
+    @property
+    def volume_form(self) -> Flavor:
+        """The flavor for servers that boot from a volume: without its root disk."""
+        return replace(
+            self,
+            name=build_sku_name(self.name, "", boots_from_volume=True),
+            disk_gib=self.disk_gib - self.root_disk_gib,
+            root_disk_gib=0,
+        )
 
 
 def build_sku_name(flavor: str, image: str, *, boots_from_volume: bool = False) -> str:
@@ -133,7 +167,8 @@ def build_server(values: Mapping[str, Any]) -> NovaServer:
         {**cell, "pins": list(parse_cpus(cell.get("pins")))}
         for cell in values.get("numa_cells") or ()
     ]
-    return msgspec.convert({**values, "numa_cells": cells}, NovaServer, strict=False)
+    known_values = {name: value for name, value in values.items() if value is not None}
+    return msgspec.convert({**known_values, "numa_cells": cells}, NovaServer, strict=False)
 
 
 def split_list(text: str) -> list[str]:

@@ -45,7 +45,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
     split_list,
 )
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
 from nexusform.scheduling.racks.rule import (
@@ -148,7 +148,8 @@ _COMPUTE: Final = MachineFilter(
 class _NovaRules(NamedTuple):
     """Hosts, flavors and images by name, with their requests and uses.
 
-    There are also the requests of the flavors, the uses of the hosts, and the enabled filters.
+    There are also the requests of the flavors, the uses of the hosts, the enabled filters, and the
+    resource classes that only listed hosts offer.
     """
 
     hosts: Mapping[str, NovaHost]
@@ -157,6 +158,7 @@ class _NovaRules(NamedTuple):
     images: Mapping[str, Mapping[str, str]]
     table: UsageTable
     enabled: frozenset[str]
+    host_classes: frozenset[str]
 
     def get_request(self, sku: VmSku) -> FlavorRequest:
         """Return the requests of a flavor; those of other SKUs are empty."""
@@ -165,8 +167,8 @@ class _NovaRules(NamedTuple):
     def find_unread_fact(self, sku: VmSku, constraints: PlacementConstraints) -> UnreadFact | None:
         """Return a fact needed for the prediction of a VM that is not known, or None.
 
-        Such facts are a PCI alias, a filter not enabled in Nova, the NUMA cells and devices of
-        hosts, and the properties of an image if hosts support different ones.
+        Such facts are a PCI alias, a class of resources, a filter not enabled in Nova, the NUMA
+        cells and devices of hosts, and the properties of an image if hosts support different ones.
         """
         request = self.get_request(sku)
         subject = ("flavor", sku.name)
@@ -176,6 +178,15 @@ class _NovaRules(NamedTuple):
                 "pci_aliases of the openstack_site, as in nova.conf."
             )
             return _build_unread_fact(subject, f"PCI alias {request.unknown_alias}", reason)
+        unknown_class = next(
+            (name for name in request.other_resources if name not in self.host_classes), ""
+        )
+        if unknown_class:
+            reason = (
+                f'The flavor "{sku.name}" has resources:{unknown_class}, and the inventory '
+                "of hosts does not decide on this class. List all resource providers."
+            )
+            return _build_unread_fact(subject, f"resources:{unknown_class}", reason)
         needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
         disabled = [
             name for name, objects in needed_filters if objects and name not in self.enabled
@@ -302,6 +313,9 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
             for name, amount in list_amounts(sku):
                 if free[name] < amount:
                     return f"{name}: {free[name]:,} of {amount:,} free"
+            missing = usage.find_missing_resource(rules.get_request(sku), rules.host_classes)
+            if missing:
+                return missing
             if not sku.dedicated_vcpus:
                 return None
             request = rules.get_request(sku)
@@ -317,7 +331,9 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
         cpus = (
             f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
         )
-        amounts = f"{cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK}"
+        others = rules.get_request(sku).other_resources
+        more = "".join(f", {amount} {name}" for name, amount in others.items())
+        amounts = f"{cpus}{more}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK}"
         return f"No host has {amounts} free (Placement, {len(context.machines):,} hosts checked)."
 
     return CapacityFilter(
@@ -438,14 +454,17 @@ def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad
     capacity = resource.total * resource.allocation_ratio - resource.reserved
     # Of VMs, on dedicated CPUs.
     pinned_vcpus = usage.dedicated_vcpus + usage.fallback_vcpus - usage.emulator_vcpus
-    return capacity - (load.vcpus + pinned_vcpus)
+    return capacity - (load.vcpus + pinned_vcpus + usage.unallocated.vcpus)
 
 
 _WEIGHERS: Final = (
     _Weigher("cpu", _compute_free_vcpus, 0),
     _Weigher(
         "disk",
-        lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB,
+        lambda _demand, usage, load: (
+            _compute_free(usage.host, DISK, load.disk_gib + usage.unallocated.disk_gib)
+            * MIB_PER_GIB
+        ),
         0,
     ),
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
@@ -458,7 +477,11 @@ _WEIGHERS: Final = (
         ),
     ),
     _Weigher(
-        "ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0
+        "ram",
+        lambda _demand, usage, load: _compute_free(
+            usage.host, MEMORY, load.memory_mib + usage.unallocated.memory_mib
+        ),
+        0,
     ),
     _Weigher(
         "soft_affinity",
@@ -555,12 +578,16 @@ def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
 
 
 class NovaSite(NamedTuple):
-    """Hosts and flavors, the servers on the hosts by id, and the properties of images by name."""
+    """Hosts and flavors, the servers on the hosts by id, and the properties of images by name.
+
+    `other_classes` are the resource classes of resource providers that are no listed hosts.
+    """
 
     hosts: Sequence[NovaHost]
     flavors: Sequence[Flavor]
     servers: Mapping[str, NovaServer] = {}
     images: Mapping[str, Mapping[str, str]] = {}
+    other_classes: Sequence[str] = ()
 
     def build_usage_table(self, aliases: Mapping[str, PciDeviceAlias]) -> UsageTable:
         """Build the uses of the hosts."""
@@ -585,11 +612,8 @@ class NovaSite(NamedTuple):
         images = [
             name for name, properties in self.images.items() if select_image_requests(properties)
         ]
-        forms = [*self.flavors, *map(_build_volume_form, self._list_flavors_with_root_disk())]
-        return list(product(forms, ("", *images)))
-
-    def _list_flavors_with_root_disk(self) -> list[Flavor]:
-        return [flavor for flavor in self.flavors if flavor.root_disk_gib]
+        volume_forms = [flavor.volume_form for flavor in self.flavors if flavor.root_disk_gib]
+        return list(product([*self.flavors, *volume_forms], ("", *images)))
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
@@ -598,27 +622,18 @@ class NovaSite(NamedTuple):
         for flavor, image in self.list_flavors_with_images():
             name = build_sku_name(flavor.name, image)
             request = requests[name]
+            unallocated = request.unallocated
             skus[name] = VmSku(
                 name,
-                flavor.vcpus,
+                flavor.vcpus - unallocated.vcpus,
                 request.emulator_vcpus,
-                convert_to_gib(flavor.memory_mib),
-                flavor.disk_gib,
+                convert_to_gib(flavor.memory_mib - unallocated.memory_mib),
+                flavor.disk_gib - unallocated.disk_gib,
                 # "": uses no NUMA cells, CPUs or devices to count.
-                record=name if request.needs_host_details else "",
+                record=name if request.is_counted else "",
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus
-
-
-def _build_volume_form(flavor: Flavor) -> Flavor:
-    """Return a flavor for servers that boot from a volume: without its root disk."""
-    return msgspec.structs.replace(
-        flavor,
-        name=build_sku_name(flavor.name, "", boots_from_volume=True),
-        disk_gib=flavor.disk_gib - flavor.root_disk_gib,
-        root_disk_gib=0,
-    )
 
 
 def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
@@ -636,6 +651,7 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
             name: build_server(values) for name, values in get_mapping(source, "servers").items()
         },
         images=get_mapping(source, "images"),
+        other_classes=get_list(source, "other_resource_classes"),
     )
 
 
@@ -652,6 +668,8 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         images=site.images,
         table=site.build_usage_table(settings.aliases),
         enabled=enabled,
+        host_classes=frozenset(chain.from_iterable(host.resources for host in site.hosts))
+        - frozenset(site.other_classes),
     )
     filters: tuple[tuple[Filter, bool], ...] = (
         (_COMPUTE, COMPUTE in enabled),

@@ -57,9 +57,10 @@ _SERVER: Final = ObjectType.create(
         "name": STRING,
         "host": STRING,
         **_FIGURES,
-        "dedicated_vcpus": NUMBER,
-        "flavor": STRING,
+        **dict.fromkeys(("dedicated_vcpus", "emulator_vcpus"), NUMBER),
+        **dict.fromkeys(("flavor", "image"), STRING),
         "numa_cells": ListType(_GUEST_CELL),
+        **dict.fromkeys(("other_resources", "unallocated"), MapType(NUMBER)),
     }
 )
 
@@ -98,6 +99,9 @@ _SCHEMA: Final = BlockSchema(
         "server_groups": _create_computed(
             MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})),
             "Server groups by name.",
+        ),
+        "other_resource_classes": _create_computed(
+            ListType(STRING), "Resource classes of resource providers that are no listed hosts."
         ),
     },
     description="Compute hosts, flavors and servers of an OpenStack, from `openstack ... -f json`.",
