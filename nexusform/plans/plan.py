@@ -415,14 +415,14 @@ class PlacementTable(Struct, frozen=True):
     `expected_vms_per_rack` is (floor, ceiling) of count / expected racks; `actual_vms_per_rack`
     maps rack name to count, racks with at least one VM, by name. `racks_certain` and
     `machines_certain` count the VMs placed by this plan (`placed`) with the same rack / machine in
-    every sample; `certain_racks` are the racks with the same count in all samples. `tied_classes`
-    are the machines allowed by the rule for VMs of the pool: classes of `SiteTies`, as a
-    hexadecimal number with a bit per class. `tied_machines` are their names in a plan that was
-    not saved, and in plan files of earlier versions. Placements with provenance `decided` (VNFs)
-    depend on no sample. `possible_vms_per_rack` has the fewest and the most VMs of each rack after
-    a scale-in, if the platform chooses the VMs to remove. `drain_timeout` is the maximum drain time
-    of a node in seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses
-    the machines, "" for Azure.
+    every sample; `certain_racks` are the racks with the same count in all samples. `tied_set` is
+    the number of the set of machines in `SiteTies` that the rule allows for VMs of the pool, -1 for
+    none. `tied_machines` are their names in a plan that was not saved. Plan files of earlier
+    versions have names or `tied_classes`, a hexadecimal number with a bit per class. Placements
+    with provenance `decided` (VNFs) depend on no sample. `possible_vms_per_rack` has the fewest and
+    the most VMs of each rack after a scale-in, if the platform chooses the VMs to remove.
+    `drain_timeout` is the maximum drain time of a node in seconds; 0 for a control plane and for
+    VMs that are no nodes. `platform` chooses the machines, "" for Azure.
     """
 
     address: Address
@@ -439,6 +439,7 @@ class PlacementTable(Struct, frozen=True):
     racks_certain: int = 0
     machines_certain: int = 0
     certain_racks: tuple[str, ...] = ()
+    tied_set: int = -1
     tied_classes: str = ""
     tied_machines: tuple[str, ...] = ()
     is_tie_certain: bool = False
@@ -471,11 +472,19 @@ class SiteTies(Struct, frozen=True):
     """Machines of a site that the rule allows for some pool, in site order.
 
     `classes` has the class of each machine. Machines of one class are tied for the same pools.
+    `sets` are the different sets of classes, each as its difference to an earlier one
+    (saved/tied_machines.py).
     """
 
     site_id: str
     machines: tuple[str, ...]
     classes: tuple[int, ...]
+    sets: tuple[str, ...] = ()
+
+    @property
+    def class_count(self) -> int:
+        """Number of classes."""
+        return max(self.classes, default=-1) + 1
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
@@ -685,7 +694,7 @@ class Plan(Struct, frozen=True):
     other error. `unread` are the facts of foreign documents that nexusform does not read.
     `start_values` are what providers read for the changes, by address, in their own formats: apply
     compares them before each write. `listed` are the sites that differ from what their platform
-    lists. `site_ties` hold the machines of `tied_classes`.
+    lists. `site_ties` hold the machines of `tied_set`.
     """
 
     mode: Mode = Mode.NORMAL

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import write_record
-from nexusform.plans.saved.tied_machines import replace_ties_by_classes
+from nexusform.plans.saved.tied_machines import replace_ties_by_sets
 from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
@@ -40,7 +40,7 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
         different.append("warnings")
     # A plan from a file has classes, a new one has names.
-    plan, new_plan = replace_ties_by_classes(plan), replace_ties_by_classes(new_plan)
+    plan, new_plan = replace_ties_by_sets(plan), replace_ties_by_sets(new_plan)
     compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
     different += [
         name
@@ -68,6 +68,7 @@ def remove_confidence(plan: Plan) -> Plan:
             racks_certain=0,
             machines_certain=0,
             certain_racks=(),
+            tied_set=-1,
             tied_classes="",
             tied_machines=(),
             is_tie_certain=False,

@@ -40,7 +40,7 @@ from nexusform.plans.saved.shared_values import (
     DocumentExpander,
     SharedValuesError,
 )
-from nexusform.plans.saved.tied_machines import has_valid_ties, replace_ties_by_classes
+from nexusform.plans.saved.tied_machines import has_valid_ties, replace_ties_by_sets
 from nexusform.state import json_codec
 from nexusform.state.state_codec import format_json_path
 from nexusform.values.typed_value import Unknown
@@ -115,7 +115,7 @@ def write_plan_file(
     """
     plan.reject_assumptions()
     with pause_garbage_collection():
-        record = write_record(replace_ties_by_classes(plan))
+        record = write_record(replace_ties_by_sets(plan))
         # Each is a member of its own.
         large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         files = dict(sorted(configuration_files.items()))
@@ -269,10 +269,10 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         raise _build_damaged_file_error(
             name, f"It is invalid at {location}: {problem.message}."
         ) from None
-    # Files of earlier versions have names instead of classes.
-    plan = replace_ties_by_classes(plan)
     if not has_valid_ties(plan):
         raise _build_damaged_file_error(name, "Its tied machines are invalid.")
+    # Files of earlier versions have names or classes instead of sets.
+    plan = replace_ties_by_sets(plan)
     # The file before it was signed.
     unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
