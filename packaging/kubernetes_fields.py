@@ -4,6 +4,13 @@ The fields of Kubernetes' own kinds and what each holds.
 
 From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install
 lightkube and lightkube-models, run this, and write what it prints to that file.
+
+With the tables of several minor versions, it prints kubernetes_field_versions.txt: the kinds and
+fields that some of these versions lack, each with the versions that have it. Install the models of
+each version to make its table:
+
+    python packaging/kubernetes_fields.py > 1.37
+    python packaging/kubernetes_fields.py 1.34 1.35 1.36 1.37
 """
 
 from __future__ import annotations
@@ -12,8 +19,10 @@ import importlib
 import pkgutil
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
+VERSION = re.compile(r"lightkube-models (\d+\.\d+)")
 SCALARS = {
     "str": "s",
     "int": "i",
@@ -164,4 +173,44 @@ def write(types: dict[str, dict[str, str]], kinds: dict[str, str]) -> None:
         out(f"{name} {fields}\n")
 
 
-main()
+def list_names(table: str) -> dict[str, str]:
+    """Return the kinds and fields of a table, each with its type ("" for a kind)."""
+    kinds, types = table.split("\n\n")
+    names = {line.rpartition(" ")[0]: "" for line in kinds.splitlines() if line[0] != "#"}
+    for line in types.splitlines():
+        type_name, *fields = line.split()
+        names |= {f"{type_name}.{field.partition('=')[0]}": type_name for field in fields}
+    return names
+
+
+def compare(tables: list[str]) -> None:
+    """Write the kinds and fields that some versions lack.
+
+    A version that lacks a type has no row for its fields: it lacks the field or kind above it.
+    """
+    names = {}
+    for table in tables:
+        version = VERSION.search(table)
+        if version is None:
+            sys.exit("A table does not name the version of its models.")
+        names[version[1]] = list_names(table)
+    out = sys.stdout.write
+    out("# Kinds and fields that some minor versions of Kubernetes lack, and the versions that\n")
+    out("# have them. Made by packaging/kubernetes_fields.py.\n")
+    out(f"versions: {' '.join(names)}\n")
+    for name in sorted(set().union(*names.values())):
+        having = [version for version, others in names.items() if name in others]
+        type_name = names[having[0]][name]
+        able = [
+            version
+            for version, others in names.items()
+            if not type_name or type_name in others.values()
+        ]
+        if having != able:
+            out(f"{name}: {' '.join(having)}\n")
+
+
+if sys.argv[1:]:
+    compare([Path(name).read_text() for name in sys.argv[1:]])
+else:
+    main()

@@ -49,22 +49,33 @@ def parse_field_table(text: str) -> FieldTable:
 
 
 class UnreadPart(Struct, frozen=True):
-    """Part of an object that is not read: its path, its name for messages, and the reason."""
+    """Part of an object that is not read: its path, its name for messages, and the reason.
+
+    `is_absent`: the version of the object has no such field or kind.
+    """
 
     path: Path
     field: str
     influence: Influence = Influence.PLACEMENT
     reason: str = ""
+    is_absent: bool = False
+
+
+def _has_field(_type_name: str, _field: str) -> str:
+    """Return no reason: every version has the field."""
+    return ""
 
 
 class ObjectSchema(Struct, frozen=True):
     """Schema of objects: the fields of a type, and its closed list.
 
-    A type without a list (None) may have further fields.
+    A type without a list (None) may have further fields. `explain_absence` returns why the version
+    of an object has no such field of a type, "" if it has one.
     """
 
     get_fields: Callable[[str], Mapping[str, str]]
     get_list: Callable[[str], FieldList | None]
+    explain_absence: Callable[[str, str], str] = _has_field
 
     def list_unread_parts(
         self,
@@ -79,6 +90,12 @@ class ObjectSchema(Struct, frozen=True):
         field_list = self.get_list(type_name)
         present = {name: part for name, part in fields.items() if part not in (None, "", [], {})}
         unread_names: set[str] = set()
+        for name in present:
+            reason = self.explain_absence(type_name, name)
+            if reason:
+                unread_names.add(name)
+                yield UnreadPart((*path, name), f"{prefix}{name}", reason=reason, is_absent=True)
+        present = {name: part for name, part in present.items() if name not in unread_names}
         if field_list is not None:
             for name, influence in field_list.list_unread(present):
                 unread_names.add(name)

@@ -35,6 +35,7 @@ _KINDS: Final = (
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
     *("ServiceAccount", "ConfigMap", "Secret", "CustomResourceDefinition"),
+    *("DataVolume", "SriovNetwork", "SriovIBNetwork", "OVSNetwork"),
 )
 # Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a
 # group.
@@ -49,6 +50,11 @@ _PLURALS: Final = {
     "ScaledObject": "scaledobjects.keda.sh",
     "VerticalPodAutoscaler": "verticalpodautoscalers.autoscaling.k8s.io",
     "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",
+    "DataVolume": "datavolumes.cdi.kubevirt.io",
+    **{
+        kind: f"{kind.lower()}s.sriovnetwork.openshift.io"
+        for kind in ("SriovNetwork", "SriovIBNetwork", "OVSNetwork")
+    },
 }
 CLUSTER_KINDS: Final[Mapping[str, str]] = {
     kind: _PLURALS.get(kind, f"{kind.lower()}s") for kind in _KINDS

@@ -91,7 +91,12 @@ def _encode(objects: Sequence[Body]) -> bytes:
     # Files without pods would count as an empty list of pods.
     setup = cluster_objects.build_pod("setup", "", phase="Succeeded")
     return parse_kubectl_files(
-        [("n.json", cluster_objects.print_objects(*objects, setup))]
+        [
+            (
+                "n.json",
+                cluster_objects.print_objects(cluster_objects.DEFAULT_NAMESPACE, *objects, setup),
+            )
+        ]
     ).encode()
 
 

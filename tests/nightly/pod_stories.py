@@ -166,6 +166,8 @@ def plan_story(dump: Sequence[Body], change: Iterable[Body]) -> PlannedFleet:
         None, "kubernetes_nodes", {"objects": parse_kubectl_files([("n.json", text)]).encode()}
     )
     manifests = "\n---\n".join(json.dumps(body) for body in change)
+    # HCL reads these marks of shell scripts and Go templates as its own.
+    manifests = manifests.replace("${", "$${").replace("%{", "%%{")
     block = (
         f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n'
         f"{manifests}\nEOT\n}}\n"

@@ -293,7 +293,9 @@ def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
             (
                 "n.json",
                 cluster_objects.print_objects(
-                    *before, cluster_objects.build_pod("setup", "", phase="Succeeded")
+                    cluster_objects.DEFAULT_NAMESPACE,
+                    *before,
+                    cluster_objects.build_pod("setup", "", phase="Succeeded"),
                 ),
             )
         ]

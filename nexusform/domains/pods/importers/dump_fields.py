@@ -3,7 +3,8 @@
 Names and types of fields are those of Kubernetes 1.37 (assets/kubernetes_fields.txt). The lists
 below say which fields of pods and nodes have no influence on the node of a pod. All fields of other
 types are read, or used by other controllers than those of pods. A field that the schema lacks is
-unread, and so is an unknown version of a kind.
+unread, and so are an unknown version of a kind, and a field or kind that the version of the cluster
+lacks (assets/kubernetes_field_versions.txt): another version than that of its kubelets decides.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from nexusform.domains.pods.importers.kubernetes_schemas import (
     find_kind_type,
     get_type_fields,
     list_kind_names,
+    list_unread_parts,
 )
 from nexusform.json_data.plain_data import Path
 
@@ -56,8 +58,6 @@ LISTS: Final[Mapping[str, FieldList]] = {
         {"addresses of pods": "podCIDR podCIDRs", "deprecated": "externalID configSource"},
     ),
 }
-# Fields of the server, or of any kind: their names are not checked.
-_UNCHECKED: Final = ("metadata", "status")
 # Read fields of a status. The schema has none: their kinds are those of the API reference.
 _SERVER_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "core_v1.NodeStatus": {
@@ -86,14 +86,18 @@ def _get_list(type_name: str) -> FieldList:
 
 
 def list_unread_facts(
-    file: str, content: bytes, objects: Iterable[tuple[Path, Mapping[str, Any]]]
+    file: str,
+    content: bytes,
+    objects: Iterable[tuple[Path, Mapping[str, Any]]],
+    version: tuple[int, ...],
 ) -> list[UnreadFact]:
     """List the facts of objects of a file that are not read; each object has its path.
 
-    In a file of several documents, the path begins with the number of the document.
+    In a file of several documents, the path begins with the number of the document. `version` is
+    the one of the cluster, () if unknown.
     """
     located_parts = [
-        (path, body, part) for path, body in objects for part in _list_unread_parts(body)
+        (path, body, part) for path, body in objects for part in _list_unread_parts(body, version)
     ]
     if not located_parts:
         return []
@@ -116,7 +120,9 @@ def _find_lines(file: str, content: bytes, paths: Collection[Path]) -> Mapping[P
     return lines
 
 
-def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[UnreadPart]:
+def _list_unread_parts(
+    body: Mapping[str, Any], cluster_version: tuple[int, ...]
+) -> Iterator[UnreadPart]:
     """List the unread parts of an object.
 
     An unknown version of a known kind is one. Custom objects have no schema; their readers know
@@ -132,9 +138,7 @@ def _list_unread_parts(body: Mapping[str, Any]) -> Iterator[UnreadPart]:
         ):
             yield UnreadPart(("apiVersion",), f"apiVersion {version}")
         return
-    fields = {name: part for name, part in body.items() if name not in _UNCHECKED}
-    schema = ObjectSchema(get_type_fields, _get_list)
-    yield from schema.list_unread_parts(fields, type_name)
+    yield from list_unread_parts(body, cluster_version, _get_list)
     yield from list_wrong_server_values(body, "metadata", "meta_v1.ObjectMeta")
     yield from list_wrong_server_values(body, "status", f"{type_name}Status")
 

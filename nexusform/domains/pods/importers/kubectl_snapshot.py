@@ -36,9 +36,11 @@ from nexusform.domains.pods.importers.live_workloads import (
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.importers.object_needs import (
     CONFIG_MAP,
+    DATA_VOLUME,
     DEFINITION,
     SECRET,
     SERVICE_ACCOUNT,
+    SRIOV_KINDS,
 )
 from nexusform.domains.pods.importers.pod_conditions import CONTAINERS
 from nexusform.domains.pods.scheduling.cluster_records import (
@@ -119,6 +121,8 @@ KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     SERVICE_ACCOUNT: ("imagePullSecrets",),
     **dict.fromkeys((CONFIG_MAP, SECRET), ("data", "binaryData", "stringData")),
     DEFINITION: ("spec",),
+    DATA_VOLUME: (),
+    **dict.fromkeys(SRIOV_KINDS, ("spec",)),
     **dict.fromkeys(_SPEC_KINDS, ("spec",)),
 }
 # Further metadata and status fields kept of some kinds.
@@ -150,6 +154,8 @@ _KEPT_CLAIM_ANNOTATIONS: Final = (
 _CHECKED_KINDS: Final = frozenset({"Node", "Pod", *KEPT_FIELDS, *LIVE_KINDS})
 # Every cluster has objects of these kinds: files without any come from a shorter command.
 NAMESPACE: Final = "Namespace"
+# A namespace with pods on every cluster.
+SYSTEM_NAMESPACE: Final = "kube-system"
 _MANDATORY_KINDS: Final = (NAMESPACE, "PriorityClass")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _BASIC_RESOURCES: Final = ("cpu", "memory", "pods")
@@ -245,9 +251,21 @@ class KubectlSnapshot(Struct, frozen=True):
     def is_complete(self) -> bool:
         """Whether objects missing here do not exist.
 
-        A shorter kubectl command (without Namespaces) lists few kinds.
+        A shorter kubectl command (without Namespaces) lists few kinds, and one for a namespace few
+        objects.
         """
-        return NAMESPACE not in self.missing_kinds
+        return NAMESPACE not in self.missing_kinds and not self.has_some_namespaces
+
+    @property
+    def has_some_namespaces(self) -> bool:
+        """Whether kubectl listed the pods of some namespaces only.
+
+        The system namespace always has pods.
+        """
+        namespaces = {item.name for item in self.objects if item.kind == NAMESPACE}
+        pod_namespaces = {pod.namespace for pod in self.pods}
+        is_expected = SYSTEM_NAMESPACE in (namespaces or {SYSTEM_NAMESPACE})
+        return bool(pod_namespaces) and is_expected and SYSTEM_NAMESPACE not in pod_namespaces
 
 
 class KubectlOutput(Struct):
@@ -301,12 +319,14 @@ class KubectlOutput(Struct):
         return msgspec.json.encode(data, order="sorted").decode()
 
 
-def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
+def parse_kubectl_files(files: Iterable[tuple[str, bytes]], version: str = "") -> KubectlOutput:
     """Parse files by name; the last file wins for duplicate objects.
 
-    Kinds without an effect on pods are skipped.
+    Kinds without an effect on pods are skipped. `version` is the one of Kubernetes, if no kubelet
+    shows it; "" if unknown.
     """
-    reading = KubectlOutput()
+    reading = KubectlOutput(version=version)
+    checked: list[tuple[str, bytes, list[tuple[Path, dict[str, Any]]]]] = []
     for name, content in files:
         listed: list[tuple[Path, dict[str, Any]]] = []
         for path, body in _list_located_objects(name, content, reading.findings):
@@ -330,8 +350,18 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             elif body.get("kind") in LIVE_KINDS:
                 workload = reduce_live_workload(body)
                 reading.workloads[workload["key"]] = workload
-        reading.unread += list_unread_facts(name, content, listed)
+        checked.append((name, content, listed))
+    cluster_version = _find_version(
+        [get_text(node, "version") for node in reading.nodes.values()], version
+    )
+    for name, content, listed in checked:
+        reading.unread += list_unread_facts(name, content, listed, cluster_version)
     return reading
+
+
+def _find_version(kubelets: Iterable[str], configured: str) -> tuple[int, ...]:
+    """Return the version of Kubernetes: the newest kubelet's, else the configured one."""
+    return max(map(parse_version, kubelets), default=()) or parse_version(configured)
 
 
 def find_missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
@@ -553,9 +583,9 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         unread_fields=tuple(get_list(data, "unread_fields")),
         objects=objects,
         missing_kinds=missing_kinds,
-        # The newest kubelet version, else the version in the configuration.
-        version=max((node.version for node in nodes), default=())
-        or parse_version(get_text(data, "version")),
+        version=_find_version(
+            [get_text(body, "version") for _, body in data["nodes"]], get_text(data, "version")
+        ),
     )
 
 

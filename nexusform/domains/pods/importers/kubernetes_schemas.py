@@ -6,7 +6,7 @@ accepted.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Final
 
@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
-from nexusform.documents.object_schemas import CONTAINERS, SCALARS, parse_field_table
+from nexusform.documents.object_schemas import (
+    CONTAINERS,
+    SCALARS,
+    ObjectSchema,
+    UnreadPart,
+    parse_field_table,
+)
+from nexusform.documents.unread_facts import FieldList
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import (
     CHECKS,
@@ -28,6 +35,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_envelope,
     unwrap_envelopes,
 )
+from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.kubernetes.matching import (
     validate_dns_label,
     validate_dns_subdomain,
@@ -58,6 +66,59 @@ def _load_schemas() -> _KubernetesSchemas:
         for kind, type_name in table.kinds.items()
     }
     return _KubernetesSchemas(kinds, table.types)
+
+
+@cache
+def _load_versions() -> Mapping[str, tuple[tuple[int, ...], ...]]:
+    """Read assets/kubernetes_field_versions.txt: the minor versions with a kind or field."""
+    file = resources.files("nexusform.domains.pods.importers").joinpath(
+        "assets", "kubernetes_field_versions.txt"
+    )
+    rows = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name, separator, versions = line.partition(": ")
+        if separator:
+            rows[name] = tuple(map(parse_version, versions.split()))
+    return rows
+
+
+def _explain_absence(version: tuple[int, ...], type_name: str, field: str = "") -> str:
+    """Return why a version of Kubernetes lacks a field of a type, or a kind; "" if it has it.
+
+    A kind is `apps/v1 Deployment`. An unknown version () lacks nothing. One beyond the table counts
+    as the nearest in it.
+    """
+    name = f"{type_name}.{field}" if field else type_name
+    versions = _load_versions().get(name)
+    if versions is None or not version:
+        return ""
+    known = _load_versions()["versions"]
+    if min(max(version, known[0]), known[-1]) in versions:
+        return ""
+    return f"Kubernetes {'.'.join(map(str, version))} does not have it"
+
+
+def list_unread_parts(
+    body: Mapping[str, Any],
+    version: tuple[int, ...],
+    get_list: Callable[[str], FieldList | None] = lambda _: None,
+) -> Iterator[UnreadPart]:
+    """List the parts of an object that a version of Kubernetes lacks, and those without a reader.
+
+    `get_list` returns the closed list of a type. Without one, its further fields are not listed.
+    Metadata and status belong to servers: their names are not checked.
+    """
+    api_version = str(body.get("apiVersion") or "v1")
+    kind = f"{api_version} {body['kind']}"
+    absence = _explain_absence(version, kind)
+    if absence:
+        yield UnreadPart(
+            ("apiVersion",), f"apiVersion {api_version}", reason=absence, is_absent=True
+        )
+        return
+    fields = {name: part for name, part in body.items() if name not in ("metadata", "status")}
+    schema = ObjectSchema(get_type_fields, get_list, partial(_explain_absence, version))
+    yield from schema.list_unread_parts(fields, _load_schemas().kinds[kind].type)
 
 
 def list_kind_names() -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     get_integer,
     read_silently,
 )
+from nexusform.domains.pods.importers.object_needs import find_provided_object
 from nexusform.domains.pods.scheduling.cluster_records import (
     AttachLimits,
     Claim,
@@ -73,7 +74,8 @@ class Storage(Struct, frozen=True):
     namespace and name; `free_volumes` are neither reserved nor named in claims, by class.
     `templates` are the claim templates of StatefulSets, by namespace and name without the ordinal.
     `has_all_classes`: a StorageClass missing here does not exist. `csi` are limits and free storage
-    of CSI drivers.
+    of CSI drivers. `has_all_claims`: a claim missing here does not exist, unless it is one of
+    `coming_claims`: these are those that a controller creates for DataVolumes.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -86,15 +88,21 @@ class Storage(Struct, frozen=True):
     is_complete: bool = True
     has_all_classes: bool = False
     csi: CsiLimits = CsiLimits()
+    has_all_claims: bool = True
+    coming_claims: frozenset[tuple[str, str]] = frozenset()
 
 
 def collect_storage(
-    manifests: Iterable[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
+    manifests: Iterable[Manifest],
+    *,
+    is_complete: bool = True,
+    has_all_classes: bool = False,
+    has_all_claims: bool = True,
 ) -> Storage:
     """Return the storage among a cluster's objects.
 
     `is_complete`: it has no objects besides `manifests`. `has_all_classes`: a StorageClass missing
-    here does not exist.
+    here does not exist. `has_all_claims`: no unread object has claims.
     """
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
@@ -103,6 +111,7 @@ def collect_storage(
     # Their creation times by name.
     default_classes: dict[str, str] = {}
     manifests = tuple(manifests)
+    provided_objects = filter(None, map(find_provided_object, manifests))
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "", "PersistentVolume":
@@ -141,6 +150,8 @@ def collect_storage(
         is_complete=is_complete,
         has_all_classes=has_all_classes,
         csi=csi_objects.collect_csi_objects(manifests),
+        has_all_claims=is_complete and has_all_claims,
+        coming_claims=frozenset((namespace, name) for _, namespace, name in provided_objects),
     )
 
 
@@ -315,7 +326,7 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
     if claim_object is None:
         template_claim = _find_template_claim(namespace, name, storage)
         if template_claim is None:
-            return _report_missing_claim(name, reference, storage)
+            return _report_missing_claim(namespace, name, reference, storage)
         exclusive_claims = _list_exclusive_claims(namespace, name, template_claim)
         unbound_claim = _build_unbound_claim(
             f"{namespace}/{name}", template_claim, reference, storage
@@ -347,14 +358,16 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
     return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
 
 
-def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
+def _report_missing_claim(
+    namespace: str, name: str, reference: _FieldReference, storage: Storage
+) -> PodVolumes:
     """Warn about a claim without a manifest: its pods stay Pending.
 
-    Unless all objects are known, it is ignored.
+    Unless all objects are known, it is ignored, and so is one that a controller creates.
     """
     text = f'names the claim "{name}", but no manifest defines it'
     summary = f"claim {name} is not on the cluster"
-    if not storage.is_complete:
+    if not storage.has_all_claims or (namespace, name) in storage.coming_claims:
         _warn_unknown_nodes(reference, text, summary)
         return PodVolumes()
     _warn_unknown_nodes(reference, text, summary, "its pods stay Pending")

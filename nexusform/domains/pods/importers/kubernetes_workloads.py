@@ -22,6 +22,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     PodOwner,
     Priorities,
 )
+from nexusform.domains.pods.importers.kubernetes_schemas import find_kind_type, list_unread_parts
 from nexusform.domains.pods.importers.kubernetes_volumes import (
     Storage,
     collect_storage,
@@ -40,6 +41,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     select_manifests,
 )
 from nexusform.domains.pods.importers.object_needs import (
+    DATA_VOLUME,
     SERVICE_ACCOUNT,
     ClusterInventory,
     NeedAnswer,
@@ -135,7 +137,11 @@ def collect_workloads(
             (item for item in all_manifests if item.kind in _ABSENCES), read_kinds
         ),
         storage=collect_storage(
-            all_manifests, is_complete=is_complete, has_all_classes=has_all_classes
+            all_manifests,
+            is_complete=is_complete,
+            has_all_classes=has_all_classes,
+            # Without a dump, no DataVolume is expected.
+            has_all_claims=not read_kinds or DATA_VOLUME in read_kinds,
         ),
         services=service_selectors,
         autoscalers=_collect_autoscalers(all_manifests),
@@ -148,13 +154,15 @@ def collect_workloads(
     )
     workloads = []
     for manifest in manifests:
+        has_absent_fields = reader.report_absent_fields(manifest, version)
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
-            workloads.append(
-                reader.parse_workload(
-                    _convert_old_api_version(manifest, reader.findings), controller
-                )
+            workload = reader.parse_workload(
+                _convert_old_api_version(manifest, reader.findings), controller
             )
+            if has_absent_fields:
+                workload = replace(workload, pod=replace(workload.pod, has_unknown_rules=True))
+            workloads.append(workload)
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
             job = (
                 Fields(manifest, reader.findings, manifest.body)
@@ -219,6 +227,29 @@ class _WorkloadReader(Struct):
     devices: DeviceObjects
     is_complete: bool
     findings: list[Problem] = field(default_factory=list)
+
+    def report_absent_fields(self, manifest: Manifest, version: tuple[int, ...]) -> bool:
+        """Report the fields of an object that a version of Kubernetes lacks; return if any."""
+        api_version = "/".join(filter(None, (manifest.group, manifest.version)))
+        if find_kind_type(api_version, manifest.kind) is None:
+            # Of a custom resource, or of an old API version: it is converted.
+            return False
+        parts = [part for part in list_unread_parts(manifest.body, version) if part.is_absent]
+        for part in parts:
+            detail = (
+                f"{manifest.title} has {part.field}, but {part.reason}. Its API server drops the "
+                "field, or rejects the object."
+            )
+            self.findings.append(
+                build_problem(
+                    manifest.file,
+                    manifest.find_position(*part.path),
+                    "field-not-in-version",
+                    detail,
+                    Severity.WARNING,
+                )
+            )
+        return bool(parts)
 
     def parse_workload(self, applied: Manifest, controller: _WorkloadKind) -> Workload:
         """Return the workload of an applied manifest after admission, with live fields.

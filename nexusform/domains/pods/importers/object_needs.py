@@ -36,8 +36,15 @@ _CLASS: Final = "StorageClass"
 _RUNTIME: Final = "RuntimeClass"
 _PRIORITY: Final = "PriorityClass"
 _NETWORK: Final = "NetworkAttachmentDefinition"
+DATA_VOLUME: Final = "DataVolume"
+SRIOV_KINDS: Final = ("SriovNetwork", "SriovIBNetwork", "OVSNetwork")
+# Kinds whose controllers create an object of the same name: KubeVirt's Containerized Data Importer
+# claims, the SR-IOV network operator networks of Multus.
+_PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {_CLAIM: (DATA_VOLUME,), _NETWORK: SRIOV_KINDS}
 # Kinds that no rule of scheduling reads: they matter only to the pods that name them.
-NAMED_KINDS: Final = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT, DEFINITION})
+NAMED_KINDS: Final = frozenset(
+    {CONFIG_MAP, SECRET, SERVICE_ACCOUNT, DEFINITION, DATA_VOLUME, *SRIOV_KINDS}
+)
 _CLUSTER_SCOPED: Final = frozenset({_NAMESPACE, _CLASS, _RUNTIME, _PRIORITY, DEFINITION})
 # Of the API server itself, and of its controllers in every namespace.
 _BUILT_IN_OBJECTS: Final = frozenset(
@@ -85,6 +92,17 @@ class NeedAnswer(StrEnum):
     NOT_READ = "not read"
     # Absent, but a controller, container or extension of the cluster may provide it.
     MAY_COME = "may come"
+
+
+def find_provided_object(manifest: Manifest) -> tuple[str, str, str] | None:
+    """Find the object that a controller creates for another: kind, namespace and name."""
+    match manifest.group, manifest.kind:
+        case "cdi.kubevirt.io", "DataVolume":
+            return _CLAIM, manifest.namespace, manifest.name
+        case "sriovnetwork.openshift.io", kind if kind in SRIOV_KINDS:
+            namespace = get_text(manifest.body, "spec", "networkNamespace") or manifest.namespace
+            return _NETWORK, namespace, manifest.name
+    return None
 
 
 class ObjectReference(Struct, frozen=True):
@@ -248,6 +266,7 @@ class ClusterInventory:
         # Of volumes without a claim.
         self._volume_classes: set[str] = set()
         self._creators: list[Manifest] = []
+        self._provided: set[tuple[str, str, str]] = set()
         for manifest in manifests:
             self._add_object(manifest)
 
@@ -260,6 +279,9 @@ class ClusterInventory:
             self._definitions.add(f"{_guess_plural(get_text(names, 'kind'))}.{group}")
         if manifest.kind == "PersistentVolume" and not manifest.group:
             self._volume_classes.add(get_text(manifest.body, "spec", "storageClassName"))
+        provided = find_provided_object(manifest)
+        if provided is not None:
+            self._provided.add(provided)
         is_custom = is_custom_resource(manifest) and manifest.group not in _PASSIVE_GROUPS
         if is_custom or manifest.kind in _WORKLOAD_KINDS:
             self._creators.append(manifest)
@@ -271,7 +293,7 @@ class ClusterInventory:
         if need.kind not in self._read_kinds:
             return NeedAnswer.NOT_READ
         is_aggregated = need.kind == DEFINITION and _may_be_aggregated(need.name)
-        if is_aggregated or self._has_creator(need):
+        if is_aggregated or self._has_creator(need) or self._has_provider(need):
             return NeedAnswer.MAY_COME
         return NeedAnswer.NOT_THERE
 
@@ -311,6 +333,12 @@ class ClusterInventory:
         if found is None or not need.key:
             return found is not None
         return need.key in _list_keys(found)
+
+    def _has_provider(self, need: ObjectNeed) -> bool:
+        """Return whether a controller creates the object, also if its source was not read."""
+        if (need.kind, need.namespace, need.name) in self._provided:
+            return True
+        return any(kind not in self._read_kinds for kind in _PROVIDERS.get(need.kind, ()))
 
     def _has_creator(self, need: ObjectNeed) -> bool:
         """Return whether a custom resource or workload of the namespace may create the object.

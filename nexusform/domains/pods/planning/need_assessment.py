@@ -111,12 +111,13 @@ def _assess_workload(
         needs += inventory.list_class_needs(need)
     if not any(need.effect is NeedEffect.IMAGES for need in workload.needs):
         needs += inventory.list_pull_secrets(_get_service_account(workload))
-    return {
-        need: NeedAnswer.NOT_THERE
-        if _is_missing_in_prediction(need, workload)
-        else inventory.find_answer(need)
-        for need in needs
-    }
+    answers = {}
+    for need in needs:
+        answer = inventory.find_answer(need)
+        is_missing = _is_missing_in_prediction(need, workload)
+        may_come = answer is NeedAnswer.MAY_COME
+        answers[need] = NeedAnswer.NOT_THERE if is_missing and not may_come else answer
+    return answers
 
 
 def _get_service_account(workload: Workload) -> ObjectNeed:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
-from nexusform.domains.pods.importers.kubectl_snapshot import NAMESPACE, KubectlSnapshot
+from nexusform.domains.pods.importers.kubectl_snapshot import SYSTEM_NAMESPACE, KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, select_manifests
 from nexusform.domains.pods.importers.object_needs import NAMED_KINDS
@@ -28,8 +28,6 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_p
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
-# A namespace with pods on every cluster.
-_SYSTEM: Final = "kube-system"
 _UNREADY: Final = "nodes that are not ready"
 _SCALED: Final = ("nodes-are-scaled", "It may add nodes for Pending pods, and remove others.")
 _DESCHEDULED: Final = ("pods-are-descheduled", "It may evict pods, which are then placed again.")
@@ -119,10 +117,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty(
             "objects that were not read", "kinds-not-read", detail, is_affected
         )
-    if snapshot.unread_fields:
-        names = format_first_items(list(snapshot.unread_fields), 4)
-        detail = f"nexusform does not read these fields: {names}. They may change every placement."
-        yield SnapshotUncertainty("fields that were not read", "fields-not-read", detail)
+    yield from _list_unread_fields(snapshot)
     # Autoscalers of nodes and the descheduler, found by the names of their pods.
     for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):
@@ -142,14 +137,12 @@ def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
     """
     if not snapshot.has_pods:
         return "the files list no pods" if snapshot.nodes else ""
-    # The system namespace always has pods. Without them, kubectl listed a single namespace.
-    namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE}
-    namespaces_without_pods = namespaces.difference(pod.namespace for pod in snapshot.pods)
-    return (
-        f"the files list no pod of the namespace {_SYSTEM}"
-        if _SYSTEM in namespaces_without_pods
-        else ""
-    )
+    if not snapshot.has_some_namespaces:
+        return ""
+    namespaces = {pod.namespace for pod in snapshot.pods}
+    if len(namespaces) == 1:
+        return f"the files list pods of the namespace {namespaces.pop()} alone"
+    return f"the files list no pod of the namespace {SYSTEM_NAMESPACE}"
 
 
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
@@ -167,6 +160,26 @@ def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
             "node."
         )
         yield SnapshotUncertainty("nodes that were not read", "nodes-not-listed", detail)
+
+
+def _list_unread_fields(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
+    """Yield the doubts by unread fields: those of storage and devices concern pods with claims."""
+    claim_fields = {
+        field: frozenset({field.partition(" ")[0]})
+        for field in snapshot.unread_fields
+        if field.partition(" ")[0] in (*_CLAIM_KINDS, *_DEVICE_KINDS)
+    }
+    other_fields = [field for field in snapshot.unread_fields if field not in claim_fields]
+    assumption, warning_id = "fields that were not read", "fields-not-read"
+    if other_fields:
+        names = format_first_items(other_fields, 4)
+        detail = f"nexusform does not read these fields: {names}. They may change every placement."
+        yield SnapshotUncertainty(assumption, warning_id, detail)
+    if claim_fields:
+        names = format_first_items(list(claim_fields), 4)
+        detail = f"nexusform does not read these fields: {names}. They may move pods with claims."
+        is_affected = partial(_is_dependent, kinds=frozenset().union(*claim_fields.values()))
+        yield SnapshotUncertainty(assumption, warning_id, detail, is_affected)
 
 
 def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:

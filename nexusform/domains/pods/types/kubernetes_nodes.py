@@ -112,7 +112,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
     argument = ("directory",) if attributes.get("directory") else ("files",)
     source = _read_kubectl_files(attributes, context)
-    reading = parse_kubectl_files(source.contents)
+    reading = parse_kubectl_files(source.contents, get_text(attributes, "kubernetes_version"))
     # Files do not name the kinds read, so kinds without an object may be unread.
     reading.unread_kinds = (
         reading.list_unlisted_kinds() if argument == ("files",) else list(source.unread_kinds)
@@ -130,7 +130,6 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult(
             attributes={}, problems=[*problems, Problem(argument, "no-nodes-in-files", detail)]
         )
-    reading.version = get_text(attributes, "kubernetes_version")
     if reading.version and not parse_version(reading.version):
         detail = (
             f'"{reading.version}" is not a Kubernetes version. Write major and minor number: '

@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+# A dump with Namespaces, and without the one of the system: its pods are not missing.
+DEFAULT_NAMESPACE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "default"},
+}
+
 
 def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
     """Return a node of 8 CPUs and 32 GiB."""

@@ -167,9 +167,8 @@ def test_last_started_pod_is_evicted() -> None:
             build_pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
             for at, (name, time) in enumerate((("one", first), ("two", second)))
         ]
-        result = require_success(
-            plan_observed(build_configuration(1, cpu="2", spec={"priority": 9}), *NODES, *there)
-        )
+        text = build_configuration(1, cpu="2", spec={"priorityClassName": "gold"})
+        result = require_success(plan_observed(text, *add_standard_objects(*NODES, *there)))
         # Of equal pods, the one with the shortest run time is evicted; a pod without a start time
         # counts as just started.
         newest = 0 if first > second else 1

@@ -6,6 +6,7 @@ Each case is one cluster of two nodes with every kind listed, and one placement 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -72,6 +73,18 @@ def build_deployment(
     return build_object("Deployment", "a", "apps/v1", spec=content)
 
 
+def list_basic_objects() -> list[Body]:
+    """Return the objects that every cluster has."""
+    system = build_pod("proxy", "n0", "0")
+    system["metadata"]["namespace"] = "kube-system"
+    names = ("kube-system", "default")
+    return [
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names),
+        build_object("PriorityClass", "system-node-critical", "scheduling.k8s.io/v1", value=1),
+        system,
+    ]
+
+
 def plan_placement(
     deployment: Body,
     *planned: Body,
@@ -79,20 +92,17 @@ def plan_placement(
     unread: tuple[str, ...] = (),
     namespace: Body | None = None,
     more: str = "",
+    cluster_wide: Iterable[Body] | None = None,
 ) -> PlanResult:
     """Plan the placement on a cluster with these objects; kinds in `unread` were not listed.
 
-    The configuration has `more` blocks.
+    The configuration has `more` blocks. `cluster_wide` are the objects of the whole cluster that
+    were listed besides nodes, by default those of every cluster.
     """
-    system = build_pod("proxy", "n0", "0")
-    system["metadata"]["namespace"] = "kube-system"
-    names = ("kube-system", "default")
     objects = [
         build_node("n0", "1"),
         build_node("n1", "16"),
-        system,
-        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names),
-        build_object("PriorityClass", "system-node-critical", "scheduling.k8s.io/v1", value=1),
+        *(list_basic_objects() if cluster_wide is None else cluster_wide),
         *cluster,
     ]
     reading = parse_kubectl_files([("k0.json", print_objects(*objects))])
@@ -295,6 +305,49 @@ def test_network_is_needed() -> None:
     assert assess(deployment, unread=(network,))[0] == "unknown"
 
 
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_controller_creates_the_claim_of_a_data_volume(is_planned: bool) -> None:
+    deployment = build_deployment(**build_volume("persistentVolumeClaim", claimName="disk"))
+    definition = build_definition("cdi.kubevirt.io", "DataVolume")
+    data_volume = build_object("DataVolume", "disk", "cdi.kubevirt.io/v1beta1")
+    claim = build_object("PersistentVolumeClaim", "disk", spec={"volumeName": "v"})
+    title = "PersistentVolumeClaim web/disk"
+
+    def decide(body: Body, *more: Body, **options: Any) -> tuple[str, str]:
+        planned, cluster = ((body,), more) if is_planned else ((), (body, *more))
+        answer = assess(deployment, *planned, cluster=(definition, *cluster), **options)
+        return answer[:2]
+
+    assert decide(data_volume) == ("unknown", f"{title} {MAY_COME}")
+    assert decide(data_volume, unread=("PersistentVolumeClaim",))[1] == f"{title} was not read"
+    assert decide(build_object("ConfigMap", "x"), unread=("DataVolume",)) == (
+        "unknown",
+        f"{title} {MAY_COME}",
+    )
+    elsewhere = {**data_volume, "metadata": {"name": "disk", "namespace": "default"}}
+    assert assess(deployment, cluster=(definition, elsewhere))[0] == "waits"
+    assert assess(deployment, cluster=(definition, data_volume, claim))[1] != f"{title} {MAY_COME}"
+
+
+@pytest.mark.parametrize("kind", ["SriovNetwork", "SriovIBNetwork", "OVSNetwork"])
+def test_operator_creates_the_network_of_a_sriov_network(kind: str) -> None:
+    annotations = {"k8s.v1.cni.cncf.io/networks": "n6"}
+    deployment = build_deployment(annotations=annotations)
+    definition = build_definition("sriovnetwork.openshift.io", kind)
+    spec = {"networkNamespace": WEB, "resourceName": "fast"}
+    network = build_object(kind, "n6", "sriovnetwork.openshift.io/v1", spec=spec)
+    network["metadata"]["namespace"] = "sriov"
+    title = "NetworkAttachmentDefinition web/n6"
+    expected = ("unknown", f"{title} {MAY_COME}")
+    assert assess(deployment, cluster=(definition, network))[:2] == expected
+    assert assess(deployment, cluster=(definition,), unread=(kind,))[:2] == expected
+    assert assess(deployment, cluster=(definition,))[0] == "waits"
+    own = {**network, "spec": {}, "metadata": {"name": "n6", "namespace": "sriov"}}
+    assert assess(deployment, cluster=(definition, own))[0] == "waits"
+    there = build_object("NetworkAttachmentDefinition", "n6", "k8s.cni.cncf.io/v1")
+    assert assess(deployment, cluster=(definition, network, there)) == RUNS
+
+
 def test_custom_resource_needs_its_definition() -> None:
     issuer = build_object("Issuer", "i", "cert-manager.io/v1", spec={})
     name = "CustomResourceDefinition/issuers.cert-manager.io"
@@ -323,6 +376,37 @@ def test_custom_resource_may_create_the_secret_it_names() -> None:
     assert result[:2] == ("unknown", f"Secret web/s {MAY_COME}")
     unread = assess(deployment, certificate, cluster=(definition,), unread=("Secret",))
     assert unread[:2] == ("unknown", "Secret web/s was not read")
+
+
+@pytest.mark.parametrize("has_namespaces", [False, True])
+def test_dump_of_one_namespace_knows_its_own_objects_alone(has_namespaces: bool) -> None:
+    """The files of `kubectl get -n web`; lists of the whole cluster, or nodes alone."""
+    pod = build_pod("old", "n1", "0")
+    pod["metadata"]["namespace"] = WEB
+    own = (pod, *(build_object(kind, "s") for kind in ("ConfigMap", "ServiceAccount")))
+    basic = list_basic_objects()[:-1] if has_namespaces else ()
+    claim = build_volume("persistentVolumeClaim", claimName="data")
+    cases: tuple[tuple[Body, str], ...] = (
+        ({}, ""),
+        ({"container": {"envFrom": [{"configMapRef": {"name": "s"}}]}}, ""),
+        ({"serviceAccountName": "s"}, ""),
+        ({"serviceAccountName": "t"}, "ServiceAccount web/t was not read"),
+        (build_volume("secret", secretName="s"), "Secret web/s was not read"),
+        (claim, "PersistentVolumeClaim web/data was not read"),
+        ({"annotations": {"k8s.v1.cni.cncf.io/networks": "n6"}}, _UNREAD_NETWORK),
+    )
+    for spec, reason in cases:
+        result = plan_placement(build_deployment(**spec), cluster=own, cluster_wide=basic)
+        row = get_feasibility(result)
+        assert (row.result, row.missing) == ("unknown", ()), spec
+        assert reason in row.reason
+        pods = [item for item in result.plan.placements if item.kind == "pod"]
+        assert not any(item.scores.get("certain") for item in pods)
+        (warning,) = [item for item in result.plan.diagnostics if item.id == "pods-not-listed"]
+        assert "pods of the namespace web alone" in warning.detail
+
+
+_UNREAD_NETWORK = "NetworkAttachmentDefinition web/n6 was not read"
 
 
 def build_definition(group: str, kind: str, version: str = "apiextensions.k8s.io/v1") -> Body:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.domains.pods.importers.cluster_objects import DEFAULT_NAMESPACE
 from tests.nightly.live_cluster import Body, build_priority_classes
 from tests.nightly.pod_stories import predict_story
 from tests.nightly.pod_worlds import build_world, predict_world
@@ -125,7 +126,9 @@ def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alterna
     change = build_workload("Deployment", "web", build_pod_spec("app:1", 1500), replicas=1)
     outcomes = {
         outcome.name: outcome
-        for _, outcome in predict_story([*nodes, build_pod("old", "old", "n1")], [change])
+        for _, outcome in predict_story(
+            [DEFAULT_NAMESPACE, *nodes, build_pod("old", "old", "n1")], [change]
+        )
     }
     outcome = outcomes["web-0"]
     assert (outcome.node, outcome.is_certain) == ("n0", not doubt)

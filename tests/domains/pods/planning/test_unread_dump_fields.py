@@ -108,6 +108,87 @@ def test_pods_beside_an_unread_field_are_not_certain() -> None:
     assert "fields-not-read" in list_warning_ids(result)
 
 
+def build_versioned_node(name: str, version: str, **more: Any) -> dict[str, Any]:
+    """Return a node with a kubelet of a version."""
+    node = build_node(name, **more)
+    return {**node, "status": {**node["status"], "nodeInfo": {"kubeletVersion": f"v{version}.1"}}}
+
+
+_FIELDS_BY_VERSION = {
+    ("Pod", "spec", "workloadRef"): ("1.35",),
+    ("Pod", "spec", "schedulingGroup"): ("1.36", "1.37"),
+    ("Pod", "spec", "evictionResponders"): ("1.37",),
+    ("Node", "spec", "podPreemptionPolicy"): ("1.37",),
+    ("CSIDriver", "spec", "preventPodSchedulingIfMissing"): ("1.36", "1.37"),
+    ("CSIDriver", "spec", "serviceAccountTokenInSecrets"): ("1.35", "1.36", "1.37"),
+    ("CSIDriver", "spec", "storageCapacity"): ("1.34", "1.35", "1.36", "1.37"),
+}
+
+
+@pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36", "1.37"])
+def test_field_that_the_version_of_the_cluster_lacks_is_unread(version: str) -> None:
+    driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"}}
+    for (kind, *path), versions in _FIELDS_BY_VERSION.items():
+        bodies = {
+            "Pod": build_pod("a", "n", "1"),
+            "Node": build_versioned_node("n", version),
+            "CSIDriver": driver,
+        }
+        bodies[kind] = set_field(bodies[kind], *path)
+        text = json.dumps({"kind": "List", "items": list(bodies.values())}, indent=1)
+        facts = parse_kubectl_files([("dump.json", text.encode())]).unread
+        causes = [fact.cause for fact in facts if "does not have it" in fact.cause]
+        is_absent = (version if version != "1.33" else "1.34") not in versions
+        assert len(causes) == is_absent, (path, facts)
+        if is_absent:
+            assert f"Kubernetes {version} does not have it" in causes[0]
+            assert path[-1] in text.splitlines()[facts[0].line - 1]
+
+
+def test_kind_that_the_version_of_the_cluster_lacks_is_unread() -> None:
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"failurePolicy": "Fail"},
+    }
+    assert list_facts(build_versioned_node("n", "1.36"), policy) == []
+    ((subject, field, _),) = list_facts(build_versioned_node("n", "1.35"), policy)
+    assert (subject, field) == (
+        "MutatingAdmissionPolicy p",
+        "apiVersion admissionregistration.k8s.io/v1",
+    )
+
+
+def test_unread_field_of_storage_concerns_pods_with_claims() -> None:
+    driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"}}
+    changed = set_field(driver, "spec", "dream")
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, changed)))
+    assert list_certainties(result) == {"web-0": (True, None)}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v"},
+        "spec": {"claimRef": {"namespace": "default", "name": "c"}},
+        "status": {"phase": "Bound"},
+    }
+    claimed = ONE.replace(
+        '"containers"',
+        '"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}], "containers"',
+    )
+    result = require_success(
+        plan_observed(claimed, *add_standard_objects(*BIG, changed, claim, volume))
+    )
+    assert list_certainties(result) == {"web-0": (False, "fields that were not read")}
+
+
 def test_plan_lists_the_unread_fields_of_a_dump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,3 +243,21 @@ def test_unread_field_in_yaml_has_its_line(separator: str) -> None:
     text = f"{node}{separator}{changed}" if separator else changed
     (fact,) = parse_kubectl_files([("dump.yaml", text.encode())]).unread
     assert "dream" in text.splitlines()[fact.line - 1]
+
+
+@pytest.mark.parametrize(("version", "is_there"), [("1.36", False), ("1.37", True)])
+def test_field_of_a_manifest_that_the_version_lacks_is_named(version: str, is_there: bool) -> None:
+    nodes = [
+        {**node, "status": {**node["status"], "nodeInfo": {"kubeletVersion": f"v{version}.0"}}}
+        for node in BIG
+    ]
+    text = ONE.replace(
+        '"containers"', '"volumes": [{"name": "v", "emptyDir": {"mode": 448}}], "containers"'
+    )
+    result = require_success(plan_observed(text, *add_standard_objects(*nodes)))
+    expected = (True, None) if is_there else (False, "rules of others")
+    assert list_certainties(result) == {"web-0": expected}
+    details = [item.detail for item in result.plan.diagnostics if item.id == "field-not-in-version"]
+    assert len(details) == (not is_there)
+    for detail in details:
+        assert "volumes.emptyDir.mode, but Kubernetes 1.36 does not have it" in detail
