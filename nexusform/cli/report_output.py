@@ -35,9 +35,9 @@ EXIT_FINDING: Final = 2
 class Answer(Struct, frozen=True):
     """One answer as a report and as data.
 
-    `text` (colour, width) renders terminal text if the report is not sufficient, `page` the HTML
-    page of the report if it has other pictures than the steps of `plays` on a map. Each format of
-    an `is_hypothetical` one begins with "Hypothetical plan".
+    `text` (colour, width) renders terminal text if the report is not sufficient. The HTML page has
+    the steps of `plays` on a map. Each format of an `is_hypothetical` one begins with "Hypothetical
+    plan".
     """
 
     question: str
@@ -45,7 +45,6 @@ class Answer(Struct, frozen=True):
     report: Report
     document: Mapping[str, Any]
     text: Callable[[bool, int], str] | None = None
-    page: Callable[[Report], str] | None = None
     plays: Callable[[], Sequence[Playback]] = tuple
     is_hypothetical: bool = False
 
@@ -114,12 +113,7 @@ def _render_markdown(answer: Answer) -> bytes:
 
 
 def _render_answer_as_html(answer: Answer) -> bytes:
-    """Render the own page of an answer, if it has one.
-
-    Else its report, with its simulations (`plays`) on a map.
-    """
-    if answer.page is not None:
-        return answer.page(answer.report).encode()
+    """Render the report of an answer as a page, with its simulations (`plays`) on a map."""
     from nexusform.rendering.page.report_page import render_report_page
 
     return render_report_page(answer.report, plays=answer.plays()).encode()

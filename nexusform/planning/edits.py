@@ -35,6 +35,12 @@ class VmReplacement(Struct, frozen=True):
     address: str
 
 
+class RemovedInstance(Struct, frozen=True):
+    """Instance that its block no longer creates."""
+
+    address: Address
+
+
 class AddedBlocks(Struct, frozen=True):
     """The configuration with blocks added or removed."""
 
@@ -48,7 +54,13 @@ class PlacementOrder(Struct, frozen=True):
 
 
 Edit: TypeAlias = (
-    ArgumentAdjustment | LostMachines | MachineOutage | VmReplacement | AddedBlocks | PlacementOrder
+    ArgumentAdjustment
+    | LostMachines
+    | MachineOutage
+    | VmReplacement
+    | RemovedInstance
+    | AddedBlocks
+    | PlacementOrder
 )
 
 
@@ -63,6 +75,9 @@ def apply_edits(request: PlanRequest, edits: Iterable[Edit]) -> PlanRequest:
                 request = replace(request, lost_machines=request.lost_machines | lost_machines)
             case VmReplacement():
                 request = replace(request, replaces=(*request.replaces, edit.address))
+            case RemovedInstance():
+                removed_addresses = request.removed_addresses | {edit.address}
+                request = replace(request, removed_addresses=removed_addresses)
             case AddedBlocks():
                 request = replace(request, configuration=edit.configuration)
             case PlacementOrder():

@@ -85,11 +85,12 @@ class PlanRequest(Struct, frozen=True):
     placements with one machine or rack down, and on rejected clusters. `explain` are (address,
     object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
     others) are for testing remedies. `lost_machines` (site id, name) are down in a hypothetical
-    plan: their VMs are re-created elsewhere. With `keeps_objects` every object of the state stays
-    without a block. Only nodes that the platform re-creates are placed again: lost ones, and those
-    of a cluster with another version. `recorded_machines` (site id, name) exist before the plan
-    (None: those of active racks in `state`). `imports` are the objects to import, by their new
-    address. `data_overrides` replace data sources, `object_overrides` computed values; the first
+    plan: their VMs are re-created elsewhere. Blocks do not create `removed_addresses` there. With
+    `keeps_objects` every object of the state stays without a block. Only nodes that the platform
+    re-creates are placed again: lost ones, and those of a cluster with another version.
+    `recorded_machines` (site id, name) exist before the plan (None: those of active racks in
+    `state`). `imports` are the objects to import, by their new address. `data_overrides` replace
+    data sources, `object_overrides` computed values; the first
     match wins.
     `read_state` reads the states of other configurations, `query` queries servers for data sources.
     `site_notes` are the observed facts of sites without a record, by provider and site id. `commit`
@@ -127,6 +128,7 @@ class PlanRequest(Struct, frozen=True):
     adjustments: tuple[ArgumentAdjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
     lost_machines: frozenset[tuple[str, str]] = frozenset()
+    removed_addresses: frozenset[Address] = frozenset()
     keeps_objects: bool = False
     recorded_machines: frozenset[tuple[str, str]] | None = None
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 # Fields of a request that only edits set.
-FIELDS: Final = frozenset({"adjustments", "first_addresses", "lost_machines"})
+FIELDS: Final = frozenset({"adjustments", "first_addresses", "lost_machines", "removed_addresses"})
 # Modules that build a request for no trial, with their reason.
 EXCEPTIONS: Final = {
     "simulation_input.py": "reads data blocks",

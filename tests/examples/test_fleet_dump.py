@@ -39,8 +39,8 @@ def test_commands_of_readme_print_its_output(capsys: pytest.CaptureFixture[str])
     [
         (("plan", "-var", "dump=my-hub"), "my-hub"),
         pytest.param(
-            ("simulate", "fleet", "-leave=par1"),
-            "nexusform plan -out=FILE",
+            ("simulate", "fleet", "-leave=par2"),
+            'Did you mean "par1"?',
             marks=pytest.mark.of_domains("whatif"),
         ),
     ],

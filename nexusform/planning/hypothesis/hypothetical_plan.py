@@ -39,12 +39,14 @@ def plan_hypothesis(
     edits: Sequence[Edit],
     before: PlanResult | None = None,
     complete: Callable[[PlanResult], PlanResult] | None = None,
+    assumptions: Sequence[str] = (),
 ) -> Hypothesis:
     """Plan a request with edits, and compare it with the plan without them.
 
     `before` is the completed plan without them, if several questions share it. `complete` adds
     what a plan has besides its rows; by default its sites and capacity. The plan after the edits is
-    a HypotheticalPlan: it is never saved or applied.
+    a HypotheticalPlan: it is never saved or applied. With `assumptions`, the edits as the user
+    wrote them, it shows them and the differences.
     """
     complete = complete or partial(add_site_capacity, registries=request.registries)
     if before is None:
@@ -61,8 +63,10 @@ def plan_hypothesis(
         comparison = compare_plans(after.plan, before.plan, _WITHOUT)
     outages = [edit for edit in edits if isinstance(edit, MachineOutage)]
     hypothetical_plan = build_hypothetical_plan(
-        after.plan, assumptions=(), outages=list_outages(after, outages)
+        after.plan, assumptions=assumptions, outages=list_outages(after, outages)
     )
+    if assumptions:
+        hypothetical_plan = replace(hypothetical_plan, since=comparison)
     return Hypothesis(before, replace(after, plan=hypothetical_plan), comparison)
 
 
@@ -87,8 +91,4 @@ def plan_assumptions(
     if problems:
         result = build_unchanged_plan(request, problems)
         return replace(result, plan=build_hypothetical_plan(result.plan, texts))
-    hypothesis = plan_hypothesis(request, edits, before, complete)
-    plan = replace(
-        build_hypothetical_plan(hypothesis.after.plan, texts), since=hypothesis.comparison
-    )
-    return replace(hypothesis.after, plan=plan)
+    return plan_hypothesis(request, edits, before, complete, texts).after

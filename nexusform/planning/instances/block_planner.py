@@ -37,7 +37,10 @@ from nexusform.planning.name_resolution.name_evaluation import (
     build_resource_key,
 )
 from nexusform.planning.name_resolution.repetition import (
+    DISABLED,
     INVALID_EXPANSION,
+    SINGLE,
+    BlockExpansion,
     InstanceView,
     RepetitionData,
     ResourceView,
@@ -143,6 +146,7 @@ class BlockPlanner:
                     evaluation.build_unknown_repetition_error(expansion.unknown, block, module)
                 )
                 expansion = INVALID_EXPANSION
+            expansion = self._remove_instances(block, module, expansion)
             key = build_resource_key(block.address, module.path)
             # Its count, for_each or type is invalid.
             if not expansion.shape or prepared is None:
@@ -167,6 +171,21 @@ class BlockPlanner:
             block, present, {module.path for module in modules}
         )
         return BlockInstances(instances, diagnostics)
+
+    def _remove_instances(
+        self, block: ResourceBlock, module: ModuleInstance, expansion: BlockExpansion
+    ) -> BlockExpansion:
+        """Return the expansion without the instances removed by a hypothetical plan."""
+        removed_keys = {
+            address.key
+            for address in self.request.removed_addresses
+            if address.config_address == block.address and address.module == module.path
+        }
+        if not removed_keys:
+            return expansion
+        repetitions = [item for item in expansion.repetitions if item.key not in removed_keys]
+        shape = DISABLED if expansion.shape == SINGLE else expansion.shape
+        return replace(expansion, shape=shape, repetitions=tuple(repetitions))
 
     def _build_instances(
         self,

@@ -101,7 +101,8 @@ class PlanOptions(Struct, frozen=True):
     to import besides those of import blocks. `allows_state_only`: without an answer of a provider,
     the plan starts from the state. Without `verifies_certainty` every pod counts as certain.
     `allows_older_export`: an inventory may be older than that of the last apply. `assumptions` as a
-    user wrote them, or `edits` of a question, make the plan a hypothetical one. Questions share
+    user wrote them, or `edits` of a question, make the plan a hypothetical one. With both, the
+    assumptions are the texts of the edits. Questions share
     the plan without edits, `before`. `after_merge` is what a merge does, for the reports.
     """
 
@@ -330,7 +331,9 @@ class Run(Struct):
             return self._complete_plan(replace(result, plan=plan), problems)
 
         if options.edits:
-            return plan_hypothesis(request, options.edits, options.before, complete).after
+            return plan_hypothesis(
+                request, options.edits, options.before, complete, options.assumptions
+            ).after
         return plan_assumptions(request, options.assumptions, complete)
 
     def _add_provider_records(self, plan: Plan, options: PlanOptions) -> Plan:

@@ -19,7 +19,6 @@ from tests.rendering.real_plans import (
     REGISTRIES,
     SMALL,
     RealPlan,
-    copy_example,
     nexusform,
     of_examples,
     plan_directory,
@@ -426,25 +425,6 @@ def test_upgrade_without_capacity_shows_its_failed_batch(browser: Browser, tmp_p
     title = "workers, batch 1 of 21: no capacity for the new web-workers-0"
     assert browser.text("#step-title") == title
     assert browser.count("button.vm.moved") == 0
-
-
-@pytest.mark.of_domains("fleet", "whatif")
-@pytest.mark.parametrize("width", WIDTHS)
-def test_fleet_switches_between_before_and_after(
-    width: int, browser: Browser, tmp_path: Path
-) -> None:
-    where = copy_example("fleet", tmp_path)
-    nexusform(where, "apply", "-auto-approve")
-    page = tmp_path / "fleet.html"
-    nexusform(where, "simulate", "fleet", "-leave=jumpingcat", f"-report=html:{page}")
-    open_page(browser, page, width)
-    assert browser.console() == []
-    assert browser.run(
-        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-    )
-    assert browser.count("table.matrix") == 2
-    assert browser.count("td.place") == browser.count("td.remove") == 1
-    assert "Fleet" in browser.text("#sections")
 
 
 def test_small_adjacent_vms_are_legible(browser: Browser, tmp_path: Path) -> None:

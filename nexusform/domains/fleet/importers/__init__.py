@@ -8,7 +8,7 @@ PUBLIC = {
         "list_override_names "
         "read_placements read_snapshot_objects ObservedPlacement"
     ),
-    "fleet_records": "FleetEviction FleetMember FleetOverride FleetPlacement",
+    "fleet_records": "FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
     "hub_records": "read_runs read_member_health find_newest_heartbeat",

@@ -176,19 +176,6 @@ def compute_policy_drift(
     return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
-def find_eligible_members(
-    member_list: MemberList, policy: Policy, namespace: str = ""
-) -> frozenset[str]:
-    """Return the members eligible for a placement without bindings."""
-    filter_result = filter_members(PlacementRequest(policy, namespace), member_list, BindingMasks())
-    # A hub picks none.
-    if isinstance(filter_result, CycleAbort):
-        return frozenset()
-    return frozenset(
-        member_list.members[position].name for position in iterate_ascending(filter_result.eligible)
-    )
-
-
 def explain(
     prior_bindings: Iterable[Binding],
     member_list: MemberList,

@@ -7,9 +7,8 @@ Entry point: pod_phase.py.
 PUBLIC = {
     "manifest_blocks": (
         "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings "
-        "create_pod_phase "
-        "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods "
-        "list_prior_pods"
+        "create_pod_phase collect_prior_members find_missing_namespaces compute_state_demand "
+        "list_scheduled_pods"
     ),
     "object_pods": "parse_pod_number",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",

@@ -38,11 +38,9 @@ from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.workflow.simulation_input import (
     SimulationInput,
     UnreadableInput,
-    build_fleet,
     locate_diagnostics,
     open_observed_clusters,
     open_snapshot,
-    read_input,
 )
 from nexusform.files.external_files import ArgumentFile
 from nexusform.providers.clock import read_clock
@@ -53,7 +51,6 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Only pages have maps.
 if TYPE_CHECKING:
     from nexusform.rendering.page.page_data import Playback
-    from nexusform.rendering.report.report_tree import Report
 
 _CLI: Final = "nexusform.domains.whatif.cli"
 COMMANDS: Final[dict[str, CommandEntry]] = {
@@ -76,7 +73,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "rebalance": CommandEntry(
         f"{_CLI}.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"
     ),
-    "fleet": CommandEntry(f"{_CLI}.simulate:fleet", "Simulate changes of fleet members"),
+    "fleet": CommandEntry(f"{_CLI}.fleet:fleet", "Simulate changes of fleet members"),
 }
 
 simulate: Final = LazyGroup(
@@ -489,65 +486,3 @@ def _simulate_failure(
     if added and lost_machines:
         title += f" and {format_count(len(added), 'machine')} observed down"
     return simulate_machine_loss(start, site, scope, title, [*lost_machines, *added], pods)
-
-
-class FleetArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `simulate fleet`: any number of simultaneous edits of members."""
-
-    leave: tuple[str, ...] = declare_repeatable_text(
-        "Remove this member from the fleet", metavar="MEMBER"
-    )
-    drain: tuple[str, ...] = declare_repeatable_text(
-        "Cordon this member and evict its placements", metavar="MEMBER"
-    )
-    join: tuple[str, ...] = declare_repeatable_text(
-        "Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]"
-    )
-    taint: tuple[str, ...] = declare_repeatable_text(
-        "Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
-    )
-    label: tuple[str, ...] = declare_repeatable_text(
-        "Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE"
-    )
-    property: tuple[str, ...] = declare_repeatable_text(
-        "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
-    )
-    health: tuple[str, ...] = declare_repeatable_text(
-        "Set the health, such as Unhealthy", metavar="MEMBER:HEALTH"
-    )
-    question: SimulationFlags = declare_flag_group(SimulationFlags)
-
-
-@define_command("fleet", FleetArguments)
-def fleet(arguments: FleetArguments) -> int:
-    """Simulate changes of fleet members: placements, pods and remaining capacity.
-
-    All changes apply at once. Exit code 2 if a placement has too few clusters or pending pods, or
-    scheduling stops. Also if a drained member keeps a placement.
-    """
-    from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
-
-    flags = {verb: getattr(arguments, verb.value) for verb in MemberEditKind}
-    if not any(flags.values()):
-        flag_list = ", ".join(f"-{verb}" for verb in MemberEditKind)
-        raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
-
-    def build_answer(_: Snapshot, inputs: SimulationInput) -> Answer:
-        """Simulate the changes of the flags, with a report and a page."""
-        from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
-        from nexusform.domains.whatif.rendering.fleet_simulation_report import (
-            FLEET,
-            build_fleet_report,
-        )
-
-        simulation = simulate_member_edits(build_fleet(inputs), parse_member_edits(flags))
-        report = build_fleet_report(simulation, inputs.origin)
-
-        def render_page(report: Report) -> str:
-            from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
-
-            return render_fleet_page(simulation, report)
-
-        return Answer("fleet", inputs.origin, report, FLEET(simulation), page=render_page)
-
-    return run_question(arguments.question, build_answer, read_input)

@@ -1,26 +1,30 @@
-"""Edits of fleet members, from flags (`member-1:env=prod`) to members."""
+"""Edits of fleet members, from flags (`member-1:env=prod`) to edits of a plan."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import enclose, format_list
-from nexusform.domains.fleet.importers.fleet_records import FleetMember
-from nexusform.domains.fleet.planning.fleet_snapshot import build_member
 from nexusform.domains.fleet.scheduling.bindings import Health
-from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member
-from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
-from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.kubernetes.matching import NO_SCHEDULE
+from nexusform.planning.edits import Edit, RemovedInstance
+from nexusform.planning.plan_request import ArgumentAdjustment
+from nexusform.plans.plan import Plan
+from nexusform.resources.address import Address
 
+MEMBER_TYPE: Final = "fleet_member_cluster"
 # Taint set by KubeFleet's `draincluster`. Source: KubeFleet tools/utils/common.go.
-CORDON: Final = Taint("cordon-key", "cordon-value", NO_SCHEDULE)
+_CORDON: Final = {"key": "cordon-key", "value": "cordon-value", "effect": NO_SCHEDULE}
+# Blocks of a member, not arguments.
+_BLOCKS: Final = ("taint", "resources")
 _MAX_NAMES: Final = 20
 
 
@@ -66,24 +70,6 @@ class MemberEdit(Struct, frozen=True):
         # A taint may be set without a value ("").
         is_key_only = self.kind is MemberEditKind.TAINT and not self.value
         return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
-
-
-class SimulatedMember(Struct, frozen=True):
-    """Member of a simulation: its record, and its cluster if the nodes are known.
-
-    `unmanaged_requests`: requests of unmanaged pods (thousandths of a CPU, bytes).
-    """
-
-    record: FleetMember
-    cluster: NodeCluster | None = None
-    unmanaged_requests: tuple[int, int] = (0, 0)
-
-
-class SimulatedFleet(Struct, frozen=True):
-    """Members of a fleet by name, and the clusters available to join, by id."""
-
-    members: Mapping[str, SimulatedMember]
-    clusters: Mapping[str, NodeCluster]
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
@@ -180,208 +166,182 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 }
 
 
-def apply_member_edits(
-    simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
-) -> Mapping[str, SimulatedMember]:
-    """Return the members by name after the edits, joined ones last.
+class MemberEdits(Struct, frozen=True):
+    """Edits of a plan, the blocks of joined members as text, and the drained members."""
 
-    Raises one DiagnosticsError for invalid edits.
+    edits: tuple[Edit, ...]
+    blocks: str
+    drained: tuple[str, ...]
+
+
+class _Member:
+    """Member during the edits: its arguments, and those that change."""
+
+    def __init__(self, address: Address, arguments: Mapping[str, Any], *, is_joined: bool) -> None:
+        """Start with the arguments of a plan, or of a block to add."""
+        self.address = address
+        self.arguments = dict(arguments)
+        self.is_joined = is_joined
+        self.changed: dict[str, None] = {}
+
+    def set_argument(self, name: str, value: Any) -> None:
+        """Change an argument."""
+        self.arguments[name] = value
+        self.changed[name] = None
+
+    def set_entry(self, edit: MemberEdit, name: str) -> None:
+        """Set or remove an entry of a map, such as a label."""
+        entries = dict(get_mapping(self.arguments, name))
+        if edit.value is not None:
+            entries[edit.key] = edit.value
+        elif entries.pop(edit.key, None) is None:
+            raise _build_missing_key_error(edit, entries)
+        self.set_argument(name, entries)
+
+    def set_taint(self, edit: MemberEdit) -> None:
+        """Set or remove the taint of a key."""
+        existing = get_list(self.arguments, "taint")
+        taints = [taint for taint in existing if taint["key"] != edit.key]
+        if edit.value is not None:
+            taints.append({"key": edit.key, "value": edit.value, "effect": NO_SCHEDULE})
+        elif len(taints) == len(existing):
+            raise _build_missing_key_error(edit, [taint["key"] for taint in existing])
+        self.set_argument("taint", taints)
+
+
+def build_plan_edits(plan: Plan, edits: Iterable[MemberEdit]) -> MemberEdits:
+    """Build the edits of a plan, which is the one without them.
+
+    The planner checks the values. Raises one DiagnosticsError for unknown members and keys.
     """
-    members = dict(simulated_fleet.members)
+    members = {
+        str(change.after["name"]): _Member(change.address, change.after, is_joined=False)
+        for change in plan.changes
+        if change.address.type == MEMBER_TYPE and change.after is not None and not change.deposed
+    }
+    if not members:
+        detail = (
+            f"There is no {MEMBER_TYPE} in the configuration. Add one, or change to the directory "
+            "that declares the fleet."
+        )
+        raise DiagnosticsError(build_error("nothing-to-simulate", detail))
     problems: list[Diagnostic] = []
-    departed: set[str] = set()
+    departed: dict[str, RemovedInstance] = {}
     # Joins are applied before other edits of the same member.
-    for edit in sorted(edits, key=lambda edit: edit.kind is not MemberEditKind.JOIN):
+    ordered_edits = sorted(edits, key=lambda edit: edit.kind is not MemberEditKind.JOIN)
+    for edit in ordered_edits:
         try:
-            member = _apply_edit(simulated_fleet, members, edit, departed)
+            _apply_edit(members, departed, edit)
         except DiagnosticsError as error:
             # Several edits of one member may have the same error.
             problems += [problem for problem in error.diagnostics if problem not in problems]
-            continue
-        if member is None:
-            departed.add(edit.member)
-            del members[edit.member]
-        else:
-            members[edit.member] = member
     if problems:
         raise DiagnosticsError(*problems)
-    return members
+    adjustments = [
+        ArgumentAdjustment(member.address, (name,), member.arguments[name])
+        for member in members.values()
+        if not member.is_joined
+        for name in member.changed
+    ]
+    drained = dict.fromkeys(
+        edit.member for edit in ordered_edits if edit.kind is MemberEditKind.DRAIN
+    )
+    return MemberEdits(
+        (*departed.values(), *adjustments), _render_blocks(members.values()), tuple(drained)
+    )
 
 
 def _apply_edit(
-    simulated_fleet: SimulatedFleet,
-    members: Mapping[str, SimulatedMember],
-    edit: MemberEdit,
-    departed: Collection[str],
-) -> SimulatedMember | None:
-    """Return the member after an edit, or None if it leaves.
+    members: dict[str, _Member], departed: dict[str, RemovedInstance], edit: MemberEdit
+) -> None:
+    """Apply an edit to the members, and move leaving ones to `departed`.
 
-    `members` are those after the earlier edits, without the `departed` ones. Raises
-    DiagnosticsError if the edit is impossible, or makes the member invalid.
+    Raises DiagnosticsError.
     """
-    if edit.kind is MemberEditKind.JOIN:
-        member = _join_member(simulated_fleet, edit)
-    elif edit.member in departed:
+    if edit.member in departed:
         detail = (
             f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
         )
         raise DiagnosticsError(build_error("invalid-simulation", detail))
+    if edit.kind is MemberEditKind.JOIN:
+        members[edit.member] = _join_member(members, edit)
     elif edit.member not in members:
-        raise _build_unknown_object_error("member", edit.member, members)
+        raise _build_unknown_member_error(edit.member, members)
     elif edit.kind is MemberEditKind.LEAVE:
-        return None
+        departed[edit.member] = RemovedInstance(members.pop(edit.member).address)
     else:
-        member = _change_member(members[edit.member], edit)
-    # requests: not checked.
-    problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))
-    if problems:
-        raise DiagnosticsError(
-            build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.")
-        )
-    return member
+        _change_member(members[edit.member], edit)
 
 
-def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember:
-    """Return a new member, or an unhealthy one made healthy.
-
-    `edit.value` names a member to copy or a cluster; with None, it has no nodes. Raises
-    DiagnosticsError for an existing name, or an unknown member or cluster.
-    """
-    existing = simulated_fleet.members.get(edit.member)
-    if existing is not None:
-        is_healthy = existing.record.health is Health.HEALTHY
-        # Only an unhealthy member without a template joins again.
-        if edit.value or is_healthy:
-            reason = "already joins" if is_healthy else "is already a member"
-            detail = f"{edit.member} {reason}. Choose another name for the new member."
-            raise DiagnosticsError(build_error("invalid-simulation", detail))
-        return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
-    if edit.value is None:
-        return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
-    # None: it may name a cluster, see below.
-    template = simulated_fleet.members.get(edit.value)
-    if template is not None:
-        labels = {**template.record.labels, MEMBER_LABEL: edit.member}
-        record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
-        template_cluster = template.cluster
-        if template_cluster is not None:
-            # The new member has equal nodes, on a site of its own and without pods.
-            site_id = f"simulated/{edit.member}"
-            identity = {"id": site_id, "name": edit.member, "site_id": site_id}
-            template_cluster = replace(template_cluster, **identity)
-        return SimulatedMember(record, template_cluster)
-    all_clusters = simulated_fleet.clusters.values()
-    clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
-    # No such cluster, or an ambiguous name.
-    if len(clusters) != 1:
-        names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
-        raise _build_unknown_object_error("member or cluster", edit.value, names)
-    [cluster] = clusters
-    return SimulatedMember(
-        FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster
+def _render_blocks(members: Iterable[_Member]) -> str:
+    """Render the blocks of joined members."""
+    return "".join(
+        f'resource "{MEMBER_TYPE}" "{member.address.name}" {_render_body(member.arguments)}'
+        for member in members
+        if member.is_joined
     )
 
 
-def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member after an edit other than join or leave.
+def _render_body(arguments: Mapping[str, Any]) -> str:
+    """Render the body of a block; HCL reads values in JSON syntax."""
+    lines: list[str] = []
+    for name, value in arguments.items():
+        if name in _BLOCKS:
+            blocks = value if isinstance(value, list) else [value]
+            lines += [f"{name} {_render_body(block)}" for block in blocks if block is not None]
+        else:
+            lines.append(f"{name} = {_render_value(value)}\n")
+    return f"{{\n{''.join(lines)}}}\n"
 
-    Raises DiagnosticsError for an impossible one.
+
+def _render_value(value: Any) -> str:
+    """Render a value without templates in its texts."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("${", "$${").replace("%{", "%%{")
+
+
+def _join_member(members: Mapping[str, _Member], edit: MemberEdit) -> _Member:
+    """Return a new member.
+
+    `edit.value` names a member without nodes to copy, or the id of a cluster. Raises
+    DiagnosticsError.
     """
-    record = member.record
+    if edit.member in members:
+        detail = f"{edit.member} is already a member. Choose another name for the new member."
+        raise DiagnosticsError(build_error("invalid-simulation", detail))
+    address = Address((), "managed", MEMBER_TYPE, f"simulated-{len(members)}")
+    arguments: dict[str, Any] = {"name": edit.member, "labels": {MEMBER_LABEL: edit.member}}
+    template = members.get(edit.value or "")
+    if template is None:
+        if edit.value is not None:
+            arguments["kubernetes_cluster_id"] = edit.value
+        return _Member(address, arguments, is_joined=True)
+    if template.arguments.get("kubernetes_cluster_id"):
+        detail = (
+            f"{edit.text}: {edit.value} has nodes, and two members cannot share them. Add a "
+            f"cluster to the configuration, and use -join={edit.member}=ID with its id."
+        )
+        raise DiagnosticsError(build_error("invalid-simulation", detail))
+    copied = {name: template.arguments.get(name) for name in ("properties", "resources", "taint")}
+    labels = {**get_mapping(template.arguments, "labels"), **arguments["labels"]}
+    return _Member(address, {**copied, **arguments, "labels": labels}, is_joined=True)
+
+
+def _change_member(member: _Member, edit: MemberEdit) -> None:
+    """Apply an edit other than join or leave; raises DiagnosticsError for a missing key."""
     match edit.kind:
         case MemberEditKind.DRAIN:
-            taints = dict.fromkeys((*record.taints, CORDON))
-            return replace(member, record=replace(record, taints=tuple(taints)))
+            taints = get_list(member.arguments, "taint")
+            if _CORDON not in taints:
+                member.set_argument("taint", [*taints, _CORDON])
         case MemberEditKind.HEALTH:
-            return replace(member, record=replace(record, health=Health(str(edit.value))))
+            member.set_argument("health", edit.value)
         case MemberEditKind.TAINT:
-            return _set_taint(member, edit)
+            member.set_taint(edit)
         case MemberEditKind.LABEL:
-            return _set_label_or_property(member, edit, "labels", record.labels)
-    if edit.key.startswith(RESOURCE_PREFIX):
-        return _set_resource_property(member, edit)
-    return _set_label_or_property(member, edit, "properties", record.properties)
-
-
-def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with an amount of a resource set, or removed if the edit has no value.
-
-    Raises DiagnosticsError for an unknown name, an invalid amount, and removing a missing one. With
-    known nodes, amounts cannot be set: they are computed.
-    """
-    if member.cluster is not None:
-        detail = (
-            f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and "
-            "their pods."
-        )
-        raise DiagnosticsError(build_error("invalid-simulation", detail))
-    resources = member.record.resources
-    # The rest of the key is such as `total-cpu`: a field of `resources`, and a key in its mapping.
-    field_name, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-    if field_name not in ("total", "allocatable", "available") or not resource:
-        detail = (
-            f"{edit.text}: unknown property. Resource properties are "
-            f"{RESOURCE_PREFIX}available-cpu and "
-            "so on, with total, allocatable or available."
-        )
-        raise DiagnosticsError(build_error("invalid-simulation", detail))
-    amounts = dict(getattr(resources, field_name))
-    if edit.value is None:
-        if resource not in amounts:
-            raise _build_missing_key_error(
-                edit, [f"{RESOURCE_PREFIX}{field_name}-{name}" for name in amounts]
-            )
-        del amounts[resource]
-    else:
-        amount = parse_quantity(edit.value)
-        if isinstance(amount, InvalidQuantity):
-            detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
-            raise DiagnosticsError(build_error("invalid-simulation", detail))
-        amounts[resource] = amount
-    return replace(
-        member, record=replace(member.record, resources=replace(resources, **{field_name: amounts}))
-    )
-
-
-def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with a taint set (effect NoSchedule), or removed (value None).
-
-    A missing one is an error.
-    """
-    existing = member.record.taints
-    taints = [taint for taint in existing if taint.key != edit.key]
-    if edit.value is not None:
-        taints.append(Taint(edit.key, edit.value, NO_SCHEDULE))
-    elif len(taints) == len(existing):
-        raise _build_missing_key_error(edit, [taint.key for taint in existing])
-    return replace(member, record=replace(member.record, taints=tuple(taints)))
-
-
-def _set_label_or_property(
-    member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
-) -> SimulatedMember:
-    """Return the member with a label or property set, or removed if the edit has no value.
-
-    `existing` are the entries of `field_name` in its record. Raises DiagnosticsError for removing a
-    missing or computed one.
-    """
-    # Nothing to remove.
-    if edit.value is None and edit.key not in existing:
-        if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
-            # requests: not used.
-            properties = build_member(member.record, member.cluster, requests=(0, 0)).properties
-            # computed from nodes, such as their number.
-            if edit.key in properties:
-                detail = (
-                    f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set "
-                    "another value."
-                )
-                raise DiagnosticsError(build_error("invalid-simulation", detail))
-        raise _build_missing_key_error(edit, existing)
-    entries = {key: value for key, value in existing.items() if key != edit.key}
-    if edit.value is not None:
-        entries[edit.key] = edit.value
-    return replace(member, record=replace(member.record, **{field_name: entries}))
+            member.set_entry(edit, "labels")
+        case MemberEditKind.PROPERTY:
+            member.set_entry(edit, "properties")
 
 
 def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> DiagnosticsError:
@@ -394,14 +354,9 @@ def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnosti
     return DiagnosticsError(build_error("invalid-simulation", detail))
 
 
-def _build_unknown_object_error(
-    noun: str, name: str, candidates: Iterable[str]
-) -> DiagnosticsError:
-    """Build the error for an unknown member or cluster.
-
-    It has the most similar name and the known ones.
-    """
+def _build_unknown_member_error(name: str, candidates: Iterable[str]) -> DiagnosticsError:
+    """Build the error for an unknown member, with the most similar name and the known ones."""
     names = sorted(set(candidates), key=str.encode)
-    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
-    detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'
+    choice = f"Known: {format_list(names, _MAX_NAMES)}."
+    detail = f'There is no member "{name}".{suggest_name(name, names)} {choice}'
     return DiagnosticsError(build_error("invalid-simulation", detail))

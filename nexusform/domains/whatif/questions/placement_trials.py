@@ -64,7 +64,7 @@ class PlacementPolicy(StrEnum):
 class EvictionCandidate(Struct, frozen=True):
     """A binding to evict.
 
-    `provider` is the provider of the placement.
+    `provider` is the provider of the placement, `purpose` begins the name of the eviction.
     """
 
     placement: str
@@ -72,12 +72,13 @@ class EvictionCandidate(Struct, frozen=True):
     policy: PlacementPolicy
     address: Address
     provider: str = ""
+    purpose: str = "rebalance"
 
     @property
     def name(self) -> str:
         """Name of the eviction's block and of its object on the hub: `rebalance-web-member-1`."""
         # - for invalid characters.
-        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
+        return _NO_NAME.sub("-", f"{self.purpose}-{self.placement}-{self.cluster}").lower()
 
 
 class EvictionProposal(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,11 +65,6 @@ from nexusform.workflow.plan_files.saved_plans import (
     read_prior_state,
 )
 
-# imported only for fleets.
-if TYPE_CHECKING:
-    from nexusform.domains.whatif.questions.fleet_simulation import FleetSnapshot
-
-
 _MAX_NAMES: Final = 5
 # The instance key of an address, absent in the address of its block.
 _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
@@ -106,26 +101,6 @@ class UnreadableInput(DiagnosticsError):
         """
         super().__init__(*diagnostics)
         self.sources = sources or {}
-
-
-def build_fleet(source: SimulationInput) -> FleetSnapshot:
-    """Build the fleet of an input.
-
-    Raises DiagnosticsError if there is none.
-    """
-    from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
-
-    fleet = build_fleet_snapshot(
-        source.objects, build_registries(), source.catalogue, source.observations
-    )
-    if not fleet.members.members:
-        detail = (
-            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with "
-            "one, or "
-            "use a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
-        )
-        raise DiagnosticsError(build_error("nothing-to-simulate", detail))
-    return fleet
 
 
 def open_observed_clusters(location: CommandContext, plan_path: str) -> SimulationInput:

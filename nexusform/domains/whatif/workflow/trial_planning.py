@@ -3,7 +3,7 @@
 Planning takes no lock and changes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -20,9 +20,11 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.whatif.questions.fleet_edits import MemberEdit, build_plan_edits
 from nexusform.domains.whatif.questions.placement_trials import (
     OVERRIDE_SUFFIX,
     EvictionCandidate,
@@ -49,6 +51,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.edits import AddedBlocks
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.json_values import omit_empty
+from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.system_io import SIZE_CAP, read_file
@@ -62,6 +65,7 @@ from nexusform.workflow.runs.state_locking import LockOptions
 
 _PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
 # Of the trials, never written.
+_MEMBERS_FILE: Final = "simulated-fleet.nf.hcl"
 _EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"
 _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
 
@@ -74,14 +78,31 @@ class RebalanceAnswer(Struct, frozen=True):
     taints: str = ""
 
 
+class HypotheticalFleet(Struct, frozen=True):
+    """Plan with edits of fleet members, and the plan without them."""
+
+    plan: Plan
+    before: Plan
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the edits cause a warning, such as a placement with too few clusters."""
+        known = {(warning.id, warning.address) for warning in self.before.diagnostics}
+        return any(
+            get_diagnostic_level(diagnostic) is Level.WARNING
+            and (diagnostic.id, diagnostic.address) not in known
+            for diagnostic in self.plan.diagnostics
+        )
+
+
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
     """Find the fewest evictions by plans of the configuration.
 
     Raises UnreadableInput, also if it has errors.
     """
-    with _begin_trial_run(context) as (run, sources):
+    with begin_trial_run(context) as (run, sources):
         members = find_member_blocks(run.project.configuration)
-        candidates = tuple(_list_candidate_bindings(run))
+        candidates = tuple(list_candidate_bindings(run.project.configuration, run.stored.state))
         problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
@@ -205,13 +226,15 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [problem for problem in problems if has_errors([problem])]
 
 
-def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
+def list_candidate_bindings(
+    configuration: Configuration, state: State
+) -> Iterator[EvictionCandidate]:
     """Yield the bindings to evict: of cluster-scoped placements, not being deleted.
 
     Provider "" is the default.
     """
-    blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
-    for address, current in run.stored.state.list_current_objects():
+    blocks = {block.address: block for block in configuration.root.resources.values()}
+    for address, current in state.list_current_objects():
         # Another object, or a namespaced placement.
         if address.type != _PLACEMENT_TYPE:
             continue
@@ -281,7 +304,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
 
     Raises UnreadableInput.
     """
-    with _begin_trial_run(context) as (run, _):
+    with begin_trial_run(context) as (run, _):
         configuration, problems = load_project_configuration(
             context, [build_trial_configuration(trial)]
         )
@@ -296,8 +319,37 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
     return plan
 
 
+def plan_member_edits(edits: Sequence[MemberEdit], run: Run) -> HypotheticalFleet:
+    """Plan the directory with edits of fleet members, without reading providers.
+
+    Raises DiagnosticsError: for invalid edits, and if the plan without them fails.
+    """
+    before = run.plan(PlanOptions(refresh=False))
+    errors = _select_errors(before.plan.diagnostics)
+    if errors:
+        raise UnreadableInput(errors, run.project.sources)
+    changes = build_plan_edits(before.plan, edits)
+    bindings = list_candidate_bindings(run.project.configuration, run.stored.state)
+    evictions = [
+        replace(item, purpose="drain") for item in bindings if item.cluster in changes.drained
+    ]
+    added_text = changes.blocks + render_evictions(EvictionProposal(tuple(evictions)), {})
+    plan_edits = changes.edits
+    if added_text:
+        configuration, problems = load_project_configuration(
+            run.project.context, [SourceFile(_MEMBERS_FILE, added_text)]
+        )
+        errors = _select_errors(problems)
+        if errors:
+            raise UnreadableInput(errors, configuration.files)
+        plan_edits = (AddedBlocks(configuration), *plan_edits)
+    assumptions = tuple(edit.text for edit in edits)
+    options = PlanOptions(refresh=False, assumptions=assumptions, edits=plan_edits, before=before)
+    return HypotheticalFleet(run.plan(options).plan, before.plan)
+
+
 @contextmanager
-def _begin_trial_run(context: CommandContext) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
+def begin_trial_run(context: CommandContext) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
     """Begin a run without a lock; yield it and the source files.
 
     Raises UnreadableInput.

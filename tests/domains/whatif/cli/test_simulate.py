@@ -332,57 +332,55 @@ def fleet(
     return tmp_path
 
 
-def test_fleet_without_sites_is_simulated(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fleet.is_dir()
+@pytest.mark.usefixtures("fleet")
+def test_fleet_without_sites_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(
-        "Hypothetical plan: Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n"
-    )
-    assert "web        PickN   2 -> 2    east      west" in text
-    assert (
-        run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
-    )
+    assert text.lstrip().startswith("Hypothetical plan: it assumes west leaves.")
+    assert "+ east  -> " in text
+    assert "- west  deleted (cluster_left)" in text
+    words = ["simulate", "fleet", "-leave=west", "-drain=east", "-report=json:-"]
+    assert run_command_line(words) == 2
     answer = parse_document(capsys.readouterr().out)
-    assert (answer["question"], answer["finding"]) == ("fleet", True)
-    [web] = answer["placements"]
-    assert (web["before"], web["after"], web["fulfilled"]) == (["north", "west"], ["north"], False)
-    assert web["unselected"][0]["cluster"] == "east"
+    assert answer["hypothetical"]
+    assert answer["assumptions"] == ["west leaves", "east is drained"]
+    assert run_command_line(["plan"]) == 0
+    assert "No changes" in capsys.readouterr().out
 
 
-def test_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (fleet / "main.nf.hcl").write_text(FLEET.replace('north = "1"', 'north = "1", up = "2"'))
-    assert run_command_line(["plan", "-out=more"]) == 0
-    capsys.readouterr()
-    assert (
-        run_command_line(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"])
-        == 0
-    )
-    assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
-
-
-def test_required_staged_update_run_is_reported(
-    fleet: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("fleet")
+def test_drain_evicts_and_a_rejected_eviction_is_a_finding(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    external = '    number_of_clusters = 2\n  }\n\n  strategy {\n    type = "External"\n  }\n'
-    (fleet / "main.nf.hcl").write_text(FLEET.replace("    number_of_clusters = 2\n  }\n", external))
-    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert run_command_line(["simulate", "fleet", "-drain=west"]) == 0
+    text = capsys.readouterr().out
+    assert "fleet_placement_eviction.drain-web-west" in text
+    assert "- west  deleted (evicted)" in text
+    names = 'cluster_names = ["west"]'
+    fixed = FLEET.replace('"PickN"', '"PickFixed"').replace("number_of_clusters = 2", names)
+    Path("main.nf.hcl").write_text(fixed)
+    address = "fleet_cluster_resource_placement.web"
+    assert run_command_line(["apply", "-auto-approve", f"-replace={address}"]) == 0
     capsys.readouterr()
-    assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
-    assert "only when a staged update run applies it" in " ".join(capsys.readouterr().out.split())
-    assert run_command_line(["simulate", "fleet", "-label=west:a=b"]) == 0
-    assert "staged run" not in capsys.readouterr().out
+    assert run_command_line(["simulate", "fleet", "-drain=west"]) == 2
+    assert "invalid-eviction" in capsys.readouterr().out
 
 
-def test_fleet_simulation_requires_a_fleet(
+def test_problems_of_a_fleet_simulation_are_errors(
     lab: Path, fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fleet.is_dir()
     assert run_command_line(["simulate", "fleet"]) == 1
     assert "No change given. Specify one or more of -leave" in capsys.readouterr().err
+    assert run_command_line(["simulate", "fleet", "-leave=wes"]) == 1
+    assert 'Did you mean "west"?' in capsys.readouterr().err
+    assert run_command_line(["simulate", "fleet", "-label=west:a=b c"]) == 1
+    assert "Planning failed" in capsys.readouterr().out
+    (fleet / "main.nf.hcl").write_text("x = 1")
+    assert run_command_line(["simulate", "fleet", "-leave=west"]) == 1
+    assert "main.nf.hcl line 1" in capsys.readouterr().err
     monkeypatch.chdir(lab)
     assert run_command_line(["simulate", "fleet", "-leave=a"]) == 1
-    assert "There is no fleet_member_cluster in state serial" in capsys.readouterr().err
+    assert "There is no fleet_member_cluster" in " ".join(capsys.readouterr().err.split())
 
 
 KUBECTL_CLUSTER = """

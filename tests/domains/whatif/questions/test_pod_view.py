@@ -189,20 +189,6 @@ def test_plan_can_be_queried_from_another_directory(
     assert "nexusform-plan-" not in command_runner.told
 
 
-def test_fleet_counts_existing_pods_on_its_members(
-    lab: Path, command_runner: CommandRunner
-) -> None:
-    with (lab / "main.nf.hcl").open("a") as file:
-        file.write(MEMBER)
-    write_objects(lab, FULL)
-    command_runner("apply", "-auto-approve")
-    for objects, cpu in (((FULL,), "11500m"), ((), "19")):
-        write_objects(lab, *objects)
-        answer = json.loads(command_runner("simulate", "fleet", "-label=core:a=b", "-format=json"))
-        [member] = answer["members"]
-        assert member["before"]["available"]["cpu"] == cpu
-
-
 def test_nodes_with_unknown_capacity_are_named(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
