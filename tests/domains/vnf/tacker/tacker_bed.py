@@ -146,6 +146,15 @@ class TackerBed:
             time.sleep(0.1)
         raise AssertionError("the newest operation did not fail")
 
+    def wait_for_operations(self) -> None:
+        """Return when no operation is in progress."""
+        for _ in range(300):
+            states = {row["operationState"] for row in self.get("/vnf_lcm_op_occs")}
+            if not states & {"STARTING", "PROCESSING", "ROLLING_BACK"}:
+                return
+            time.sleep(0.1)
+        raise AssertionError("an operation did not end")
+
     def list_instances(self) -> list[Any]:
         return [self.get(f"/vnf_instances/{row['id']}") for row in self.get("/vnf_instances")]
 

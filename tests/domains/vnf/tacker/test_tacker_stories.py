@@ -125,6 +125,52 @@ def test_vnf_of_another_workspace_is_not_taken_over(
     assert story.apply(story.plan("-destroy")) == 0
 
 
+def scale_by_another_client(story: Scenario, path: str) -> None:
+    """Scale a VNF by one step, with the grant of a plan; return at the end of the operation."""
+    bed = story.bed
+    (instance,) = [i for i in bed.list_instances() if i["vnfInstanceName"] == story.spec.name]
+    body = {"type": "SCALE_OUT", "aspectId": "worker_scale", "numberOfSteps": 1}
+    with story.serve(path):
+        bed.post(f"/vnf_instances/{instance['id']}/scale", body, seconds=60)
+        bed.wait_for_operations()
+
+
+# Level and flag of the plan of each kind of change.
+RACED_CHANGES = {
+    "scale": (3, ""),
+    "heal": (1, "-replace=tacker_vnf.v:raced-heal-worker-0"),
+    "terminate": (1, "-destroy"),
+}
+
+
+@pytest.mark.parametrize("operation", RACED_CHANGES)
+def test_vnf_scaled_after_the_plan_is_not_changed(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str
+) -> None:
+    """Another client scales the VNF between plan and apply: nothing is sent."""
+    name = f"raced-{operation}"
+    spec = PackageSpec(name, {"worker": VduSpec(1, 1, 4)}, SPREAD, is_standard=False)
+    story = Scenario(bed, spec)
+    level, flag = RACED_CHANGES[operation]
+    assert story.run(worker_scale=1) == 0
+    story.configure(worker_scale=2)
+    plan_of_others = story.plan()
+    story.configure(worker_scale=level)
+    path = story.plan(*filter(None, [flag]))
+    scale_by_another_client(story, plan_of_others)
+    operations = bed.get("/vnf_lcm_op_occs")
+    capfd.readouterr()
+    assert story.apply(path) == 1
+    captured = capfd.readouterr()
+    sentence = f"{name} has level 2 of worker_scale in Tacker; the plan started from 1. Plan again."
+    assert sentence in " ".join((captured.out + captured.err).replace("│", "").split())
+    assert bed.get("/vnf_lcm_op_occs") == operations
+    # Plan again: the apply converges.
+    assert story.run(worker_scale=level) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == level + 1
+    assert story.apply(story.plan("-destroy")) == 0
+
+
 @contextmanager
 def lose_answer(monkeypatch: pytest.MonkeyPatch, *, is_sent: bool) -> Iterator[None]:
     """Lose the answer of the next creation of an instance, or the whole request."""
