@@ -201,7 +201,7 @@ class ArmClient:
         last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)
         for number in range(max(last_sent, 0), len(changes)):
             change = changes[number]
-            self._completed_changes = changes[:number]
+            self._completed_changes = _list_completed_changes(changes, number)
             was_sent = number == last_sent
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
@@ -341,11 +341,7 @@ class ArmClient:
 
         A read may be outdated, so a difference is read again. Raises StepPending and AzureError.
         """
-        for number, change in enumerate(self._completed_changes):
-            later_targets = [later.target for later in self._completed_changes[number + 1 :]]
-            # A later request of the step re-creates it.
-            if change.target in later_targets or change.verb is ArmOperation.DELETE:
-                continue
+        for change in self._completed_changes:
             for read in range(MAX_READS):
                 difference = find_later_difference(
                     change, self.get_body(change.target), is_sensitive=step.is_sensitive
@@ -411,8 +407,13 @@ class ArmClient:
         while True:
             observed = self.get_body(change.target)
             # Made again since, by another state with the same name.
-            if change.verb is ArmOperation.CREATE and has_other_creation_tag(observed or {}, step):
-                raise _build_existing_object_problem(change)
+            if (
+                change.verb is ArmOperation.CREATE
+                and observed is not None
+                and not has_creation_tag(observed, step)
+            ):
+                hint = "" if has_other_creation_tag(observed, step) else EARLIER_CREATION_HINT
+                raise _build_existing_object_problem(change, hint)
             state = read_provisioning_state(observed)
             is_final = state in FINAL_STATES
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
@@ -668,6 +669,16 @@ def _determine_progress(
         # An earlier change failed: send this one.
         return _ChangeStatus.NOT_SENT
     return _ChangeStatus.DONE
+
+
+def _list_completed_changes(changes: list[ArmChange], number: int) -> list[ArmChange]:
+    """List the changes before one: the last of each resource, without deletions before it."""
+    completed = {change.target: change for change in changes[:number]}
+    # It creates the resource again.
+    target = changes[number].target
+    if target in completed and completed[target].verb is ArmOperation.DELETE:
+        del completed[target]
+    return list(completed.values())
 
 
 def _build_existing_object_problem(change: ArmChange, hint: str = "") -> ProviderProblem:

@@ -61,7 +61,7 @@ from nexusform.domains.azure.providers.change_progress import (
     determine_progress,
     extract_names_from_id,
 )
-from nexusform.domains.azure.providers.creation_tags import has_creation_tag, has_other_creation_tag
+from nexusform.domains.azure.providers.creation_tags import has_creation_tag
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     RACK,
@@ -254,25 +254,20 @@ class AzureSiteProvider(ObservedSites):
     def _is_object_of_others(self, request: ReadRequest, answer: ReadResult) -> bool:
         """Return True if an unfinished creation did not make the existing object.
 
-        The creation is the object's if Azure accepted it with an operation, or if its tag is there.
-        An object with the tag of another creation was made again since.
+        Its tag tells. An object without it was made again since, also after an accepted creation.
         """
         key = request.key
         is_creation = request.operation is not None and not request.attributes
         if not is_creation or key.type not in _MANAGED_TYPES or answer.attributes is None:
             return False
         arm_id = normalize_id(self._load_index().managed.get((key.type, key.id), ""))
-        _, path, url = (*str(request.operation).split(" "), "", "")[:3]
         documents = self._subscription.documents
-        bodies = [
-            body
+        return not any(
+            has_creation_tag(body, request)
             for kind in (CLUSTERS, POOLS, VMS)
             for body in documents.get(kind, ())
             if normalize_id(str(body.get("id"))) == arm_id
-        ]
-        if url and normalize_id(path) == arm_id:
-            return any(has_other_creation_tag(body, request) for body in bodies)
-        return not any(has_creation_tag(body, request) for body in bodies)
+        )
 
     def _find_progress_of_begun_change(
         self, request: ReadRequest, answer: ReadResult

@@ -318,10 +318,14 @@ def find_later_difference(
     "" for none. `observed` is the resource before the next request of the step. Members that Azure
     does not show are not compared, and of a new resource only those with a name of their own.
     """
-    targets = dict(list_targets(change))
+    title = change.target.title
+    if change.verb is ArmOperation.DELETE:
+        if observed is None:
+            return ""
+        return f"{title} was created again in Azure after this apply deleted it. Plan again."
     if observed is None:
-        title = change.target.title
         return f"{title} was deleted in Azure after this apply wrote it. Plan again."
+    targets = dict(list_targets(change))
     for path, target in targets.items():
         value = read_member(observed, path)
         is_compared = (

@@ -247,11 +247,15 @@ def test_apply_killed_at_every_request_is_resumed(story: KilledChange, faults: F
         story.kill_and_resume(number, faults, after=after)
 
 
+OTHER_TAGS = {"another-state": {"nexusform-creation": "another"}, "by-hand": {}}
+
+
 @pytest.mark.parametrize("is_answered", [False, True], ids=["request", "operation"])
 @pytest.mark.parametrize("command", ["resume", "discard"])
+@pytest.mark.parametrize("tags", OTHER_TAGS.values(), ids=OTHER_TAGS)
 @pytest.mark.parametrize("story", [NEW], ids=["new"], indirect=True)
-def test_equal_object_of_another_state_is_not_taken_over(
-    story: KilledChange, command: str, *, is_answered: bool
+def test_equal_object_of_others_is_not_taken_over(
+    story: KilledChange, command: str, tags: dict[str, str], *, is_answered: bool
 ) -> None:
     """It was created before the request of this state reached Azure, or again after the answer."""
     methods = story.requests(Faults())
@@ -267,7 +271,7 @@ def test_equal_object_of_another_state_is_not_taken_over(
     story.server.at_request = lambda _number, _after: None
     site = story.server.site
     assert (key in site.resources) == is_answered
-    site.resources[key] = existing = {**created[key], "tags": {"nexusform-creation": "another"}}
+    site.resources[key] = existing = {**created[key], "tags": tags}
     if command == "resume":
         code, told = story.runner.run(where, "apply", "-resume")
         assert (code, "already exists in resource group" in " ".join(told.split())) == (1, True)

@@ -475,6 +475,31 @@ def test_value_changed_between_two_requests_stops_the_step(
     race.converge()
 
 
+def test_deleted_pool_created_again_stops_the_step(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    """The step deletes a pool and creates another one. In between, the deleted one is made again."""
+    site = server.site
+    Path("race_override.nf.hcl").write_text(WITHOUT_POOL.rstrip().removesuffix("}") + LATER_POOL)
+    body = copy.deepcopy(site.resources[POOL_ID.lower()])
+
+    def create_again(_number: int, after: bool) -> None:
+        is_read = bool(site.asked) and site.asked[-1][1].lower() == LATER_POOL_ID.lower()
+        if ("DELETE", POOL_ID) in site.taken and is_read and not after:
+            site.resources.setdefault(POOL_ID.lower(), body)
+
+    server.at_request = create_again
+    assert nexusform("plan", "-out=p") == 0, nexusform.said
+    assert nexusform("apply", "-parallelism=1", "p") == 1, nexusform.said
+    assert site.taken == [("DELETE", POOL_ID)]
+    sentence = "c/web was created again in Azure after this apply deleted it. Plan again."
+    assert sentence in nexusform.said, nexusform.said
+    server.at_request = lambda _number, _after: None
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert POOL_ID.lower() not in site.resources
+    assert LATER_POOL_ID.lower() in site.resources
+
+
 # --- deletions -----------------------------------------------------------------------------------
 
 
