@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 TRUST_KEY: Final = "nexusform.trust"
+# A saved plan. Its evaluation enters a sandbox, whatever the flags are.
+_PLAN_FILE: Final = ArgumentFile("plan, evaluated in the sandbox")
 
 
 class TrustFlags(Struct, frozen=True, kw_only=True):
@@ -68,10 +70,11 @@ def open_sandbox(
     Raises a usage error for a file or program of the operator in the work tree.
     """
     confine = get_trust_flags().confine or os.environ.get("NF_CONFINE", "")
+    words = list_argument_files(parameters, values)
     if not confine and not os.environ.get("NF_IN_AUTOMATION"):
-        yield
+        with _prepare_for_plan_file(words):
+            yield
         return
-    from nexusform.files.external_files import list_argument_paths
     from nexusform.files.regular_files import OutsideConfinement
     from nexusform.files.sandbox import declare_program, use_sandbox
     from nexusform.workflow.opening.command_context import parse_confinement
@@ -83,11 +86,10 @@ def open_sandbox(
     if not confinement.root:
         yield
         return
-    words = list_argument_files(parameters, values)
     for item in words:
         if item.file.writer is AllowedWriter.OPERATOR:
             _reject_untrusted_word(item, confinement)
-    paths = [path for item in words for path in list_argument_paths(item.file, item.word)]
+    paths = [path for item in words for path in item.file.list_paths(item.word)]
     with use_sandbox(confinement, paths):
         for item in words:
             if item.file.form is PathValueForm.COMMAND:
@@ -97,8 +99,30 @@ def open_sandbox(
         try:
             yield
         except OutsideConfinement as problem:
-            path = f'"{problem.filename}" cannot be used: ' if problem.filename else ""
-            raise click.ClickException(f"{path}{problem.strerror}.") from None
+            raise _build_rejection(problem) from None
+
+
+@contextmanager
+def _prepare_for_plan_file(words: Sequence[ArgumentWord]) -> Iterator[None]:
+    """Let the evaluation of a plan file enter a sandbox, with what the command declares."""
+    if not any(item.file == _PLAN_FILE for item in words):
+        yield
+        return
+    from nexusform.files.regular_files import UNCONFINED, OutsideConfinement
+    from nexusform.files.sandbox import use_sandbox
+
+    paths = [path for item in words for path in item.file.list_paths(item.word)]
+    with use_sandbox(UNCONFINED, paths):
+        try:
+            yield
+        except OutsideConfinement as problem:
+            raise _build_rejection(problem) from None
+
+
+def _build_rejection(problem: OSError) -> click.ClickException:
+    """Build the error about an access that a sandbox rejects."""
+    path = f'"{problem.filename}" cannot be used: ' if problem.filename else ""
+    return click.ClickException(f"{path}{problem.strerror}.")
 
 
 def _reject_untrusted_word(item: ArgumentWord, confinement: Confinement) -> None:
@@ -106,7 +130,6 @@ def _reject_untrusted_word(item: ArgumentWord, confinement: Confinement) -> None
     from nexusform.files.external_files import (
         explain_untrusted_file,
         is_untrusted_path,
-        list_argument_paths,
         list_command_files,
     )
 
@@ -115,7 +138,7 @@ def _reject_untrusted_word(item: ArgumentWord, confinement: Confinement) -> None
             f"{item.name} starts programs, so it is not allowed in a sandboxed run. Omit it, or "
             "use -confine=false."
         )
-    paths = list_argument_paths(item.file, item.word)
+    paths = item.file.list_paths(item.word)
     if item.file.form is PathValueForm.COMMAND:
         # Reported where the command is run.
         with suppress(ValueError):

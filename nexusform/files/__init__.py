@@ -4,7 +4,7 @@
 PUBLIC = {
     "external_files": (
         "AllowedWriter ArgumentFile PathValueForm explain_untrusted_file find_untrusted_files "
-        "is_untrusted_path list_argument_paths list_command_files"
+        "is_untrusted_path list_command_files"
     ),
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
@@ -20,7 +20,7 @@ PUBLIC = {
     ),
     "program_environment": "build_program_environment",
     "limited_worker": "LimitedWorker serve_requests WorkerFailure",
-    "sandbox": "declare_path declare_program declare_server use_sandbox",
+    "sandbox": "declare_path declare_program declare_server enter_sandbox use_sandbox",
     "access_record": (
         "get_recorded_accesses record_file_access record_server_access start_access_record "
         "read_variable"

@@ -83,6 +83,23 @@ class ArgumentFile(Struct, frozen=True):
     writer: AllowedWriter = AllowedWriter.WORK_TREE
     form: PathValueForm = PathValueForm.PATH
 
+    def list_paths(self, word: str) -> list[str]:
+        """List the paths in a word of an argument: files and directories, but no programs."""
+        form = self.form
+        if form in (PathValueForm.COMMAND, PathValueForm.WORK_TREE) or not word:
+            return []
+        if form is PathValueForm.KEY:
+            return [word.removeprefix("key:")] if word.startswith("key:") else []
+        if form is PathValueForm.SETTING:
+            return [word.partition("=")[2] or word]
+        if form in (PathValueForm.REPORT, PathValueForm.LOCATION):
+            path = word.partition(":" if form is PathValueForm.REPORT else "=")[2]
+            return [path] if path not in ("", "-") else []
+        if form is PathValueForm.SOURCE and "SITE" in word:
+            # The directories of all sites.
+            return [os.path.dirname(word.partition("SITE")[0]) or "."]  # noqa: PTH120
+        return [word]
+
 
 _LIMITED = AllowedWriter.LIMITED
 _PATHS = PathValueForm.PATHS
@@ -209,24 +226,6 @@ def find_untrusted_files(
         paths = list_entry_paths(entry, environment)
         untrusted_files += [(entry, path) for path in paths if is_untrusted_path(path, confinement)]
     return untrusted_files
-
-
-def list_argument_paths(file: ArgumentFile, word: str) -> list[str]:
-    """List the paths in a word of an argument: files and directories, but no programs."""
-    form = file.form
-    if form in (PathValueForm.COMMAND, PathValueForm.WORK_TREE) or not word:
-        return []
-    if form is PathValueForm.KEY:
-        return [word.removeprefix("key:")] if word.startswith("key:") else []
-    if form is PathValueForm.SETTING:
-        return [word.partition("=")[2] or word]
-    if form in (PathValueForm.REPORT, PathValueForm.LOCATION):
-        path = word.partition(":" if form is PathValueForm.REPORT else "=")[2]
-        return [path] if path not in ("", "-") else []
-    if form is PathValueForm.SOURCE and "SITE" in word:
-        # The directories of all sites.
-        return [os.path.dirname(word.partition("SITE")[0]) or "."]  # noqa: PTH120
-    return [word]
 
 
 def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:

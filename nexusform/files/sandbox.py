@@ -54,9 +54,13 @@ class Sandbox(Struct):
 
 
 class _SandboxState(Struct):
-    """The sandbox of the running command, if it has one."""
+    """The sandbox of the running command, if it has one.
+
+    `later_sandbox` has the declared accesses of a command that may be sandboxed later.
+    """
 
     sandbox: Sandbox | None = None
+    later_sandbox: Sandbox | None = None
     is_watching: bool = False
 
 
@@ -102,24 +106,50 @@ _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None]:
     """Reject undeclared accesses of this process until the end of the confined command.
 
-    `paths` are those of its arguments.
+    `paths` are those of its arguments. Without a confinement, a command only records what it
+    declares, so that it may enter a sandbox later.
     """
-    _choose_temporary_directory()
-    earlier_sandbox = _STATE.sandbox
-    _STATE.sandbox = _create_sandbox(confinement, paths)
-    if not _STATE.is_watching:
-        _STATE.is_watching = True
-        sys.addaudithook(_check_audit_event)
+    earlier = (_STATE.sandbox, _STATE.later_sandbox)
+    if confinement.root:
+        _start_sandbox(_create_sandbox(confinement, paths))
+    else:
+        declared_paths = {form for path in paths for form in _list_path_forms(path)}
+        _STATE.later_sandbox = Sandbox(confinement, declared_paths, set(), (), (), set())
     try:
         yield
     finally:
-        _STATE.sandbox = earlier_sandbox
+        _STATE.sandbox, _STATE.later_sandbox = earlier
+
+
+def enter_sandbox(confinement: Confinement) -> None:
+    """Reject undeclared accesses from now on until the end of the command in `use_sandbox`."""
+    declared = _STATE.later_sandbox
+    if declared is None or _STATE.sandbox is not None:
+        return
+    sandbox = _create_sandbox(confinement, declared.paths)
+    sandbox.programs |= declared.programs
+    sandbox.servers |= declared.servers
+    _start_sandbox(sandbox)
+
+
+def _start_sandbox(sandbox: Sandbox) -> None:
+    """Reject accesses of this process that a sandbox does not declare."""
+    _choose_temporary_directory()
+    _STATE.sandbox = sandbox
+    if not _STATE.is_watching:
+        _STATE.is_watching = True
+        sys.addaudithook(_check_audit_event)
+
+
+def _get_declared_accesses() -> Sandbox | None:
+    return _STATE.sandbox or _STATE.later_sandbox
 
 
 def declare_path(path: str | Path) -> None:
     """Allow a sandboxed run to use a file, or a directory with its files."""
-    if _STATE.sandbox is not None:
-        _STATE.sandbox.paths.update(_list_path_forms(path))
+    sandbox = _get_declared_accesses()
+    if sandbox is not None:
+        sandbox.paths.update(_list_path_forms(path))
 
 
 def declare_program(words: Sequence[str]) -> None:
@@ -127,10 +157,10 @@ def declare_program(words: Sequence[str]) -> None:
 
     Raises OutsideConfinement if the program or a file of its arguments is in the work tree.
     """
-    sandbox = _STATE.sandbox
+    sandbox = _get_declared_accesses()
     if sandbox is None:
         return
-    for path in list_command_files(words, os.environ):
+    for path in list_command_files(words, os.environ) if sandbox.confinement.root else ():
         if is_untrusted_path(path, sandbox.confinement):
             raise UndeclaredAccess(
                 sandbox.confinement.root, f'"{path}" is in the work tree of a sandboxed run'
@@ -142,7 +172,7 @@ def declare_program(words: Sequence[str]) -> None:
 
 def declare_server(address: str) -> None:
     """Allow a sandboxed run to use the server of an address, such as https://host:6443."""
-    sandbox = _STATE.sandbox
+    sandbox = _get_declared_accesses()
     if sandbox is not None:
         sandbox.servers.update(_parse_servers(address))
 

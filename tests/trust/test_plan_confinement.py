@@ -3,15 +3,20 @@
 A plan file is evaluated as confined as it was made, for any writer of the file.
 """
 
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.whatif.workflow import simulation_input
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import intersect_prefixes
+from nexusform.workflow.plan_files import saved_plans
 from tests.contracts.http_state_server import run_state_server
 
 CANARY = "canary-3f1b9c"
@@ -269,3 +274,58 @@ def test_intersection_of_allowed_addresses_keeps_the_narrower() -> None:
         "https://a/y",
     )
     assert intersect_prefixes((), ("https://a",)) == ()
+
+
+def try_undeclared_accesses(path: Path) -> set[str]:
+    """Try to read a file, start a program and connect to a server; return the outcomes."""
+    outcomes = set()
+    for access in (
+        path.read_text,
+        lambda: subprocess.run(["/bin/true"], check=True),
+        lambda: socket.create_connection(("127.0.0.1", 9), 1),
+    ):
+        try:
+            access()
+        except ConnectionRefusedError:
+            outcomes.add("done")
+        except OSError as problem:
+            outcomes.add("rejected" if "-confine" in str(problem) else str(problem))
+        else:
+            outcomes.add("done")
+    return outcomes
+
+
+READERS = (
+    (saved_plans, "create_project", ("apply", "-input=false", "-auto-approve", "p")),
+    (saved_plans, "create_project", ("explain", "nexus_site.lab", "-plan=p")),
+    (simulation_input, "read_prior_state", ("simulate", "capacity", "-plan=p")),
+)
+
+
+@pytest.mark.parametrize(("module", "reader", "question"), READERS)
+@pytest.mark.parametrize("flag", ["", "-confine=false"])
+def test_reader_of_a_plan_file_reaches_nothing_undeclared(
+    module: ModuleType,
+    reader: str,
+    question: tuple[str, ...],
+    flag: str,
+    tree: Path,
+    run_command: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader that forgets its check stops at the wall, also in a run without -confine."""
+    (tree / "main.nf.hcl").write_text('resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+    assert run_command("plan", "-out=p", "-confine=false")[0] == 0
+    outcomes: list[set[str]] = []
+    read = getattr(module, reader)
+
+    def read_carelessly(*arguments: Any) -> Any:
+        outcomes.append(try_undeclared_accesses(tree.parent / "secret"))
+        return read(*arguments)
+
+    monkeypatch.setattr(module, reader, read_carelessly)
+    text = run_command(*question, *filter(None, [flag]))[1]
+    assert "Internal error" not in text
+    assert outcomes[0] == {"done" if flag else "rejected"}
+    # The wall ends with the command.
+    assert try_undeclared_accesses(tree.parent / "secret") == {"done"}

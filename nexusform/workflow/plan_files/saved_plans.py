@@ -28,6 +28,7 @@ from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
+from nexusform.files.sandbox import declare_path, enter_sandbox
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
@@ -223,10 +224,14 @@ def open_saved_plan(
         plan_context = build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
         return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
+    backend_context = context
     if backend is None:
         backend_context = _choose_backend_context(context, plan_context, saved)
         backend, new_problems = open_backend(backend_context, configuration)
         problems += new_problems
+    # The user chose this state. The name of a remote one is no path.
+    if backend is not None and backend_context is context:
+        declare_path(backend.describe())
     if backend is None or has_errors(problems):
         return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
     variables = {**get_planned_variables(saved.plan), **ephemeral}
@@ -259,7 +264,8 @@ def build_plan_context(
 
     Its access to files and servers is confined at least as much as planning was. An unconfined plan
     stays unconfined only with `is_verified` (signed, or from the journal), and if the operator does
-    not confine the run. Raises ValueError if there is no directory to confine it to.
+    not confine the run. In any other run of an unconfined command the process enters a sandbox.
+    Raises ValueError if there is no directory to confine it to.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context
@@ -274,6 +280,7 @@ def build_plan_context(
         return replace(context, confinement=UNCONFINED, confinement_source=ConfinementSource.NONE)
     if not context.confinement.root:
         context = restrict_context_to_plan(context)
+        enter_sandbox(context.confinement)
     if evaluation is None or not evaluation.confined:
         return context
     return replace(
