@@ -37,7 +37,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
-from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan
@@ -119,9 +119,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 class ApplyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `apply`; without `planfile` it makes a new plan."""
 
-    planfile: str | None = declare_optional_positional(
-        None, file=ArgumentFile("plan, evaluated in the sandbox")
-    )
+    planfile: str | None = declare_optional_positional(None, file=PLAN_FILE)
     resume: bool = declare_switch_flag("Continue an interrupted or failed apply")
     discard: bool = declare_switch_flag("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = declare_repeatable_text(

@@ -25,7 +25,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.files.external_files import ArgumentFile
+from nexusform.files.external_files import PLAN_FILE
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import Explanations, VmExplanation
@@ -37,9 +37,7 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
 
     address: str = declare_positional()
     name: str = declare_optional_positional("", metavar="[OBJECT]")
-    plan: str = declare_text_flag(
-        "Use a saved plan", metavar="FILE", file=ArgumentFile("plan, evaluated in the sandbox")
-    )
+    plan: str = declare_text_flag("Use a saved plan", metavar="FILE", file=PLAN_FILE)
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
     every: bool = declare_switch_flag("List rejected machines of the whole site")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()

@@ -22,7 +22,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.files.external_files import AllowedWriter, ArgumentFile
+from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
 from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan, read_plan
 
@@ -30,9 +30,7 @@ from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan, read
 class ExportArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `export`."""
 
-    plan_file: str = declare_positional(
-        metavar="PLANFILE", file=ArgumentFile("plan, evaluated in the sandbox")
-    )
+    plan_file: str = declare_positional(metavar="PLANFILE", file=PLAN_FILE)
     format: str = declare_choice("Set the output format", FORMATS)
     out: str = declare_output_path_flag("Write to a file instead of stdout")
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -77,9 +75,7 @@ def export(arguments: ExportArguments) -> int:
 class SignArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sign`."""
 
-    planfile: str | None = declare_optional_positional(
-        None, file=ArgumentFile("plan, evaluated in the sandbox")
-    )
+    planfile: str | None = declare_optional_positional(None, file=PLAN_FILE)
     key: str = declare_text_flag(
         "Use this private key (Ed25519, PEM)",
         metavar="KEYFILE",

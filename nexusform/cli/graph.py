@@ -11,7 +11,7 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
-from nexusform.files.external_files import ArgumentFile
+from nexusform.files.external_files import PLAN_FILE
 from nexusform.workflow.plan_files.resource_graph import build_graph, render_dot_svg
 
 
@@ -21,9 +21,7 @@ class GraphArguments(Struct, frozen=True, kw_only=True):
     format: str = declare_choice("Set the output format", ("dot", "svg", "mermaid"))
     type: str = declare_choice("Draw this kind of plan", ("plan", "plan-destroy"))
     plan: str = declare_text_flag(
-        "Draw the resources of a saved plan",
-        metavar="FILE",
-        file=ArgumentFile("plan, evaluated in the sandbox"),
+        "Draw the resources of a saved plan", metavar="FILE", file=PLAN_FILE
     )
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()

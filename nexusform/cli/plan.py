@@ -34,7 +34,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
-from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
@@ -82,9 +82,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
         file=ArgumentFile("programs for checks", AllowedWriter.OPERATOR, PathValueForm.LOCATION),
     )
     previous: str = declare_text_flag(
-        "Compare with an earlier saved plan",
-        metavar="PLANFILE",
-        file=ArgumentFile("plan, evaluated in the sandbox"),
+        "Compare with an earlier saved plan", metavar="PLANFILE", file=PLAN_FILE
     )
     fail_on: tuple[str, ...] = declare_repeatable_text(
         "Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."

@@ -21,7 +21,7 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.domain_table import LazyTable, collect_object_references
-from nexusform.files.external_files import ArgumentFile
+from nexusform.files.external_files import PLAN_FILE
 from nexusform.rendering.report.report_tree import Report
 
 # Only pages have maps.
@@ -68,9 +68,7 @@ class PlanFileAnswerFlags(Struct, frozen=True, kw_only=True):
     """Plan and output flags of an answer."""
 
     plan: str = declare_text_flag(
-        "Start from the result of a saved plan",
-        metavar="FILE",
-        file=ArgumentFile("plan, evaluated in the sandbox"),
+        "Start from the result of a saved plan", metavar="FILE", file=PLAN_FILE
     )
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
     report: tuple[str, ...] = declare_report_flags()

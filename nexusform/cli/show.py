@@ -34,7 +34,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domain_table import LazyTable, collect_object_references
-from nexusform.files.external_files import ArgumentFile
+from nexusform.files.external_files import PLAN_FILE
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.plan_files.show_target import ShownContent, find_show_target
@@ -47,9 +47,7 @@ OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_reference
 class ShowArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `show`; without `targets` it shows the state."""
 
-    targets: tuple[str, ...] = declare_positionals(
-        metavar="[TARGET]...", file=ArgumentFile("plan, evaluated in the sandbox")
-    )
+    targets: tuple[str, ...] = declare_positionals(metavar="[TARGET]...", file=PLAN_FILE)
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     config: bool = declare_switch_flag("Show the configuration alone, with -json")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()

@@ -18,7 +18,7 @@ from nexusform.cli.arguments import (
     declare_switch_or_text,
     list_argument_files,
 )
-from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 
 # Loaded only in sandboxed runs.
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 TRUST_KEY: Final = "nexusform.trust"
-# A saved plan. Its evaluation enters a sandbox, whatever the flags are.
-_PLAN_FILE: Final = ArgumentFile("plan, evaluated in the sandbox")
 
 
 class TrustFlags(Struct, frozen=True, kw_only=True):
@@ -105,7 +103,7 @@ def open_sandbox(
 @contextmanager
 def _prepare_for_plan_file(words: Sequence[ArgumentWord]) -> Iterator[None]:
     """Let the evaluation of a plan file enter a sandbox, with what the command declares."""
-    if not any(item.file == _PLAN_FILE for item in words):
+    if not any(item.file == PLAN_FILE for item in words):
         yield
         return
     from nexusform.files.regular_files import UNCONFINED, OutsideConfinement

@@ -4,7 +4,7 @@
 PUBLIC = {
     "external_files": (
         "AllowedWriter ArgumentFile PathValueForm explain_untrusted_file find_untrusted_files "
-        "is_untrusted_path list_command_files"
+        "is_untrusted_path list_command_files PLAN_FILE"
     ),
     "file_trees": (
         "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"

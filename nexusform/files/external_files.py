@@ -101,6 +101,8 @@ class ArgumentFile(Struct, frozen=True):
         return [word]
 
 
+# A saved plan. Its evaluation enters a sandbox, whatever the flags are.
+PLAN_FILE: Final = ArgumentFile("plan, evaluated in the sandbox")
 _LIMITED = AllowedWriter.LIMITED
 _PATHS = PathValueForm.PATHS
 _HOME = PathValueForm.HOME

@@ -6,7 +6,6 @@ hook of Python rejects what no argument, variable or reader declared.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import shutil
@@ -41,7 +40,7 @@ class Sandbox(Struct):
     """Declared accesses of a sandboxed run, besides those to its work tree.
 
     `paths` are files and directories, `programs` real paths, `servers` hosts with their ports
-    (0: any).
+    (0: any). `addresses` are those that the names of declared servers were resolved to.
     """
 
     confinement: Confinement
@@ -51,6 +50,7 @@ class Sandbox(Struct):
     # Directories around the work tree that this Python imports from.
     code_paths: tuple[str, ...]
     servers: set[tuple[str, int]]
+    addresses: set[str]
 
 
 class _SandboxState(Struct):
@@ -114,7 +114,7 @@ def use_sandbox(confinement: Confinement, paths: Iterable[str]) -> Iterator[None
         _start_sandbox(_create_sandbox(confinement, paths))
     else:
         declared_paths = {form for path in paths for form in _list_path_forms(path)}
-        _STATE.later_sandbox = Sandbox(confinement, declared_paths, set(), (), (), set())
+        _STATE.later_sandbox = Sandbox(confinement, declared_paths, set(), (), (), set(), set())
     try:
         yield
     finally:
@@ -138,7 +138,23 @@ def _start_sandbox(sandbox: Sandbox) -> None:
     _STATE.sandbox = sandbox
     if not _STATE.is_watching:
         _STATE.is_watching = True
+        _record_resolved_addresses()
         sys.addaudithook(_check_audit_event)
+
+
+def _record_resolved_addresses() -> None:
+    """Let each sandbox know the addresses of its servers: no audit event has them."""
+    import socket
+
+    resolve = socket.getaddrinfo
+
+    def resolve_and_record(*arguments: Any, **options: Any) -> list[Any]:
+        rows = resolve(*arguments, **options)
+        if _STATE.sandbox is not None:
+            _STATE.sandbox.addresses.update(str(row[4][0]) for row in rows)
+        return rows
+
+    socket.getaddrinfo = resolve_and_record
 
 
 def _get_declared_accesses() -> Sandbox | None:
@@ -215,6 +231,7 @@ def _create_sandbox(confinement: Confinement, paths: Iterable[str]) -> Sandbox:
         ),
         code_paths=(*code_paths,),
         servers=set(),
+        addresses=set(),
     )
 
 
@@ -371,22 +388,13 @@ def _check_host(sandbox: Sandbox, host: object) -> None:
 def _check_address(sandbox: Sandbox, address: object) -> None:
     """Raise UndeclaredAccess for a network address that belongs to no declared server.
 
-    The address of a declared name is unknown here: its port counts, and `_check_host` saw the name.
+    It is declared itself, or a declared name was resolved to it: `_check_host` saw the name.
     """
     # Sockets of this machine have a path.
     if not isinstance(address, tuple):
         return
     host, port = str(address[0]), address[1]
     for server, declared_port in sandbox.servers:
-        if declared_port in (0, port) and (server == host or not _is_network_address(server)):
+        if declared_port in (0, port) and (server == host or host in sandbox.addresses):
             return
     raise UndeclaredAccess(sandbox.confinement.root, f"no client declared the server {host}")
-
-
-def _is_network_address(host: str) -> bool:
-    """Return whether a host is a number, and no name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -99,6 +99,26 @@ def test_only_declared_servers_are_used(tmp_path: Path) -> None:
             sender.sendto(b"secret", ("127.0.0.2", declared.getsockname()[1]))
 
 
+def test_only_the_addresses_of_a_declared_name_are_used(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as declared,
+        use_sandbox(Confinement(str(tmp_path)), ()),
+    ):
+        port = declared.getsockname()[1]
+        declare_server(f"http://localhost:{port}")
+        with (
+            socket.socket() as client,
+            pytest.raises(OSError, match=r"no client declared the server 127\.0\.0\.1"),
+        ):
+            client.connect(("127.0.0.1", port))
+        socket.create_connection(("localhost", port), 5).close()
+        with (
+            socket.socket() as client,
+            pytest.raises(OSError, match=r"no client declared the server 127\.0\.0\.2"),
+        ):
+            client.connect(("127.0.0.2", port))
+
+
 def test_proxy_of_the_operator_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         port = proxy.getsockname()[1]

@@ -26,7 +26,7 @@ from nexusform.cli.shared_flags import (
 from nexusform.command_entry import CommandEntry
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.documents.scalars import parse_integer
-from nexusform.files.external_files import AllowedWriter, ArgumentFile, PathValueForm
+from nexusform.files.external_files import PLAN_FILE, AllowedWriter, ArgumentFile, PathValueForm
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.saved.plan_file import SavedPlan
 
@@ -41,11 +41,7 @@ _LAST_PORT: Final = 65_535
 class ServeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `serve sol003`."""
 
-    plan: str = declare_text_flag(
-        "Answer from this saved plan",
-        metavar="FILE",
-        file=ArgumentFile("plan, evaluated in the sandbox"),
-    )
+    plan: str = declare_text_flag("Answer from this saved plan", metavar="FILE", file=PLAN_FILE)
     listen: str = declare_text_flag(
         "Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990"
     )

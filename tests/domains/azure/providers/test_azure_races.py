@@ -478,7 +478,7 @@ def test_value_changed_between_two_requests_stops_the_step(
 def test_deleted_pool_created_again_stops_the_step(
     nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    """The step deletes a pool and creates another one. In between, the deleted one is made again."""
+    """The step deletes a pool, then creates another one. Others make the deleted one again."""
     site = server.site
     Path("race_override.nf.hcl").write_text(WITHOUT_POOL.rstrip().removesuffix("}") + LATER_POOL)
     body = copy.deepcopy(site.resources[POOL_ID.lower()])
