@@ -35,11 +35,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
     programs.close()
 
 
-def create_pod(server: ApiPrograms, namespace: str, pod: Body) -> tuple[bool, str]:
-    """Create a pod as a dry run; return whether the server created it, and its message."""
-    url = f"{server.url}/api/v1/namespaces/{namespace}/pods?dryRun=All"
+def create_object(server: ApiPrograms, path: str, body: Body) -> tuple[bool, str]:
+    """Create an object as a dry run; return whether the server created it, and its message."""
+    url = f"{server.url}{path}?dryRun=All"
     headers = {"Authorization": "Bearer admin-token", "Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(pod).encode(), headers, method="POST")
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     context = ssl._create_unverified_context()
     try:
         with urllib.request.urlopen(request, context=context, timeout=20):
@@ -64,7 +64,7 @@ def test_running_server_decides_the_same(server: ApiPrograms, level: str, versio
     differences = []
     compared_count = 0
     for pod in PODS:
-        is_created, message = create_pod(server, namespace, pod)
+        is_created, message = create_object(server, f"/api/v1/namespaces/{namespace}/pods", pod)
         if not is_created and "violates PodSecurity" not in message:
             # Validation, which no level decides.
             continue

@@ -15,6 +15,8 @@ from msgspec import Struct
 # Minimum and maximum size: characters, elements or entries.
 _Size: TypeAlias = tuple[int, int]
 _Path: TypeAlias = tuple[str, ...]
+# Sizes of the keys and values of a map; the keys of a list are its indexes.
+_EntrySizes: TypeAlias = tuple[_Size, _Size]
 
 _MAX_UINT64: Final = (1 << 64) - 1
 _UNKNOWN_SIZE: Final[_Size] = (0, _MAX_UINT64)
@@ -23,6 +25,11 @@ _TRAVERSAL_FACTOR: Final = 0.1
 _REGEX_FACTOR: Final = 0.25
 # Functions that also write their result.
 _READS: Final = {"replace": 2, "split": 2}
+_ORDERS: Final = tuple(
+    f"{order}_{kind}"
+    for order in ("less", "less_equals", "greater", "greater_equals")
+    for kind in ("string", "bytes")
+)
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 _STRUCT_COST: Final = 40
@@ -45,7 +52,10 @@ _COMPREHENSION: Final = 9
 _TEXT_CONSTANT: Final = 6
 _BYTES_CONSTANT: Final = 7
 _PRIMITIVE: Final = 3
-_SCALAR_PRIMITIVES: Final = (1, 2, 3, 4)
+_MAP_TYPE: Final = 7
+# A primitive type: the text.
+_TEXT_TYPE: Final = b"\x18\x05"
+_SCALARS: Final = (1, 2, 3, 4)
 
 
 class _Message:
@@ -114,14 +124,18 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 class _Variable(Struct, frozen=True):
-    """Path of a local variable from `device` (() without one), and its size."""
+    """Path of a local variable from `device` (() without one), and its sizes."""
 
     path: _Path
     size: _Size | None
+    entry_sizes: _EntrySizes | None = None
 
 
 def estimate_cost(serialized: bytes) -> int:
-    """Return the maximum cost of a checked expression, as serialized by the library."""
+    """Return the maximum cost of a checked expression, as serialized by the library.
+
+    Raises ValueError for a list or map of several types: kube-apiserver rejects it.
+    """
     checked = _Message(serialized).get_message(2)
     overloads = {
         entry.get_integer(1): [
@@ -129,25 +143,24 @@ def estimate_cost(serialized: bytes) -> int:
         ]
         for entry in checked.list_messages(2)
     }
-    scalars = {
-        entry.get_integer(1)
-        for entry in checked.list_messages(3)
-        if entry.get_message(2).get_integer(_PRIMITIVE) in _SCALAR_PRIMITIVES
+    types = {
+        entry.get_integer(1): b"".join(entry.list_bytes(2)) for entry in checked.list_messages(3)
     }
-    return _CostEstimator(overloads, scalars).estimate(checked.get_message(4))
+    return _CostEstimator(overloads, types).estimate(checked.get_message(4))
 
 
 class _CostEstimator:
     """Costs of the nodes of an expression, with the sizes and paths found on the way."""
 
-    def __init__(self, overloads: Mapping[int, Sequence[str]], scalars: set[int]) -> None:
+    def __init__(self, overloads: Mapping[int, Sequence[str]], types: Mapping[int, bytes]) -> None:
         self._overloads = overloads
-        self._scalars = scalars
+        self._types = types
         self._paths: dict[int, _Path] = {}
         self._sizes: dict[int, _Size] = {}
-        # Sizes of the elements of lists and maps.
-        self._element_sizes: dict[int, _Size] = {}
+        self._entry_sizes: dict[int, _EntrySizes] = {}
         self._variables: dict[str, list[_Variable]] = {}
+        # The arguments of `format` may have several types.
+        self._mixed_lists: set[int] = set()
 
     def estimate(self, node: _Message) -> int:
         """Return the maximum cost of a node."""
@@ -170,6 +183,7 @@ class _CostEstimator:
         if variables:
             self._set_path(node, variables[-1].path)
             self._set_size(node, variables[-1].size)
+            self._set_entry_sizes(node, variables[-1].entry_sizes)
         else:
             self._set_path(node, (name,))
         return 1
@@ -183,9 +197,11 @@ class _CostEstimator:
     def _estimate_list(self, node: _Message, created_list: _Message) -> int:
         elements = created_list.list_messages(1)
         cost = sum(self.estimate(element) for element in elements)
+        if node.get_integer(2) not in self._mixed_lists:
+            self._check_types(elements)
         self._set_size(node, (len(elements), len(elements)))
         sizes = [self._find_size(element) for element in elements]
-        self._element_sizes[node.get_integer(2)] = _unite_sizes(sizes)
+        self._set_entry_sizes(node, (_ONE, _unite_sizes(sizes)))
         return cost + _LIST_COST
 
     def _estimate_struct(self, node: _Message, struct: _Message) -> int:
@@ -193,8 +209,27 @@ class _CostEstimator:
         cost = 0
         for entry in entries:
             cost += self.estimate(entry.get_message(3)) + self.estimate(entry.get_message(4))
+        for number in (3, 4):
+            self._check_types([entry.get_message(number) for entry in entries])
+        keys = [self._find_size(entry.get_message(3)) for entry in entries]
+        values = [self._find_size(entry.get_message(4)) for entry in entries]
+        self._set_entry_sizes(node, (_unite_sizes(keys), _unite_sizes(values)))
         self._set_size(node, (len(entries), len(entries)))
         return cost + (_STRUCT_COST if struct.has(1) else _MAP_COST)
+
+    def _check_types(self, nodes: Sequence[_Message]) -> None:
+        """Raise ValueError for nodes of several types. Only the driver of a device is a text."""
+        types = {
+            _TEXT_TYPE
+            if self._get_path(node) == ("device", "driver")
+            else self._types.get(node.get_integer(2), b"")
+            for node in nodes
+        }
+        if len(types) > 1:
+            raise ValueError("kube-apiserver rejects a list or map with values of several types")
+
+    def _read_type(self, node: _Message) -> _Message:
+        return _Message(self._types.get(node.get_integer(2), b""))
 
     def _estimate_comprehension(self, node: _Message, loop: _Message) -> int:
         """Return the cost of a loop (a macro such as `all`), or of `cel.bind`."""
@@ -203,29 +238,58 @@ class _CostEstimator:
         cost = self.estimate(values) + self.estimate(start)
         count = self._find_size(values)
         accumulator = loop.get_text(3)
-        self._push(accumulator, _Variable(self._get_path(start), self._find_known_size(start)))
+        self._push(accumulator, self._build_variable(start))
         if count == (0, 0):
             # As of cel.bind: its value is the start of a loop over nothing.
             cost += self.estimate(result)
             self._pop(accumulator)
-            self._set_size(node, self._find_known_size(result))
-            self._set_path(node, self._get_path(result))
+            self._copy_sizes_of_result(result, node)
             return cost
         names = [name for name in (loop.get_text(1), loop.get_text(8)) if name]
-        for name in names:
-            element_size = self._element_sizes.get(values.get_integer(2))
-            self._push(name, _Variable(self._extend_path(values, "@values"), element_size))
+        for name, variable in zip(names, self._build_loop_variables(values, names), strict=True):
+            self._push(name, variable)
         cost += count[1] * (self.estimate(condition) + self.estimate(step))
         for name in names:
             self._pop(name)
         cost += self.estimate(result)
         self._pop(accumulator)
         self._set_size(node, _ONE if start.has(_CONSTANT) else count)
+        if not start.has(_CONSTANT):
+            self._set_entry_sizes(node, self._get_entry_sizes(step))
         return cost
+
+    def _copy_sizes_of_result(self, result: _Message, node: _Message) -> None:
+        """Record the sizes of `cel.bind`. The library forgets that of its variable."""
+        if result.has(_IDENTIFIER):
+            size = _find_device_size(self._get_path(result))
+            self._set_size(node, None if size is None else (0, size))
+        else:
+            self._copy_sizes(result, node)
+
+    def _build_variable(self, node: _Message) -> _Variable:
+        """Build a variable with the value of a node."""
+        size = self._find_known_size(node)
+        return _Variable(self._get_path(node), size, self._get_entry_sizes(node))
+
+    def _build_loop_variables(self, values: _Message, names: Sequence[str]) -> list[_Variable]:
+        """Build the variables of a loop: keys and values, or one (keys of a map)."""
+        key_size, value_size = self._get_entry_sizes(values) or (None, None)
+        keys = _Variable(self._extend_path(values, "@keys"), key_size)
+        elements = _Variable(self._extend_path(values, "@values"), value_size)
+        if len(names) == 2:
+            return [keys, elements]
+        return [keys] if self._is_map(values) else [elements]
+
+    def _is_map(self, node: _Message) -> bool:
+        """Return whether a value is a map. The maps of a device have no type here."""
+        is_declared = self._read_type(node).has(_MAP_TYPE)
+        return is_declared or _is_device_map(self._get_path(node))
 
     def _estimate_call(self, node: _Message, call: _Message) -> int:
         function = call.get_text(2)
         arguments = call.list_messages(3)
+        if function == "format":
+            self._mixed_lists.update(argument.get_integer(2) for argument in arguments)
         costs = [self.estimate(argument) for argument in arguments]
         operands = arguments
         total = sum(costs)
@@ -233,14 +297,19 @@ class _CostEstimator:
             target = call.get_message(1)
             total += self.estimate(target)
             operands = [target, *arguments]
+        if function == "dyn":
+            self._copy_sizes(operands[0], node)
+            return total + 1
         if function == "_?_:_" and len(costs) == 3:
+            self._unite_entry_sizes(node, arguments[1:])
             self._set_size(node, _unite_sizes([self._find_size(item) for item in arguments[1:]]))
             return costs[0] + max(costs[1:])
         if function in ("_&&_", "_||_"):
             return total
         if function == "_[_]":
             self._set_path(node, self._extend_path(operands[0], "@values"))
-            self._set_size(node, self._element_sizes.get(operands[0].get_integer(2)))
+            entry_sizes = self._get_entry_sizes(operands[0])
+            self._set_size(node, entry_sizes[1] if entry_sizes else None)
             return total + 1
         sizes = [self._find_size(operand) for operand in operands]
         own_costs = [
@@ -263,13 +332,16 @@ class _CostEstimator:
         """
         first = sizes[0] if sizes else _ONE
         last = sizes[-1] if sizes else _ONE
-        result_size = self._find_text_size(function, sizes, operands)
+        result_size = self._find_text_size(function, sizes)
         if result_size is not None:
             self._set_size(node, result_size)
             read_size = result_size if function == "join" else first
             return _traverse(read_size[1] * _READS.get(function, 1))
+        if function in ("format", "quantity", "semver"):
+            return _traverse(first[1])
         if overload in ("add_string", "add_bytes", "add_list"):
             self._set_size(node, _add_sizes(first, last))
+            self._unite_entry_sizes(node, operands)
             return 1 if overload == "add_list" else _traverse(first[1] + last[1])
         if overload == "in_list":
             return last[1]
@@ -279,13 +351,11 @@ class _CostEstimator:
             return _traverse(first[1]) * _traverse(last[1])
         if function in ("startsWith", "endsWith"):
             return _traverse(last[1])
-        if function in ("_==_", "_!=_") or overload.endswith(("_string", "_bytes")):
+        if function in ("_==_", "_!=_") or overload in _ORDERS:
             return _traverse(min(first[1], last[1]))
         return 1
 
-    def _find_text_size(
-        self, function: str, sizes: Sequence[_Size], operands: Sequence[_Message]
-    ) -> _Size | None:
+    def _find_text_size(self, function: str, sizes: Sequence[_Size]) -> _Size | None:
         """Return the size of the result of a function that reads its target; None for others."""
         first = sizes[0] if sizes else _ONE
         if function in ("indexOf", "lastIndexOf"):
@@ -294,18 +364,13 @@ class _CostEstimator:
             return first
         if function == "split":
             return 0, first[1]
-        if function == "format":
-            return 0, first[1] + sizes[-1][1]
         if function == "replace" and len(sizes) >= 3:
             return _find_replaced_size(*sizes[:3])
         if function == "join":
-            element = self._element_sizes.get(operands[0].get_integer(2), _UNKNOWN_SIZE)
+            # kube-apiserver does not look up the sizes of the elements.
             separator = sizes[1] if len(sizes) > 1 else (0, 0)
-            minimum, maximum = (
-                first[index] * element[index] + max(first[index] - 1, 0) * separator[index]
-                for index in (0, 1)
-            )
-            return minimum, maximum
+            minimum = max(first[0] - 1, 0) * separator[0]
+            return min(minimum, _MAX_UINT64), min(first[1], 1) * _MAX_UINT64
         return None
 
     def _find_size(self, node: _Message) -> _Size:
@@ -328,7 +393,8 @@ class _CostEstimator:
         size_of_path = _find_device_size(self._get_path(node))
         if size_of_path is not None:
             return 0, size_of_path
-        return _ONE if identity in self._scalars else None
+        is_scalar = self._read_type(node).get_integer(_PRIMITIVE) in _SCALARS
+        return _ONE if is_scalar else None
 
     def _set_size(self, node: _Message, size: _Size | None) -> None:
         """Record the size of a node, united with that of another overload."""
@@ -336,6 +402,24 @@ class _CostEstimator:
             return
         known_size = self._sizes.get(node.get_integer(2), size)
         self._sizes[node.get_integer(2)] = _unite_sizes([known_size, size])
+
+    def _get_entry_sizes(self, node: _Message) -> _EntrySizes | None:
+        return self._entry_sizes.get(node.get_integer(2))
+
+    def _set_entry_sizes(self, node: _Message, sizes: _EntrySizes | None) -> None:
+        if sizes is not None:
+            self._entry_sizes[node.get_integer(2)] = sizes
+
+    def _unite_entry_sizes(self, node: _Message, parts: Sequence[_Message]) -> None:
+        """Record the sizes of the entries of a node, which come from one of its parts."""
+        known = [sizes for sizes in map(self._get_entry_sizes, parts) if sizes is not None]
+        if known:
+            keys, values = zip(*known, strict=True)
+            self._set_entry_sizes(node, (_unite_sizes(keys), _unite_sizes(values)))
+
+    def _copy_sizes(self, source: _Message, node: _Message) -> None:
+        self._set_size(node, self._find_known_size(source))
+        self._set_entry_sizes(node, self._get_entry_sizes(source))
 
     def _get_path(self, node: _Message) -> _Path:
         return self._paths.get(node.get_integer(2), ())
@@ -361,8 +445,14 @@ def _find_device_size(path: _Path) -> int | None:
         return None
     if path[1] == "driver":
         return _MAX_DOMAIN
-    # The elements of a loop over a map are its keys, which are shorter than attributes.
+    if path[-1] == "@keys":
+        return _MAX_DOMAIN if len(path) == 3 else _MAX_IDENTIFIER
     return _MAX_ATTRIBUTES if len(path) <= 3 else _MAX_VALUE
+
+
+def _is_device_map(path: _Path) -> bool:
+    """Return whether a path is that of attributes or capacity, or of those of a domain."""
+    return path[:1] == ("device",) and path[1:2] != ("driver",) and len(path) in (2, 3)
 
 
 def _traverse(size: int) -> int:

@@ -30,6 +30,8 @@ _LOOKUP: Final = re.compile(
 _SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
 _MILLI: Final = 1000
 _MAX_INT64: Final = (1 << 63) - 1
+# As in Kubernetes' environments.
+_STRINGS_VERSION: Final = 2
 # CELSelectorExpressionMaxCost.
 _MAX_COST: Final = 1_000_000
 _ITERATION_LIMIT: Final = "Iteration budget exceeded"
@@ -85,7 +87,10 @@ def _validate_expression(request: CelRequest, compiled: Any) -> CelAnswer:
     result_type = str(compiled.return_type())
     if result_type not in _RESULT_TYPES:
         return CelAnswer(problem=f"it returns {result_type}, not BOOL", is_invalid=True)
-    cost = estimate_cost(compiled.serialize())
+    try:
+        cost = estimate_cost(compiled.serialize())
+    except ValueError as rejection:
+        return CelAnswer(problem=str(rejection))
     if cost > _MAX_COST:
         text = f"its estimated cost is {cost:,}, and Kubernetes allows {_MAX_COST:,}"
         return CelAnswer(problem=text, is_invalid=True)
@@ -223,7 +228,7 @@ def _create_environment() -> Any:
         extensions=[
             ext_bindings.ExtBindings(),
             ext_optional.ExtOptional(),
-            ext_strings.ExtStrings(),
+            ext_strings.ExtStrings(_STRINGS_VERSION),
         ],
         functions=functions,
     )

@@ -48,6 +48,8 @@ INVALID_EXPRESSIONS = {
     "division by zero": "1 / 0 == 1",
     "overflow": "9223372036854775807 + 1 == 0",
     "index": "[1][5] == 1",
+    # kube-apiserver does not know the sizes of the elements.
+    "joined texts": '["gpu", device.driver].join(".").contains("gpu")',
     "regular expression": '"aaaa".matches("(")',
     "quantity": 'quantity("abc").isGreaterThan(quantity("1"))',
     "version": 'semver("x").isGreaterThan(semver("1.0.0"))',
@@ -74,7 +76,6 @@ VALID_EXPRESSIONS = {
     '(device.driver + "-x").contains("gpu")',
     '(device.driver == "x" ? "long" : "short").contains("or")',
     'device.driver.lowerAscii().replace("gpu", "cpu").contains("cpu")',
-    '["gpu", device.driver].join(".").substring(0, 3).contains("gpu")',
     'device.driver.split(".").exists(part, part == "example")',
     "[[1, 2], [3]].all(items, items.all(item, item > 0))",
 }
