@@ -456,10 +456,51 @@ class PlacementPlan(Struct):
                 is_trackable=is_availability_tracked(latest.objects),
             )
             outcome = simulate_rollout(
-                self.bindings, configuration.rolling_update, target, latest.index, readiness
+                self._bind_evicted_clusters(target, readiness),
+                configuration.rolling_update,
+                target,
+                latest.index,
+                readiness,
             )
             self._projection = (self.bindings, outcome)
         return self._projection[1]
+
+    def _bind_evicted_clusters(self, target: int, readiness: Readiness) -> tuple[Binding, ...]:
+        """Return the bindings before the rollout of new content.
+
+        Evictions come first, so an evicted cluster that is picked again gets the earlier content.
+        """
+        evicted = self.evicted_clusters
+        earlier_snapshots = self.current.applied.snapshots
+        is_new_content = (
+            bool(earlier_snapshots)
+            and earlier_snapshots[-1].index != self.snapshot_store.latest_index
+        )
+        if not evicted or not is_new_content:
+            return self.bindings
+        bindings_before = [
+            binding
+            for binding in self.bindings
+            if binding.state is not BindingState.SCHEDULED or binding.cluster in evicted
+        ]
+        outcome = simulate_rollout(
+            bindings_before,
+            self.spec.configuration.rolling_update,
+            target,
+            earlier_snapshots[-1].index,
+            readiness,
+        )
+        bound = {
+            binding.cluster: binding
+            for binding in outcome.bindings
+            if binding.cluster in evicted and binding.state is BindingState.BOUND
+        }
+        return tuple(
+            bound.get(binding.cluster, binding)
+            if binding.state is BindingState.SCHEDULED
+            else binding
+            for binding in self.bindings
+        )
 
     @property
     def departed_clusters(self) -> frozenset[str]:

@@ -146,6 +146,21 @@ def test_evicted_cluster_may_be_picked_again() -> None:
     assert list_moves(removed) == {}
 
 
+def test_evicted_cluster_gets_the_earlier_content_first() -> None:
+    """The eviction comes before the new content, whose rollout is blocked."""
+    slow = 'strategy {\n rolling_update {\n max_unavailable = "0"\n max_surge = "1"\n }\n }'
+    text = FLEET + build_placement(build_pick_n(2), slow)
+    state = build_state(text)
+    changed = text.replace("blue", "red") + build_eviction("c4")
+    result = require_success(plan(changed, state))
+    after = build_state_after(result, state)
+    assert {name: b["resource_snapshot"] for name, b in get_bindings(after).items()} == {
+        "c3": 0,
+        "c4": 0,
+    }
+    assert is_empty(plan(changed, after))
+
+
 def test_budget_blocks_an_eviction() -> None:
     text = FLEET + build_placement(build_pick_n(2)) + build_budget("min_available = 2")
     state = build_state(text)
