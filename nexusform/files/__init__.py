@@ -6,9 +6,7 @@ PUBLIC = {
         "AllowedWriter ArgumentFile PathValueForm explain_untrusted_file find_untrusted_files "
         "is_untrusted_path list_command_files PLAN_FILE"
     ),
-    "file_trees": (
-        "MAX_TREE_BYTES TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"
-    ),
+    "file_trees": ("TreeEntry TreeLimits UnsafeTree compute_tree_hash read_tree write_tree"),
     "limited_program": "run_program",
     "run_log": "format_traceback log_duration log_event start_log",
     "tree_hash_cache": "TreeHashCache",

@@ -19,7 +19,7 @@ from nexusform.files.regular_files import create_file, is_path_below, read_regul
 
 # Of one tree.
 MAX_TREE_FILES: Final = 50_000
-MAX_TREE_BYTES: Final = 512 * 1024 * 1024
+_MAX_TREE_BYTES: Final = 512 * 1024 * 1024
 _FILE_MODE: Final = 0o644
 _MAX_NAME_LENGTH: Final = 1024
 _WINDOWS_LETTERS: Final = frozenset('<>:"|?*\\')
@@ -47,7 +47,7 @@ class TreeEntry(Struct, frozen=True):
 class TreeLimits:
     """Remaining number of files and bytes of a tree that is read."""
 
-    def __init__(self, max_files: int = MAX_TREE_FILES, max_bytes: int = MAX_TREE_BYTES) -> None:
+    def __init__(self, max_files: int = MAX_TREE_FILES, max_bytes: int = _MAX_TREE_BYTES) -> None:
         self._files = max_files
         self._max_files = max_files
         self._max_bytes = max_bytes

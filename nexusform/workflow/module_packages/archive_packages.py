@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nexusform.configuration.remote_modules.module_sources import ModuleSource
-from nexusform.files.file_trees import MAX_TREE_BYTES, TreeEntry, TreeLimits, UnsafeTree
+from nexusform.files.file_trees import TreeEntry, TreeLimits, UnsafeTree
 from nexusform.workflow.module_packages.package_download import DownloadError, send_download
 
 # Headers of a tar file are unpacked, too.
-_MAX_UNPACKED_BYTES: Final = MAX_TREE_BYTES + (64 << 20)
+_MAX_UNPACKED_BYTES: Final = TreeLimits().remaining_bytes + (64 << 20)
 _ZIP_HEADER: Final = b"PK\x01\x02"
 _UNREADABLE: Final = (
     zipfile.BadZipFile,

@@ -229,8 +229,6 @@ def test_archive_with_too_many_headers_is_not_opened(
 def test_large_archive_is_rejected(
     server: ModuleServer, nf: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("files.file_trees", "workflow.module_packages.archive_packages"):
-        monkeypatch.setattr(f"nexusform.{module}.MAX_TREE_BYTES", 1 << 20)
     monkeypatch.setattr(
         "nexusform.files.file_trees.TreeLimits.__init__.__defaults__", (50, 1 << 20)
     )
