@@ -166,6 +166,15 @@ def test_damaged_files_are_rejected(
     assert problem in " ".join(capfd.readouterr().err.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(("properties", "is_named"), [({}, False), ({"hw:numa_nodes": "1"}, True)])
+def test_cells_of_a_running_server_are_unknown_without_its_topology(
+    properties: dict[str, str], capfd: pytest.CaptureFixture[str], *, is_named: bool
+) -> None:
+    change_row("flavors", 0, Properties=properties)
+    run_command_line(["plan"])
+    assert ("The NUMA cells of dns are unknown" in read_output(capfd)) is is_named
+
+
 def test_allocations_without_a_listed_server_take_capacity(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

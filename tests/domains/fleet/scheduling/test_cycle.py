@@ -405,15 +405,12 @@ class TestOtherFilters:
             "ClusterUnschedulable, taint &{Key:y Value: Effect:NoSchedule} cannot be tolerated"
         )
 
-    def test_empty_operator_tolerates_nothing(self) -> None:
-        assert (
-            list_held_clusters(
-                schedule(
-                    [member("a", taints=["x"])], build_pick_n(1, tolerations=(Toleration("x", ""),))
-                )
-            )
-            == []
-        )
+    @pytest.mark.parametrize(
+        "toleration", [Toleration("x", ""), Toleration("x", "Exists", effect="NoExecute")]
+    )
+    def test_other_operator_or_effect_tolerates_nothing(self, toleration: Toleration) -> None:
+        policy = build_pick_n(1, tolerations=(toleration,))
+        assert list_held_clusters(schedule([member("a", taints=["x"])], policy)) == []
 
     def test_namespaces(self) -> None:
         members = [

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.vnf.providers.tacker_client import TackerProblem
+from nexusform.domains.vnf.providers.tacker_client import (
+    Credentials,
+    PollTiming,
+    TackerClient,
+    TackerProblem,
+)
 from nexusform.domains.vnf.providers.tacker_operations import parse_instance
 from nexusform.json_data.plain_data import Path, format_path, replace_part_at_path
+from nexusform.network.api_client import ApiClient, ApiResponse
 from tests.domains.vnf.providers.memory_tacker import MemoryTacker
 from tests.domains.vnf.providers.test_tacker_ownership import Capture, apply, read_output, tacker
 
@@ -55,6 +61,26 @@ def test_two_levels_of_one_aspect_are_invalid() -> None:
     document[INFO]["scaleStatus"] *= 2
     with pytest.raises(TackerProblem, match=r"scaleStatus\[1\].aspectId is \"worker_scale\""):
         parse_instance(document)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"detail": "The VNFD has no aspect a."}', "The VNFD has no aspect a."),
+        (b"{}", "it gave no reason."),
+        (b"<html>", "it gave no reason."),
+    ],
+)
+def test_rejection_has_the_reason_of_tacker(
+    content: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ApiClient, "send", lambda _client, _request: ApiResponse(400, {}, content))
+    client = TackerClient("http://tacker", Credentials(), PollTiming())
+    with pytest.raises(TackerProblem) as rejected:
+        client.write("POST", "/vnf_instances", {})
+    message = "Tacker rejected POST /vnflcm/v2/vnf_instances (status 400): "
+    assert str(rejected.value) == message + reason
+    client.close()
 
 
 def test_lists_without_entries_may_be_missing() -> None:
