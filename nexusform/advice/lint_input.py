@@ -1,8 +1,8 @@
 """Input of lint rules: pools with their placements, sites and their machines (frozen).
 
-The module also has the format of findings. Measured statements ("6 machines will run two VMs
-because of it") come from `LintSite.simulate`, which places the site's pools in another order or
-with other zones; without it (`validate`) rules use only the literals of the configuration.
+The module also has the format of findings. Measured statements ("So 6 machines will run
+two VMs of cluster-d") come from `LintSite.simulate`, which places the site's pools in another order
+or with other zones; without it (`validate`) rules use only the literals of the configuration.
 """
 
 from collections import Counter

@@ -199,7 +199,7 @@ def _measure_order(
     stays = "stays"
     # A comparison of two orders that both did not happen.
     if any(pool.is_existing for pool in pools):
-        lead = f"Were all VMs of the site placed again in the order {names}"
+        lead = f"If all VMs of the site were placed again in the order {names}"
         nothing = (
             ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
         )
@@ -217,23 +217,25 @@ def _measure_order(
     if more_fitting > 0:
         vms = format_count(more_fitting, f"more VM {fits}", f"more VMs {fit}")
         gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
-        clauses.append(f"{more_fitting:,} more VMs fit")
+        clauses.append(f"fit {more_fitting:,} more VMs")
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())  # machines
     if fewer_shared > 0:
         machines = format_count(fewer_shared, f"fewer machine {runs}", f"fewer machines {run}")
         gains.append(f"{machines} two VMs of one cluster")
-        clauses.append(
-            f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared"
-        )
+        clauses.append(f"share {format_count(fewer_shared, 'fewer machine')}")
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
         figures = f"{alternative.free_largest:,} instead of {current.free_largest:,}"
         gains.append(
             f"capacity for {more_free:,} more {alternative.largest} {stays} free ({figures})"
         )
-        clauses.append(f"{figures} {alternative.largest} stay free")
+        clauses.append(
+            f"leave {alternative.free_largest:,} {alternative.largest} free instead of "
+            f"{current.free_largest:,}"
+        )
     if not gains:
         return _OrderGain(f"{lead}{nothing}", "another order gains nothing now", is_zero=True)
     return _OrderGain(
-        f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", f"in another order {', '.join(clauses)}"
+        f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.",
+        f"large pools first would {format_list(clauses)}",
     )

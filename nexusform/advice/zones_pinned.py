@@ -52,7 +52,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             "machines."
         )
         # If not measured below.
-        cost = _ZonePinCost(text=reason, summary="pinned to few racks")
+        cost = _ZonePinCost(text=reason, summary="which are few racks")
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
@@ -65,7 +65,8 @@ def check(facts: LintInput) -> list[Diagnostic]:
             if not cost.summary and not facts.includes_costless:
                 # The pin costs nothing.
                 continue
-        summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
+        limit = f"limited to {format_count(len(pool.zones), 'zone')}"
+        summary = f"{pool.cluster}/{pool.pool}: {limit}, {cost.summary or 'at no cost now'}"
         target = f"the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}"
         # Known from the machines of the site.
         if racks:
@@ -121,15 +122,13 @@ def _build_pin_cost(
     # The same for its one-line summary.
     clauses = []
     if extra_unplaced > 0:
-        clause = f"{format_count(extra_unplaced, 'VM does', 'VMs do')} not fit because of it"
+        clause = f"{format_count(extra_unplaced, 'VM does', 'VMs do')} not fit"
         clauses.append(clause)
-        sentences.append(f"{clause}.")
+        sentences.append(f"So {clause}.")
     if extra_shared > 0:
-        vm_text = (
-            f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
-        )
+        vm_text = f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster}"
         clauses.append(f"{format_count(extra_shared, 'machine runs', 'machines run')} {vm_text}")
-        sentences.append(f"{format_count(extra_shared, 'machine')} will run {vm_text}.")
+        sentences.append(f"So {format_count(extra_shared, 'machine')} will run {vm_text}.")
     if not sentences:
         return _ZonePinCost(
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than "
@@ -144,7 +143,7 @@ def _build_pin_cost(
             f"Without the pin all {format_count(vms, 'VM')} fit on "
             f"{format_count(machines, 'machine')}."
         )
-    return _ZonePinCost(text=" ".join(sentences), summary=" and ".join(clauses))
+    return _ZonePinCost(text=" ".join(sentences), summary=f"so {' and '.join(clauses)}")
 
 
 def _build_hypothetical_cost(
@@ -155,22 +154,22 @@ def _build_hypothetical_cost(
     extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     costs = []
     if extra_unplaced > 0:
-        costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit because of it")
+        costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit")
     # Machines with two or more VMs of the cluster.
     if extra_shared > 0:
         machines = format_count(extra_shared, "machine")
         costs.append(
             f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of "
-            f"{pool.cluster} because of it"
+            f"{pool.cluster}"
         )
     if not costs:
         return _ZonePinCost(
-            "Were all VMs of the site placed again, it would cost nothing: no more machines would "
-            "run "
-            f"two VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
+            "It would cost nothing if all VMs of the site were placed again: no more machines "
+            f"would run two VMs of {pool.cluster} than without it. Growth and repairs find fewer "
+            "machines."
         )
-    text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
-    summary = f"placed again, {' and '.join(costs)}"
+    text = f"If all VMs of the site were placed again, {format_list(costs, MAXIMUM_ITEMS)}."
+    summary = f"so if placed again, {' and '.join(costs)}"
     # Some do not fit even without the pin.
     if free_result.unplaced_count:
         return _ZonePinCost(text, summary)

@@ -22,7 +22,7 @@ PUBLIC = {
     "shared_flags": (
         "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags "
         "ViewFlags "
-        "declare_migration_flag is_confinement_disabled choose_max_age parse_max_age "
+        "declare_migration_flag is_confinement_disabled AfterReviewFlags parse_max_age "
         "declare_revocations_flag"
     ),
     "export": "Withdrawal withdraw_and_report",

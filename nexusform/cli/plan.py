@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +20,9 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlanDisplayFlags, PlanningFlags
 from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
+    AfterReviewFlags,
     StateLockFlags,
     ViewFlags,
-    choose_max_age,
     create_context,
     declare_migration_flag,
     declare_ownership_flag,
@@ -54,7 +53,6 @@ NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 # exit code of -detailed-exitcode.
 _EXIT_CHANGES: Final = 2
 # Waves have a number or a name.
-_MERGE_STEP: Final = re.compile(r"apply|none|wave:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -90,10 +88,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     warn_on: tuple[str, ...] = declare_repeatable_text(
         "Ask for a review if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
     )
-    max_age: str = declare_text_flag(
-        "Let apply reject the saved plan after this time", metavar="DURATION"
-    )
-    next: str = declare_text_flag("Report what a merge does: apply, wave:N or none", metavar="STEP")
+    after_review: AfterReviewFlags = declare_flag_group(AfterReviewFlags)
     assume: tuple[str, ...] = declare_repeatable_text(
         "Show a hypothetical plan: a loss, or another value", metavar="ASSUMPTION"
     )
@@ -235,7 +230,7 @@ def plan(arguments: PlanArguments) -> int:
         # pods after a loss of one machine or rack.
         includes_losses=arguments.placement_flags.details,
     )
-    after_merge = _parse_merge_step(arguments.next)
+    after_merge = arguments.after_review.parse_step()
     options = replace(options, assumptions=arguments.assume, after_merge=after_merge)
     context = create_context(
         arguments.state,
@@ -253,7 +248,7 @@ def plan(arguments: PlanArguments) -> int:
         # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_limit_flags(arguments.fail_on, arguments.warn_on)
-    max_age = choose_max_age(arguments.max_age, context)
+    max_age = arguments.after_review.choose_max_age(context)
     if arguments.check_with:
         # raises its usage errors before the plan.
         _parse_checker_programs(arguments.check_with)
@@ -286,8 +281,8 @@ def _check_assumption_flags(arguments: PlanArguments) -> None:
     conflicts = {
         "-out": (arguments.out, "a hypothetical plan cannot be saved"),
         "-sign": (arguments.sign, "a hypothetical plan cannot be signed"),
-        "-max-age": (arguments.max_age, "a hypothetical plan cannot be saved"),
-        "-next": (arguments.next, "a hypothetical plan cannot be applied"),
+        "-max-age": (arguments.after_review.max_age, "a hypothetical plan cannot be saved"),
+        "-next": (arguments.after_review.next, "a hypothetical plan cannot be applied"),
         "-generate-config-out": (
             arguments.generate_config_out,
             "a hypothetical plan writes no configuration",
@@ -299,13 +294,6 @@ def _check_assumption_flags(arguments: PlanArguments) -> None:
     for flag, (is_set, reason) in conflicts.items():
         if is_set:
             raise click.UsageError(f"-assume and {flag} cannot be combined: {reason}.")
-
-
-def _parse_merge_step(text: str) -> str:
-    """Return what a merge does, of the flag -next; raises a usage error."""
-    if text and not _MERGE_STEP.fullmatch(text):
-        raise click.UsageError(f'-next: "{text}" is no step. Use apply, wave:N or none.')
-    return text
 
 
 def _set_basis(plan: Plan, max_age: float, after_merge: str) -> Plan:

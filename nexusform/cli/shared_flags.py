@@ -167,15 +167,32 @@ def parse_max_age(text: str) -> float | None:
     return age.total_seconds()
 
 
-def choose_max_age(text: str, context: CommandContext) -> float:
-    """Return the maximum age of a saved plan in seconds: of -max-age, else a week in automation.
+_MERGE_STEP: Final = re.compile(r"apply|none|wave:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
-    0 for none. Raises a usage error.
-    """
-    max_age = parse_max_age(text)
-    if max_age is not None:
-        return max_age
-    return _AUTOMATION_MAX_AGE if context.environment.get("NF_IN_AUTOMATION") else 0
+
+class AfterReviewFlags(Struct, frozen=True, kw_only=True):
+    """Flags for what happens with a plan after its review."""
+
+    max_age: str = declare_text_flag(
+        "Let apply reject the saved plan after this time", metavar="DURATION"
+    )
+    next: str = declare_text_flag("Report what a merge does: apply, wave:N or none", metavar="STEP")
+
+    def choose_max_age(self, context: CommandContext) -> float:
+        """Return the maximum age of a plan in seconds: of -max-age, else a week in automation.
+
+        0 for none. Raises a usage error.
+        """
+        max_age = parse_max_age(self.max_age)
+        if max_age is not None:
+            return max_age
+        return _AUTOMATION_MAX_AGE if context.environment.get("NF_IN_AUTOMATION") else 0
+
+    def parse_step(self) -> str:
+        """Return what a merge does, "" without -next; raises a usage error."""
+        if self.next and not _MERGE_STEP.fullmatch(self.next):
+            raise click.UsageError(f'-next: "{self.next}" is no step. Use apply, wave:N or none.')
+        return self.next
 
 
 def is_confinement_disabled() -> bool:

@@ -568,7 +568,7 @@ class PlanInputs(Struct, frozen=True):
     versions. `max_age` is the maximum age at apply in seconds, 0 for none.
     `allows_older_export`: an inventory may be older than that of the last apply. `after_merge` is
     what a merge of the change does, as the pipeline says: `apply`, `wave:N`, `none`, "" if it does
-    not say.
+    not say. `is_external`: another tool applies the change.
     """
 
     commit: str = ""
@@ -584,6 +584,7 @@ class PlanInputs(Struct, frozen=True):
     max_age: float = 0
     allows_older_export: bool = False
     after_merge: str = ""
+    is_external: bool = False
 
 
 class SeparationViolation(Struct, frozen=True):

@@ -165,13 +165,13 @@ class TestPlacementDocument:
             ("zones-pinned", "nexus_kubernetes_cluster.d")
         ]
         assert findings[0].severity is Severity.WARNING
-        assert "6 machines will run two VMs of cluster-d because of it." in findings[0].detail
+        assert "So 6 machines will run two VMs of cluster-d." in findings[0].detail
         assert "Without the pin all 53 VMs fit on 53 machines." in findings[0].detail
 
     def test_zone_pin_without_cost_is_reported_as_free(self) -> None:
         (finding,) = select_by_rule("zones-pinned", run_rules(build_plan_facts(SITE, UP_TO["c"])))
         assert "costs nothing in this plan" in finding.detail
-        assert finding.brief == "cluster-c/pool1: pinned, at no cost now"
+        assert finding.brief == "cluster-c/pool1: limited to 2 zones, at no cost now"
 
     def test_costless_findings_are_omitted_from_plan(self) -> None:
         assert {d.id for d in run_rules(build_plan_facts(SITE, UP_TO["c"]))} == {
@@ -187,10 +187,11 @@ class TestPlacementDocument:
             ("no-surge-capacity", "d"),
         ]
         gain = (
-            "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
+            "large pools first would share 6 fewer machines and leave 54 NC_P46_224_v1 free "
+            "instead of 46"
         )
         assert [d.brief for d in told] == [
-            "cluster-d/pool1: 6 machines run two VMs of cluster-d because of it",
+            "cluster-d/pool1: limited to 2 zones, so 6 machines run two VMs of cluster-d",
             f"cluster-a: {gain}",
             f"cluster-c: {gain}",
             "cluster-d/pool1: an upgrade would fail, no NC_P46_224_v1 fits in the zones 7 and 8",

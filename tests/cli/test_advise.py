@@ -68,10 +68,7 @@ def test_pin_cost_is_measured_without_existing_vms(
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert (
-        "Were all VMs of the site placed again, 2 machines would run two VMs of a because of it"
-        in text
-    )
+    assert "If all VMs of the site were placed again, 2 machines would run two VMs of a." in text
     assert "Without the pin all 7 VMs would fit on 7 machines" in text
     assert "will run" not in text
     assert "this plan" not in text
@@ -94,7 +91,7 @@ def test_creation_order_of_existing_clusters_is_past_tense(
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "a (924 GiB in all) was created before larger (1,372 GiB)" in told
     assert "Put larger clusters first when they are created again" in told
-    assert "Were all VMs of the site placed again in the order larger, a," in told
+    assert "If all VMs of the site were placed again in the order larger, a," in told
     assert "is created" not in told
 
 
@@ -177,7 +174,7 @@ def test_saved_plan_is_checked_for_its_placements(
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["plan", "-out=first"]) == 0
     assert (
-        "i zones-pinned        a/p: 2 machines run two VMs of a because of it"
+        "i zones-pinned        a/p: limited to 1 zone, so 2 machines run two VMs of a"
         in capsys.readouterr().out
     )
     assert list_findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]

@@ -85,7 +85,7 @@ def test_spread_of_the_worked_example_is_explained_as_documented(
     shutil.copytree(ROOT / "examples" / "nexus-document", tmp_path / "example", ignore=ignored)
     monkeypatch.chdir(tmp_path / "example")
     page = (ROOT / "docs" / "comment.md").read_text(encoding="utf-8")
-    title = "Expected 4 per rack; rack3,6 get 5, rack7,8 get 3"
+    title = "Uneven: 5 on rack3,6, 3 on rack7,8; even would be 4"
     section = page[page.index(f"## {title}") :]
     assert run_command_line(["plan"]) == 0
     assert title.lower() in capsys.readouterr().out

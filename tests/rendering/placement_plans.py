@@ -39,7 +39,7 @@ def added_cluster() -> Plan:
     pinned = build_warning(
         "zones-pinned",
         (
-            "6 machines will run two VMs of cluster-d because of it. Without the pin all 53 VMs "
+            "So 6 machines will run two VMs of cluster-d. Without the pin all 53 VMs "
             "fit on 53 machines."
         ),
         span_of('availability_zones = ["7", "8"]'),

@@ -2,6 +2,7 @@
 
 # public names of the package, by module.
 PUBLIC = {
+    "decision_lines": "describe_expiry",
     "finding_entries": "Finding collect_findings",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",

@@ -57,7 +57,7 @@ from nexusform.plans.impact.object_effects import (
     format_kind_counts,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.risk_assessment import list_plan_risks
+from nexusform.plans.impact.risk_assessment import RiskFinding, list_plan_risks
 from nexusform.plans.plan import Action, PlacementAction, PlacementChange, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailOutcome, GuardRailResult, ProgramCheck
 from nexusform.rendering.report.folding import format_names, format_part_names
@@ -69,7 +69,6 @@ _MAX_ERRORS: Final = 3
 # destroyed or replaced ones.
 _MAX_OBJECTS: Final = 5
 _MAX_NAMES: Final = 3
-# Trigger of VMs that a smaller count removes.
 _MAX_RISKS: Final = 20
 _SECONDS_PER_MINUTE: Final = 60
 _MINUTES_PER_HOUR: Final = 60
@@ -99,7 +98,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     # Not to be repeated as a risk.
     losses_in_impact = describe_lost_vms(plan)
-    risks = [risk.text for risk in list_plan_risks(plan) if risk.text not in losses_in_impact]
+    risks = [risk for risk in list_plan_risks(plan) if risk.text not in losses_in_impact]
     partial_text = ""
     if plan.targets or plan.excludes:
         option = "-target" if plan.targets else "-exclude"
@@ -135,12 +134,18 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     return tuple(line for line in lines if any(line.texts))
 
 
-def _shorten_risks(risks: Sequence[str]) -> Iterator[str]:
-    """Yield the first risks, and the number of the others."""
-    yield from risks[:_MAX_RISKS]
-    hidden_count = len(risks) - _MAX_RISKS
-    if hidden_count > 0:
-        yield f"{format_count(hidden_count, 'more risk')}"
+def _shorten_risks(risks: Sequence[RiskFinding]) -> Iterator[str]:
+    """Yield the first risks, equal ones together, and the number of the others."""
+    if not risks:
+        return
+    from nexusform.rendering.report.risk_lines import describe_risks
+
+    sentences = describe_risks(risks)
+    for sentence, _ in sentences[:_MAX_RISKS]:
+        yield sentence
+    hidden_count = sum(count for _, count in sentences[_MAX_RISKS:])
+    if hidden_count:
+        yield format_count(hidden_count, "more risk")
 
 
 def _limit_objects(objects: Sequence[EndedObject]) -> Iterator[str]:
@@ -262,13 +267,20 @@ def describe_merge(plan: Plan) -> str:
         return "a merge applies nothing"
     if not plan.has_changes:
         return "a merge changes nothing"
+    if plan.basis.is_external:
+        # The other tool knows when its plan expires.
+        return "a merge applies the predicted changes"
     wave = step.removeprefix("wave:")
     subject = "this plan" if step == wave else f"wave {wave} of this plan"
-    expiry = "it does not expire"
-    if plan.basis.max_age and plan.timestamp:
-        end = datetime.fromisoformat(plan.timestamp) + timedelta(seconds=plan.basis.max_age)
-        expiry = f"it expires {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"a merge applies {subject}; {expiry}"
+    return f"a merge applies {subject}; {describe_expiry(plan.timestamp, plan.basis.max_age)}"
+
+
+def describe_expiry(timestamp: str, max_age: float) -> str:
+    """Return when a plan expires, by its timestamp and maximum age in seconds (0 for none)."""
+    if not (max_age and timestamp):
+        return "it does not expire"
+    end = datetime.fromisoformat(timestamp) + timedelta(seconds=max_age)
+    return f"it expires {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 # What drains at a time.

@@ -652,14 +652,15 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
             for count in sorted(by_count, reverse=True)
         )
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
-    # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`;
-    # "" without any.
+    # Describe the pools with another spread than expected: `uneven (even would be 4 per rack):
+    # cluster-d`; "" without any.
     unexpected = list(filter(_has_unexpected_spread, tables))
     expected = format_range(
         chain.from_iterable(table.expected_vms_per_rack for table in unexpected)
     )
     note = enclose(
-        f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected)
+        f"uneven (even would be {expected} per rack): ",
+        format_names(table.cluster for table in unexpected),
     )
     rack_totals = [len(table.rack_counts) for table in tables]
     return replace(
@@ -713,18 +714,18 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
 def _describe_expected_spread(table: PlacementTable) -> str:
     """Return a sentence on the racks with unexpected numbers of VMs, or "".
 
-    `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`.
+    `uneven: 5 on rack3,6, 3 on rack7,8; even would be 4`.
     """
     if not _has_unexpected_spread(table):
         return ""
-    expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
+    even = f"even would be {format_range(table.expected_vms_per_rack)}"
     if table.actual_racks != table.expected_racks:
-        expected += f" on {format_count(table.expected_racks, 'rack')}"
+        even += f" on {format_count(table.expected_racks, 'rack')}"
     # By number of VMs.
     racks = group_by(table.actual_vms_per_rack, lambda rack: table.actual_vms_per_rack[rack])
     # Racks with an unexpected number of VMs, most VMs first.
-    unexpected_racks = []
-    for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):
-        verb = select_word_form(len(racks[number]), "gets", "get")
-        unexpected_racks.append(f"{format_names(racks[number])} {verb} {number}")
-    return join_texts((expected, ", ".join(unexpected_racks)), "; ")
+    unexpected_racks = [
+        f"{number} on {format_names(racks[number])}"
+        for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True)
+    ]
+    return join_texts((f"uneven{enclose(': ', ', '.join(unexpected_racks))}", even), "; ")

@@ -503,7 +503,8 @@ def _build_compact_row(row: PoolRow) -> Row:
     if row.spread:
         # The spread shows the deviating racks.
         spread = row.spread
-        expected = row.note.partition(";")[0]
+        # The racks are in the row.
+        expected = row.note.rpartition("; ")[2]
     else:
         spread = f"{row.per_rack} on {row.racks}"
         expected = row.note

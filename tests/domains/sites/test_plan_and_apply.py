@@ -47,6 +47,37 @@ def test_sites_with_equal_changes_share_a_row(
     golden("plan.txt", out)
 
 
+NEXT_STEPS = {
+    "apply": "a merge applies this plan; it expires 2026-01-01 12:00 UTC.",
+    "wave:canary": "a merge applies wave canary of this plan; it expires 2026-01-01 12:00 UTC.",
+    "none": "a merge applies nothing.",
+}
+
+
+@pytest.mark.parametrize("step", NEXT_STEPS)
+def test_every_report_says_what_a_merge_does(fleet: Fleet, command: Command, step: str) -> None:
+    fleet({})
+    names = ("markdown:p.md", "html:p.html", "json:p.json")
+    reports = [f"-report={name}" for name in names]
+    code, out, err = command("plan", f"-next={step}", "-max-age=12h", "-site=lon1", *reports)
+    assert code == 0, err
+    page = re.sub("<[^>]*>", "", Path("p.html").read_text("utf-8"))
+    for text in (out, Path("p.md").read_text("utf-8"), page):
+        assert NEXT_STEPS[step] in " ".join(text.split())
+    assert json.loads(Path("p.json").read_text("utf-8"))["after_merge"] == step
+
+
+def test_merge_does_not_apply_a_blocked_or_unknown_wave(fleet: Fleet, command: Command) -> None:
+    fleet({"par1": {"workers": 99}})
+    _, out, _ = command("plan", "-next=apply")
+    assert "a merge applies wave canary of this plan; it does not expire." in " ".join(out.split())
+    _, out, _ = command("plan", "-next=wave:rest")
+    assert "a merge applies nothing: wave rest cannot start." in " ".join(out.split())
+    code, _, err = command("plan", "-next=wave:north")
+    assert code != 0
+    assert 'there is no wave "north". The waves are canary' in " ".join(err.split())
+
+
 def test_reports_have_same_content(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 900}})
     command(

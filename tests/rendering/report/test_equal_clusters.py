@@ -108,6 +108,42 @@ def test_page_of_40_clusters_is_short_on_a_phone(
     assert change == "scale out" or CHANGES[change][1] in browser.text(".moves")
 
 
+SITE_RISKS = CLUSTERS.replace("count              = 40", "count              = var.clusters")
+SITE_RISKS = SITE_RISKS.replace("count       = 1", "count       = var.control_planes")
+SITE_RISKS += """
+variable "clusters" {
+  default = 12
+}
+
+variable "control_planes" {
+  default = 3
+}
+"""
+# The change of the configuration, and the only line of its risks.
+EQUAL_RISKS = {
+    "shrink": (
+        ("default = 3", "default = 1"),
+        "edge01..12: each of 12 keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum",
+    ),
+    "delete": (("default = 12", "default = 0"), "edge01..12: each of 12 is deleted with 7 VMs"),
+    "empty pool": (
+        ("count       = 4", "count       = 0"),
+        "edge01..12/pool1: each of 12 keeps none of its 4 VMs",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", EQUAL_RISKS)
+def test_equal_risks_of_many_clusters_are_one_line(change: str) -> None:
+    (old, new), line = EQUAL_RISKS[change]
+    result = plan(SITE_RISKS.replace(old, new), state=build_state(SITE_RISKS))
+    made = add_site_capacity(require_success(result), build_all_types()).plan
+    texts = [render_terminal(made), render_visible_comment(made)]
+    texts.append(re.sub("<[^>]*>", "", render_html(made, {}, build_all_types())))
+    for text in texts:
+        assert " ".join(text.replace("\\", "").split()).count(line) == 1
+
+
 def test_clusters_without_common_name_are_counted() -> None:
     state = build_state(NAMED)
     result = plan(NAMED.replace("count       = 2", "count       = 3"), state=state)

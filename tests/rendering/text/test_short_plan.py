@@ -331,7 +331,7 @@ def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> No
     uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
     plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
-    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in render_short(
+    assert "uneven: 8 on r3, 5 on r1, 3 on r2; even would be 4 on 8 racks" in render_short(
         plan, plans
     )
     even = table("pool1", "NC_P46_224_v1", 32, {f"r{i}": 4 for i in range(8)}, placed=32)

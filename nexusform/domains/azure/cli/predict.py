@@ -83,6 +83,9 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     warn_on: tuple[str, ...] = declare_repeatable_text(
         "Ask for a review if the plan exceeds a guard rail", metavar="NAME:LIMIT,..."
     )
+    next: str = declare_choice(
+        "Report what a merge does", ("", "apply", "none"), metavar="apply|none"
+    )
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice(
         "Set the first key of the rack ranking", ("", "pool", "cluster"), metavar="pool|cluster"
@@ -190,6 +193,8 @@ def _run_prediction(
             display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)
             return 1
         with reporter.track_planning():
-            checked_plan = apply_limits(plan_predicted_changes(run, options, prediction), limits)
+            predicted = plan_predicted_changes(run, options, prediction)
+            basis = replace(predicted.basis, after_merge=arguments.next, is_external=True)
+            checked_plan = apply_limits(replace(predicted, basis=basis), limits)
         display.report_plan(checked_plan, run, next_step=False)
     return get_exit_code(checked_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)

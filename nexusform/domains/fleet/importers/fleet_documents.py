@@ -418,7 +418,7 @@ class _FleetObjectReader:
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
-            notice = f"{part.display_path}: the list with one item is read as its mapping."
+            notice = f"{part.display_path}: expected a mapping; used the only item of its list."
             # read the item even if it is an error.
             self._apply_correction("list-for-a-mapping", part, error, notice)
             part = _DocumentPart(node.get_node(0), part.path, part.api_path)
@@ -579,11 +579,7 @@ class _FleetObjectReader:
         fault = validate_value(data, shape, part.node.position.source_text)
         # A number or flag in place of a text.
         if fault is not None and fault.intended_text:
-            source_text = part.node.position.source_text or fault.intended_text
-            notice = (
-                f"{part.display_path}: {source_text} without quotes is read as "
-                f'"{fault.intended_text}".'
-            )
+            notice = f'{part.display_path}: expected a string; used "{fault.intended_text}".'
             if self._apply_correction(
                 "unquoted-text", part, f"{part.display_path} {fault.detail}", notice
             ):

@@ -578,7 +578,7 @@ class Fields:
         """
         value = self.data.get(key)
         if isinstance(value, dict):
-            self.report(key, "must be a list; it is read as a list of one.", Severity.WARNING)
+            self.report(key, "must be a list; used the mapping as its only item.", Severity.WARNING)
             yield Fields(self.manifest, self.findings, value, *self.path, key)
             return
         for index, item in enumerate(self.get_list(key)):

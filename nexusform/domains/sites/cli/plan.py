@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_flag_group,
@@ -26,14 +27,15 @@ from nexusform.cli.report_flag import (
     write_to_stdout,
 )
 from nexusform.cli.shared_flags import (
+    AfterReviewFlags,
     StateLockFlags,
     ViewFlags,
-    choose_max_age,
     create_context,
     is_confinement_disabled,
 )
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.sites.cli.site_flags import (
     ModuleSourceFlags,
     SelectedSites,
@@ -45,7 +47,7 @@ from nexusform.domains.sites.rendering.fleet_summary import (
     build_fleet_markdown,
     build_fleet_summary,
 )
-from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.fleet_plan import FleetDefinition, FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_plan_file import (
     build_failed_plan,
@@ -75,6 +77,7 @@ from nexusform.workflow.plan_files.saved_plans import UNFINISHED, check_plan_pat
 
 # exit code of -detailed-exitcode.
 EXIT_CHANGES: Final = 2
+_MAX_WAVES: Final = 6
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -93,9 +96,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if a site changes")
-    max_age: str = declare_text_flag(
-        "Let apply reject the saved plan after this time", metavar="DURATION"
-    )
+    after_review: AfterReviewFlags = declare_flag_group(AfterReviewFlags)
     selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
     sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
@@ -129,7 +130,8 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
-    max_age = choose_max_age(arguments.max_age, create_context())
+    max_age = arguments.after_review.choose_max_age(create_context())
+    after_merge = arguments.after_review.parse_step()
     # diagnostics go to stderr.
     is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
@@ -152,10 +154,12 @@ def plan(arguments: PlanArguments) -> int:
         )
         problems += name_problems
         sites = SelectedSites(opened.fleet, names, undeclared)
+        _check_next_wave(after_merge, opened.fleet.definition)
     problems = [*opened.diagnostics, *problems]
     if sites is None or has_errors(problems):
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
-        write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
+        failed_plan = replace(build_failed_plan(problems), after_merge=after_merge)
+        write_plan_reports(failed_plan, reports, as_json=arguments.as_json)
         screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
         return 1
     screen.print_diagnostics(problems, opened.sources, is_aside=is_stdout_for_data)
@@ -176,6 +180,16 @@ def plan(arguments: PlanArguments) -> int:
     found_ids = {finding.id for site in result.plan.sites for finding in site.result.diagnostics}
     # A site that was not read may have changes.
     return 0 if found_ids.isdisjoint(NOT_READ_IDS) else 1
+
+
+def _check_next_wave(step: str, definition: FleetDefinition) -> None:
+    """Raise a usage error if -next names a wave that is not defined."""
+    names = [wave.name for wave in definition.waves]
+    wave = step.removeprefix("wave:")
+    if wave != step and wave not in names:
+        raise click.UsageError(
+            f'-next: there is no wave "{wave}". The waves are {format_list(names, _MAX_WAVES)}.'
+        )
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
@@ -264,6 +278,7 @@ def _plan_sites_on_engine(
             signer=signer,
             undeclared=sites.undeclared,
             max_age=max_age,
+            after_merge=arguments.after_review.next,
             on_result=count_result,
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,

@@ -26,6 +26,7 @@ from nexusform.domains.sites.rendering.fleet_summary import group_sites
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.pull_request.sarif import build_findings_document
 from nexusform.rendering.report.finding_entries import Finding
 
@@ -55,6 +56,7 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "blocked_wave": blocked.name if blocked is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
         "sites": list(map(SITE, plan.sites)),
+        **omit_empty({"after_merge": plan.after_merge}),
         "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
     }
 

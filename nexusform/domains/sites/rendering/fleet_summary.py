@@ -35,6 +35,7 @@ from nexusform.domains.sites.types.site_tasks import (
     select_results,
 )
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.report.decision_lines import describe_expiry
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 # rows of a table of a terminal.
@@ -97,7 +98,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     if plan.errors:
         section = Section("Errors", tuple(map(describe_diagnostic, plan.errors)), is_finding=True)
         verdict = f"Planning failed: {format_count(len(plan.errors), 'error')}."
-        return Report("Plan of sites", verdict, is_finding=True, sections=(section,))
+        sections = (section, *_build_next_section(plan))
+        return Report("Plan of sites", verdict, is_finding=True, sections=sections)
     groups = group_sites(site.result for site in plan.sites)
     rejected_statuses = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     rejected = plan.select_by_status(*rejected_statuses)
@@ -123,7 +125,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} "
         "rejected"
     )
-    sections = [
+    sections = (
+        *_build_next_section(plan),
         *_build_blocked_section(plan),
         *build_reason_sections(rejected_title, rejected, max_rows),
         *build_workload_loss_sections(plan.sites, max_rows),
@@ -133,13 +136,45 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         *_build_group_sections(groups, max_rows),
         *build_waiting_sections(plan),
         Section("Waves, in order", table=table),
-    ]
+    )
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
     verdict = build_verdict(plan, groups)
     impact = compute_fleet_impact(plan)
-    return Report(
-        title, verdict, is_finding=bool(rejected), sections=tuple(sections), impact=impact
-    )
+    return Report(title, verdict, is_finding=bool(rejected), sections=sections, impact=impact)
+
+
+def _build_next_section(plan: FleetPlan) -> Iterator[Section]:
+    """Yield the section on what a merge does, if the pipeline says so."""
+    if plan.after_merge:
+        yield Section("Next", (f"{describe_fleet_merge(plan)}.",))
+
+
+def describe_fleet_merge(plan: FleetPlan) -> str:
+    """Return the waves that a merge applies, and when the plan expires.
+
+    A wave with too many rejected sites, and those after it, do not start.
+    """
+    if plan.errors:
+        return "a merge applies nothing: this plan cannot be applied"
+    if plan.after_merge == "none":
+        return "a merge applies nothing"
+    wave = plan.after_merge.removeprefix("wave:")
+    names = [entry.name for entry in plan.waves if plan.has_pending_sites(entry.name)]
+    if wave != plan.after_merge:
+        names = [name for name in names if name == wave]
+    if not names:
+        return "a merge changes nothing"
+    blocked = plan.find_blocked_wave()
+    startable = plan.waves[: plan.waves.index(blocked)] if blocked is not None else plan.waves
+    started_names = [entry.name for entry in startable if entry.name in names]
+    if not started_names:
+        assert blocked is not None, "every wave can start"
+        return f"a merge applies nothing: wave {blocked.name} cannot start"
+    subject = "this plan"
+    if wave != plan.after_merge or started_names != names:
+        waves = select_word_form(len(started_names), "wave", "waves")
+        subject = f"{waves} {format_list(started_names)} of this plan"
+    return f"a merge applies {subject}; {describe_expiry(plan.now, plan.max_age)}"
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:

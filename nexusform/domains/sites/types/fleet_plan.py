@@ -130,7 +130,8 @@ class FleetPlan(Struct, frozen=True):
     not part of the approval. `definition_digest`: digest of nexusform.sites.hcl and the files it
     reads; `digest`: the approved digest; `errors`: diagnostics of a failed run. `origin` is the
     place of nexusform.sites.hcl, without a backend (None: an earlier version made the plan),
-    `max_age` the maximum age at apply in seconds, 0 for none.
+    `max_age` the maximum age at apply in seconds, 0 for none. `after_merge` is what a merge does:
+    `apply`, `wave:N`, `none`, or "" if the pipeline does not say.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -145,6 +146,7 @@ class FleetPlan(Struct, frozen=True):
     errors: tuple[SiteDiagnostic, ...] = ()
     origin: PlanOrigin | None = None
     max_age: float = 0
+    after_merge: str = ""
 
     @property
     def identity(self) -> str:

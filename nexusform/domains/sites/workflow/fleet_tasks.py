@@ -177,6 +177,7 @@ def plan_fleet(
     signer: Signer | None = None,
     undeclared: tuple[UndeclaredSite, ...] = (),
     max_age: float = 0,
+    after_merge: str = "",
     on_result: Callable[[SiteResult], None] = lambda _: None,
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
@@ -184,7 +185,8 @@ def plan_fleet(
     """Plan the sites of `names`.
 
     Write the plan to `out` (if not ""), signed if a signer is given; after an error, write only the
-    errors. `max_age` is its maximum age at apply in seconds. `on_result` is called for each result,
+    errors. `max_age` is its maximum age at apply in seconds, `after_merge` what a merge does.
+    `on_result` is called for each result,
     `on_plan` for the whole plan before the write.
     """
     definition = fleet.definition
@@ -222,7 +224,13 @@ def plan_fleet(
         fleet_plan = _build_plan(definition, context, {name: results[name] for name in names})
         # The states of sites have their own backends.
         origin = build_plan_origin(location, backend="", location="")
-        fleet_plan = replace(fleet_plan, undeclared=undeclared, origin=origin, max_age=max_age)
+        fleet_plan = replace(
+            fleet_plan,
+            undeclared=undeclared,
+            origin=origin,
+            max_age=max_age,
+            after_merge=after_merge,
+        )
         on_plan(fleet_plan)
         problems = check_site_order(
             definition, {site.name: site.dependencies for site in fleet_plan.sites}

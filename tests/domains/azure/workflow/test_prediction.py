@@ -121,6 +121,16 @@ def join_lines(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
+def test_comment_says_what_a_merge_does(capsys: pytest.CaptureFixture[str]) -> None:
+    write_plan(build_cluster("new"))
+    code, out, err = run_predict(capsys, "-next=apply", "-report=markdown:p.md")
+    assert code == 0, err
+    assert "Next: a merge applies the predicted changes" in join_lines(out)
+    assert "**Next**: a merge applies the predicted changes\n" in Path("p.md").read_text("utf-8")
+    assert "a merge" not in run_predict(capsys)[1]
+    assert run_predict(capsys, "-next=merge")[0] != 0
+
+
 @pytest.mark.parametrize("actions", [["create", "forget"], ["forget", "create"]])
 def test_forgotten_object_remains_next_to_its_replacement(
     actions: list[str], capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,81 @@
+"""Risks in sentences: equal risks of many objects share one, as equal changes do."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from nexusform.diagnostics.phrases import group_by
+from nexusform.plans.impact.risk_assessment import RiskFinding
+from nexusform.rendering.report.folding import format_names
+
+# In place of the name of the object.
+_SUBJECT: Final = "\0"
+_WORD: Final = re.compile(r"([\w.-]*\w)")
+
+
+def describe_risks(findings: Sequence[RiskFinding]) -> list[tuple[str, int]]:
+    """Return a sentence per group of equal risks, each with the number of its risks.
+
+    `edge01..40: each of 40 keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum`. Equal
+    risks differ in one part of the names of their objects, and in one more word at most, such as
+    the rack.
+    """
+    sentences: list[tuple[str, int]] = []
+    groups = group_by(findings, _build_shape)
+    for equal in groups.values():
+        for group in _split_names(equal):
+            sentences += _describe_group(group)
+    return sentences
+
+
+def _build_shape(finding: RiskFinding) -> object:
+    """Return a key of risks that may share a sentence: the same kind, severity and punctuation."""
+    words = _WORD.split(_get_pattern(finding))
+    return (
+        finding.risk,
+        finding.severity,
+        finding.subject.count("/"),
+        len(words),
+        tuple(words[::2]),
+    )
+
+
+def _get_pattern(finding: RiskFinding) -> str:
+    return finding.text.replace(finding.subject, _SUBJECT)
+
+
+def _split_names(findings: Sequence[RiskFinding]) -> Iterator[Sequence[RiskFinding]]:
+    """Yield groups of risks whose names differ in one part: the one with the most values."""
+    columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
+    value_counts = [len(set(column)) for column in columns]
+    folded = value_counts.index(max(value_counts))
+
+    def get_other_parts(finding: RiskFinding) -> tuple[str, ...]:
+        parts = finding.subject.split("/")
+        return (*parts[:folded], *parts[folded + 1 :])
+
+    yield from group_by(findings, get_other_parts).values()
+
+
+def _describe_group(findings: Sequence[RiskFinding]) -> Iterator[tuple[str, int]]:
+    """Yield one sentence, or one per different text if more than a word differs."""
+    texts = [_WORD.split(_get_pattern(finding)) for finding in findings]
+    differing = [i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1]
+    if len(differing) > 1:
+        for group in group_by(findings, _get_pattern).values():
+            yield from _describe_group(group)
+        return
+    words = list(texts[0])
+    for i in differing:
+        words[i] = format_names(text[i] for text in texts)
+    yield _name_subjects("".join(words), findings), len(findings)
+
+
+def _name_subjects(pattern: str, findings: Sequence[RiskFinding]) -> str:
+    """Return a sentence with the names of its objects."""
+    columns = zip(*(finding.subject.split("/") for finding in findings), strict=True)
+    names = "/".join(format_names(column) for column in columns)
+    count = len(findings)
+    if count > 1 and pattern.startswith(_SUBJECT):
+        return f"{names}: each of {count:,}{pattern.removeprefix(_SUBJECT)}"
+    return pattern.replace(_SUBJECT, names)
