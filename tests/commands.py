@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +38,8 @@ CLIENT = Path(__file__).with_name("command_client.py")
 MODULE = "--module"
 # bytes that fit into a pipe without a reader.
 PIPE_SIZE = 60_000
+# As in conftest.py.
+os.fsync = os.fstat
 SITE = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -166,17 +169,22 @@ class CommandServer:
         self.waiting.register(connection, selectors.EVENT_READ, kill_command)
 
 
-def list_modules() -> set[str]:
-    """Return the names of the loaded modules of the product and of installed packages."""
+def list_modules_after(count: int) -> list[str]:
+    """Return the names of the modules loaded after the first `count`, newest first.
+
+    They are modules of the product and of installed packages. Others are not visited: a forked
+    process would copy their memory.
+    """
     folders = (str(ROOT / "nexusform"), sys.prefix, sys.base_prefix)
-    return {
+    new_names = list(islice(reversed(sys.modules), max(0, len(sys.modules) - count)))
+    return [
         name
-        for name, module in sys.modules.items()
-        if (getattr(module, "__file__", None) or "").startswith(folders)
-    }
+        for name in new_names
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(folders)
+    ]
 
 
-def send_names(names: set[str], pipe: int) -> None:
+def send_names(names: Sequence[str], pipe: int) -> None:
     """Write names of modules to a pipe, as many as fit without a reader."""
     with suppress(OSError):
         os.write(pipe, " ".join(sorted(names)).encode()[:PIPE_SIZE])
@@ -212,7 +220,7 @@ def execute_command(task: list[bytes], files: list[int], report: int) -> None:
 
     `report` is the file for the names of its loaded modules.
     """
-    code, before = 99, list_modules()
+    code, module_count = 99, len(sys.modules)
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)
@@ -238,7 +246,7 @@ def execute_command(task: list[bytes], files: list[int], report: int) -> None:
             code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         atexit._run_exitfuncs()
         sys.stdout.flush()
-        send_names(list_modules() - before, report)
+        send_names(list_modules_after(module_count), report)
     finally:
         os._exit(code)
 

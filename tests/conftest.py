@@ -34,6 +34,10 @@ SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# No test loses power, and a killed process loses no write. A disk takes milliseconds to flush each
+# of thousands of files.
+os.fsync = os.fstat
+
 settings.register_profile(
     "nexusform",
     deadline=None,
@@ -105,6 +109,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
     gc.disable()
     _import_share(session.config)
     yield
+    # Both together move all objects to the oldest generation, so that no young collection visits
+    # them.
+    gc.freeze()
+    gc.unfreeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
 

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+import pytest
 from msgspec import Struct, field
+
+from nexusform.network import deadlines
 
 # The connection, and the head of the request.
 Answer = Callable[[socket.socket, bytes], None]
@@ -97,6 +100,16 @@ class BadServer(Struct):
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+def shorten_deadline(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Set the time limit of an operation, which users set to a second or more."""
+    read_seconds = deadlines.read_seconds
+
+    def read_shorter(variable: str, *limits: int) -> float:
+        return seconds if variable == deadlines.VARIABLE else read_seconds(variable, *limits)
+
+    monkeypatch.setattr(deadlines, "read_seconds", read_shorter)
 
 
 @contextmanager

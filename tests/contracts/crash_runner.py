@@ -24,7 +24,7 @@ from typing import Any
 from tests.commands import (
     build_module_command,
     import_modules,
-    list_modules,
+    list_modules_after,
     read_names,
     send_names,
 )
@@ -136,7 +136,7 @@ def execute_command(task: dict[str, Any], report: int) -> None:
     """
     from nexusform.cli.main import run_command_line
 
-    before = list_modules()
+    module_count = len(sys.modules)
     os.chdir(task["where"])
     Path(task["said"] + ".pid").write_text(str(os.getpid()))
     said = os.open(task["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -159,7 +159,7 @@ def execute_command(task: dict[str, Any], report: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     Path(task["said"] + ".calls").write_text(str(crash.calls))
-    send_names(list_modules() - before, report)
+    send_names(list_modules_after(module_count), report)
     os._exit(code)
 
 

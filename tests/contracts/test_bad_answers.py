@@ -22,6 +22,7 @@ from tests.contracts.bad_answers import (
     drip_body,
     keep_silent,
     run_bad_server,
+    shorten_deadline,
 )
 
 pytestmark = pytest.mark.of_domains("remote_state")
@@ -83,9 +84,9 @@ def test_call_ends_in_time_with_an_error(
     calls = {name: call for name, call in CALLS.items() if (kind, name) not in NOT_ASKED}
     with run_bad_server(ANSWERS[answer]) as server, ThreadPoolExecutor(len(calls)) as threads:
         settings = SETTINGS[kind](server.address)
-        monkeypatch.delenv("NF_NET_DEADLINE", raising=False)
         backends = {name: BACKENDS[kind].open_backend(settings, place) for name in calls}
-        monkeypatch.setenv("NF_NET_DEADLINE", "1")
+        # A page is an answer in time.
+        shorten_deadline(monkeypatch, 1 if answer == "a page" else 0.2)
         begun = time.monotonic()
         results = {name: threads.submit(call, backends[name]) for name, call in calls.items()}
         if (kind, answer) == ("http", "a page"):
@@ -102,7 +103,7 @@ def test_call_ends_in_time_with_an_error(
             assert "Elsewhere" not in said, said
             assert "canary" not in said
             assert len(said) < 1000
-        # each call has a deadline of one second, all in threads of a busy machine
+        # each call has a deadline of a second or less, all in threads of a busy machine
         assert time.monotonic() - begun < 60
 
 

@@ -28,6 +28,7 @@ UNREAD_TYPES: Final = {
     *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES),
 }
 MAX_NUMBER: Final = 10**9
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
 
 # path in the finding for a document without a list.
@@ -402,7 +403,7 @@ def _wrap_objects(
 
 def _is_valid_unicode_string(value: Any) -> bool:
     """Return True for a string without unpaired surrogates."""
-    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+    return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
 
 
 def describe_type(value: Any) -> str:
