@@ -152,9 +152,19 @@ def is_reached(test: str, changed: Iterable[str]) -> bool:
             # A data file or a deleted module belongs to the nearest folder with Python files.
             if path not in list_files() and find_package_folder(path) in folders:
                 return True
-        elif f'"{top}"' in text or f"{top}/" in text or (not rest and path in text):
+        elif (path in text) if not rest else names_file(text, top, rest):
             return True
     return False
+
+
+def names_file(text: str, top: str, rest: str) -> bool:
+    """Return whether a test names a file below a folder such as docs, or reads the folder whole."""
+    lines = [line for line in text.splitlines() if f'"{top}"' in line or f"{top}/" in line]
+    # Alone in a list of folders, or with a pattern.
+    if any(f'"{top}",' in line or "glob(" in line for line in lines):
+        return True
+    parts = Path(rest).parts
+    return bool(lines) and any(f'"{part}"' in text or f"/{part}" in text for part in parts)
 
 
 def main() -> None:

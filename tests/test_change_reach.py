@@ -9,6 +9,9 @@ from tests.change_reach import find_reach, is_reached, list_long_tests
 CRASHES = "tests/contracts/test_crashes.py"
 AZURE_KILLS = "tests/domains/azure/providers/test_azure_kills.py"
 HUB_CRASHES = "tests/domains/hub/test_fleet_crashes.py"
+PACKAGES = "tests/docs/test_installation.py"
+RECIPES = "tests/docs/test_recipes.py"
+CONFORMANCE = "tests/domains/conformance/test_conformance.py"
 PODS = "tests/domains/pods/scheduling/test_against_brute_force.py"
 
 
@@ -21,7 +24,9 @@ PODS = "tests/domains/pods/scheduling/test_against_brute_force.py"
         ("nexusform/domains/pods/scheduling/profile.py", {PODS, CRASHES}, {AZURE_KILLS}),
         ("nexusform/domains/remote_state/backends/s3.py", {CRASHES}, {PODS, AZURE_KILLS}),
         ("tests/domains/pods/scheduling/brute_force.py", {PODS}, {CRASHES, AZURE_KILLS}),
-        ("docs/numa.md", {"tests/docs/test_recipes.py"}, {CRASHES, PODS, HUB_CRASHES}),
+        ("docs/numa.md", {PACKAGES}, {RECIPES, CRASHES, PODS, HUB_CRASHES}),
+        ("docs/ci/gitlab.yml", {PACKAGES, RECIPES}, {CRASHES, PODS, HUB_CRASHES}),
+        ("docs/fidelity.md", {PACKAGES, CONFORMANCE}, {RECIPES, CRASHES, PODS}),
         ("pyproject.toml", {CRASHES, PODS, HUB_CRASHES, AZURE_KILLS}, set()),
         # A data file and a deleted module belong to their folders.
         ("nexusform/domains/pods/importers/assets/gone.txt", {PODS}, {AZURE_KILLS}),
