@@ -165,7 +165,7 @@ def get_simulation_verdicts(sample: Sample, version: str) -> Any:
             site,
             site.clusters,
             version,
-            build_pods(things, snapshot, build_all_types()),
+            build_pods(sample.state, build_all_types()),
             "2026-01-01T00:00:00Z",
         ).clusters
     except DiagnosticsError as problem:

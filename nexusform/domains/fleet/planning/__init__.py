@@ -7,10 +7,7 @@ Start at placement_phase.py.
 PUBLIC = {
     "foreign_field_merge": "FOREIGN_FIELDS ON_HUB OWNERS UID DELETING",
     "selected_resources": "OPEN_CLUSTERS",
-    "placement_records": (
-        "list_cluster_objects read_bindings read_applied_resources AppliedResources "
-        "compute_body_hash"
-    ),
+    "placement_records": "read_bindings read_applied_resources AppliedResources compute_body_hash",
     "override_rendering": "select_overrides ClusterRenderer RenderedResources expand_envelopes",
     "placement_plan": "PlacementPlan",
     "recorded_case_prediction": "decide_placement",

@@ -6,13 +6,13 @@ Entry point: pod_phase.py.
 # public names of the package, by module.
 PUBLIC = {
     "manifest_blocks": (
-        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings "
-        "create_pod_phase collect_prior_members find_missing_namespaces compute_state_demand "
-        "list_scheduled_pods"
+        "collect_hub_objects list_prior_pods list_manifest_diagnostics plan_fleet_objects "
+        "list_pod_risk_warnings create_pod_phase "
+        "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods"
     ),
     "object_pods": "parse_pod_number",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
-    "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
+    "node_clusters": "NodeCluster build_existing_clusters",
     "cluster_observation": (
         "apply_observed_budget_status apply_observed_usage match_cluster_snapshot "
         "ExternalClusters ObservedCluster "

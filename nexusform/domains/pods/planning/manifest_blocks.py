@@ -77,7 +77,7 @@ def list_prior_pods(
         (address, item.current) for address, item in instances.items() if item.current is not None
     ]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
-    collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
+    get_hub_objects = cache(partial(collect_hub_objects, instances, registries))
     for address, current in current_objects:
         workloads = current.attributes.get("workloads")
         resource_type = registries.resource_types.get(address.type)
@@ -98,7 +98,7 @@ def list_prior_pods(
         for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
             # An imported placement has no record: its members have the hub's objects.
             if recorded_manifests is None:
-                manifests = collect_hub_objects()
+                manifests = get_hub_objects()
             else:
                 manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
             member_workloads = get_mapping(workloads, member)
@@ -109,7 +109,7 @@ def list_prior_pods(
                 )
 
 
-def _collect_hub_objects(
+def collect_hub_objects(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> tuple[Manifest, ...]:
     """Return the objects on the hub, candidates for selection by placements."""

@@ -29,7 +29,7 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
     simulate_machine_loss,
 )
-from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
+from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.planning.hypothesis.start_points import StartPoint, build_snapshot_request
 from nexusform.plans.plan import Plan
@@ -115,7 +115,7 @@ def _simulate_rack_failures(
     registries = run.project.registries
     state_objects = list_state_objects(state)
     snapshot = build_snapshot(state_objects, registries, state.catalogue)
-    pods = build_pods(state_objects, snapshot, registries, NO_OBSERVATIONS)
+    pods = build_pods(state, registries)
     racks = [
         (site, rack.name)
         for site in snapshot.sites.values()

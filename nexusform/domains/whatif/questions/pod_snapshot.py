@@ -11,11 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import (
     collect_pod_disruption_budgets,
     collect_resource_quotas,
@@ -27,30 +26,28 @@ from nexusform.domains.pods.planning.cluster_observation import (
     match_cluster_snapshot,
     merge_observed_pods,
 )
-from nexusform.domains.pods.planning.manifest_blocks import parse_objects
-from nexusform.domains.pods.planning.node_clusters import (
-    NodeCluster,
-    build_node,
-    find_cluster_attributes,
+from nexusform.domains.pods.planning.manifest_blocks import (
+    collect_hub_objects,
+    collect_prior_members,
+    list_prior_pods,
 )
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_volumes
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
 from nexusform.domains.pods.scheduling.cluster_records import Cluster as PodCluster
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodKey, Workload
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.plans.site_capacity.occupancy import VmOwnerKind
-from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import Snapshot, VmOwnerSnapshot
+from nexusform.resources.address import parse_address
+from nexusform.snapshots.snapshot import list_state_objects
+from nexusform.state.objects import State
 
 MANIFEST_TYPE = "fleet_hub_manifest"
-MEMBER_TYPE = "fleet_member_cluster"
 
 
 class ClusterObservations(Struct, frozen=True):
@@ -106,51 +103,42 @@ def build_observations_after(
 
 
 def build_pods(
-    objects: Iterable[SiteObject],
-    snapshot: Snapshot,
-    registries: PluginRegistries,
-    observations: ClusterObservations = NO_OBSERVATIONS,
+    state: State, registries: PluginRegistries, observations: ClusterObservations = NO_OBSERVATIONS
 ) -> Mapping[str, ClusterPods]:
-    """Build the known pods of every cluster, by cluster id.
+    """Build the known pods of every cluster with VMs, by cluster id.
 
     Pods of a manifest without a planned location are placed. Clusters listed by kubectl use their
     listed nodes and all of their workloads.
     """
-    sources = _collect_pod_sources(objects)
-    pods_by_cluster: dict[str, ClusterPods] = {}
-    for cluster in snapshot.list_clusters():
-        has_pods = sources.has_pods(cluster.id) or cluster.id in observations.clusters
-        # A single VM has no pods.
-        if cluster.kind is not VmOwnerKind.VM and has_pods:
-            node_cluster = _build_node_cluster(cluster, sources.attributes, registries)
-            pods_by_cluster[cluster.id] = _build_cluster_pods(node_cluster, sources, observations)
-    return pods_by_cluster
+    sources = _collect_pod_sources(state, registries)
+    clusters = _build_state_clusters(state, registries)
+    return {
+        cluster_id: _build_cluster_pods(cluster, sources, observations)
+        for cluster_id, cluster in clusters.items()
+        if sources.has_pods(cluster_id) or cluster_id in observations.clusters
+    }
 
 
 def build_observed_pods(
-    objects: Iterable[SiteObject],
-    snapshot: Snapshot,
-    registries: PluginRegistries,
-    observations: ClusterObservations,
+    state: State, registries: PluginRegistries, observations: ClusterObservations
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id.
 
     All workloads of the cluster are included.
     """
-    sources = _collect_pod_sources(objects)
-    clusters = {
-        cluster.id: cluster
-        for cluster in snapshot.list_clusters()
-        if cluster.kind is not VmOwnerKind.VM
-    }
+    sources = _collect_pod_sources(state, registries)
+    clusters = _build_state_clusters(state, registries)
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
-        # If not in the snapshot.
-        node_cluster = NodeCluster(id=cluster_id, name=cluster_id, site_id="", nodes=())
-        if cluster_id in clusters:
-            node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
-        pods_by_cluster[cluster_id] = _build_cluster_pods(node_cluster, sources, observations)
+        # Without VMs in the state, it has the listed nodes only.
+        cluster = clusters.get(cluster_id) or NodeCluster(cluster_id, cluster_id, "", nodes=())
+        pods_by_cluster[cluster_id] = _build_cluster_pods(cluster, sources, observations)
     return pods_by_cluster
+
+
+def _build_state_clusters(state: State, registries: PluginRegistries) -> Mapping[str, NodeCluster]:
+    """Build the clusters with VMs in a state, by id."""
+    return build_existing_clusters(list_state_objects(state), registries, state.catalogue)
 
 
 def _build_unmanaged_workloads(
@@ -174,11 +162,10 @@ class _PodSources(Struct, frozen=True):
     """Sources of pods: manifests on the hub.
 
     `direct` (applied without a placement) and `by_placements` have them by cluster id. `placed` has
-    the pod locations by cluster id and workload, and `attributes` those of all objects by address.
+    the pod locations by cluster id and workload.
     """
 
-    attributes: Mapping[str, Mapping[str, Any]]
-    hub: list[Manifest] = field(default_factory=list)
+    hub: tuple[Manifest, ...]
     direct: dict[str, list[Manifest]] = field(default_factory=dict)
     by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
     placed: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -188,62 +175,20 @@ class _PodSources(Struct, frozen=True):
         return cluster_id in self.direct or cluster_id in self.placed
 
 
-def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
+def _collect_pod_sources(state: State, registries: PluginRegistries) -> _PodSources:
     """Collect manifests and planned locations of pods, by creation.
 
     Applied to clusters, to the hub, by placements.
     """
-    ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
-    # A member without a cluster of its own is known by its name, as in a plan.
-    cluster_id_by_member = {
-        str(site_object.attributes.get("name")): cluster_id
-        for site_object in ordered_objects
-        if site_object.address.type == MEMBER_TYPE
-        for cluster_id in (get_text(site_object.attributes, "kubernetes_cluster_id"),)
-        if cluster_id
-    }
-    sources = _PodSources(
-        {str(site_object.address): site_object.attributes for site_object in ordered_objects}
-    )
-    for site_object in ordered_objects:
-        # Of a manifest; "": applied on the hub.
-        target = str(site_object.attributes.get("cluster_id") or "")
-        if site_object.address.type == MANIFEST_TYPE:
-            manifests = parse_objects(site_object.attributes)
-            destination = sources.direct.setdefault(target, []) if target else sources.hub
-            destination.extend(manifests)
-        for cluster_id, workloads in _list_placed_workloads(
-            site_object, target, cluster_id_by_member
-        ):
-            sources.placed.setdefault(cluster_id, {}).update(workloads)
-        # The objects applied by a placement to each member; None if state has none.
-        recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)
-        for member, member_objects in (recorded_objects or {}).items():
-            cluster_manifests = sources.by_placements.setdefault(
-                cluster_id_by_member.get(member, member), []
-            )
-            cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
+    sources = _PodSources(hub=collect_hub_objects(state.instances, registries))
+    members = collect_prior_members(state.instances, registries)
+    for prior in list_prior_pods(state.instances, registries, members):
+        is_placement = parse_address(prior.address).type != MANIFEST_TYPE
+        by_cluster = sources.by_placements if is_placement else sources.direct
+        by_cluster.setdefault(prior.cluster_id, []).extend(prior.manifests)
+        if prior.workloads or not is_placement:
+            sources.placed.setdefault(prior.cluster_id, {}).update(prior.workloads)
     return sources
-
-
-def _list_placed_workloads(
-    site_object: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
-) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield pairs of a cluster id and the pods by workload, as recorded with an object.
-
-    A manifest has the pods on its `target`. A placement has pods on each member. The id "" means
-    the hub.
-    """
-    attribute = site_object.attributes.get("workloads")
-    # An object without pods.
-    if not isinstance(attribute, Mapping):
-        return
-    if site_object.address.type == MANIFEST_TYPE:
-        yield target, dict(attribute)
-        return
-    for member, workloads in attribute.items():
-        if isinstance(workloads, Mapping):
-            yield cluster_id_by_member.get(member, member), dict(workloads)
 
 
 def _build_cluster_pods(
@@ -372,42 +317,3 @@ def _build_planned_pods(
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )
-
-
-def _build_node_cluster(
-    cluster: VmOwnerSnapshot,
-    attributes: Mapping[str, Mapping[str, Any]],
-    registries: PluginRegistries,
-) -> NodeCluster:
-    """Build a cluster with its VMs as nodes."""
-    types = registries.resource_types
-    values = [
-        (types[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools
-    ]
-    # None for a VNF.
-    cluster_values = find_cluster_attributes(values)
-    nodes: list[Node] = []
-    skus: list[VmSku] = []
-    # names of VMs by platform name.
-    platform_names: dict[str, str] = {}
-    for pool in cluster.pools:
-        family = types[pool.address.type].vms
-        assert family is not None, "only objects with VMs have pools"
-        pool_values = attributes[str(pool.address)]
-        owner_values = pool_values if cluster_values is None else cluster_values
-        for vm in pool.vms:
-            nodes.append(
-                build_node(vm, pool.sku, family.describe_node(pool_values, vm, owner_values))
-            )
-            skus.append(pool.sku)
-            if vm.platform_name:
-                platform_names[vm.platform_name] = vm.name
-    return NodeCluster(
-        id=cluster.id,
-        name=cluster.name,
-        site_id=cluster.site_id,
-        nodes=tuple(nodes),
-        skus=tuple(skus),
-        node_by_name={node.name: node for node in nodes},
-        platform_names=platform_names,
-    )

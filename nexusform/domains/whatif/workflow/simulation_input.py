@@ -109,9 +109,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str) -> Simulati
     Raises UnreadableInput.
     """
     source = read_input(location, plan_path)
-    pods = build_observed_pods(
-        source.objects, source.snapshot, build_registries(), source.observations
-    )
+    pods = build_observed_pods(source.start.request.state, build_registries(), source.observations)
     return replace(source, pods=pods)
 
 
@@ -282,10 +280,10 @@ def _build_input(
     """Build the input with the snapshot and pods of these objects."""
     registries = build_registries()
     snapshot = build_snapshot(objects, registries, catalogue, recorded_machines)
-    pods = build_pods(objects, snapshot, registries, observations)
     start = StartPoint(
         build_snapshot_request(objects, registries, catalogue, now, recorded_machines)
     )
+    pods = build_pods(start.request.state, registries, observations)
     return SimulationInput(
         snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations, start
     )

@@ -26,12 +26,13 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     simulate_runtime_upgrade,
 )
 from nexusform.kubernetes.matching import build_label_selector
+from nexusform.planning.hypothesis.start_points import build_snapshot_request
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.failures import build_start, simulate_loss
-from tests.planning.harness import build_all_types, cluster, pool
+from tests.planning.harness import NOW, build_all_types, cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks
 
 WEB = """
@@ -97,8 +98,13 @@ def render_web(replicas: int, cpu: str = "1", more: str = "") -> str:
 def build_manifest(
     text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None
 ) -> SiteObject:
-    attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads}
+    attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads or {}}
     return SiteObject(parse_address("fleet_hub_manifest.m"), attributes, 1000)
+
+
+def build_pods_of(things: Sequence[SiteObject]) -> Mapping[str, ClusterPods]:
+    types = build_all_types()
+    return build_pods(build_snapshot_request(things, types, "", NOW).state, types)
 
 
 def build_site_and_pods(
@@ -107,7 +113,7 @@ def build_site_and_pods(
     things = (*list_state_objects(state), build_manifest(text, cluster_id, **more))
     world = build_snapshot(things, build_all_types())
     [site] = world.sites.values()
-    return site, build_pods(things, world, build_all_types())
+    return site, build_pods_of(things)
 
 
 def simulate_upgrade(
@@ -340,7 +346,7 @@ def test_placement_adds_hub_objects_to_its_members() -> None:
         parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002
     )
     things = (*list_state_objects(state), hub, member, placement)
-    pods = build_pods(things, build_snapshot(things, build_all_types()), build_all_types())
+    pods = build_pods_of(things)
     assert [w.key for w in pods["s/a"].workloads] == ["shop/Deployment/web"]
     assert [p.node for p in pods["s/a"].existing] == ["a-p-1"]
 
@@ -361,4 +367,4 @@ def test_nodes_have_allocatable_capacity_of_their_sku() -> None:
 def test_no_pods_are_known_without_manifests() -> None:
     state = build_small_site(2, 2, 2)
     things = list_state_objects(state)
-    assert build_pods(things, build_snapshot(things, build_all_types()), build_all_types()) == {}
+    assert build_pods_of(things) == {}
